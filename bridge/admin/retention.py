@@ -62,8 +62,8 @@ def prune_home(
         waits = patience if before >= fits else 0
         counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
         delete_orphans(bridge, now)
-        patient_demographics.forget(bridge, before)
-        visit_transfers.forget(bridge, before)
+        patient_demographics.delete_old(bridge, before)
+        visit_transfers.delete_old(bridge, before)
         read = _read_so_far(bridge)
         if not settings.engine.is_internal or older_than is None:
             target = ("retention", str(max(before, fits)))

@@ -108,7 +108,7 @@ def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -
         wanted,
         [
             bind_keys(connection, _SEEN, accessions, site=site)
-            for site, accessions in order_index.by_site(wanted)
+            for site, accessions in order_index.accessions_by_site(wanted)
         ],
     )
 
@@ -117,7 +117,7 @@ def released_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> f
     """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(
         row.report_id
-        for site, accessions in order_index.by_site(keys)
+        for site, accessions in order_index.accessions_by_site(keys)
         for row in execute_keys(connection, _RELEASED, accessions, site=site)
     )
 

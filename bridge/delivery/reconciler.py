@@ -257,7 +257,7 @@ class Reconciler:
 
     def _page(self, after: int) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
-            return order_index.page(connection, after, PAGE)
+            return order_index.ordered_page(connection, after, PAGE)
 
     def _sites(self) -> list[str]:
         with self._database.read() as connection:
@@ -265,7 +265,7 @@ class Reconciler:
 
     def _still_live(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
-            return order_index.live(connection, ids)
+            return order_index.ordered_keys(connection, ids)
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         try:

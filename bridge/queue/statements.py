@@ -1,10 +1,9 @@
-"""The statements that live by an index, and nothing else.
+"""
+SQL statements of the queues whose speed depends on an index.
 
-The lanes and the tests of their query plans use these very texts; the ledger's are
-`arrival_statements`. `inbox` and `outbox` fill in the names of tables; the clauses that lock rows
-are the Database's.
-
-The migrations define them; what must be fast stands in `statements`.
+The lanes run these texts, and tests check their query plans. The statements of the ledger are in
+`ledger.deduplication`. `INBOX` and `OUTBOX` fill in the table names; the row-locking clauses are
+the Database's.
 """
 
 from collections.abc import Mapping
@@ -27,29 +26,29 @@ from bridge.store.statements import (
 
 @dataclass(frozen=True, slots=True)
 class LaneStatements:
-    """How to claim and settle in one queue; see `bridge.queue.lanes` for what each is for."""
+    """The statements to claim and settle in one queue; `bridge.queue.lanes` runs them."""
 
     lanes: tuple[str, ...]
-    candidates: str  # a locking clause of the Database follows
-    candidates_from: str  # PostgreSQL's, from an id on
+    candidates: str  # followed by a locking clause
+    candidates_from: str  # PostgreSQL, from an id on
     blockers: KeyStatement
-    guard: BulkStatement  # PostgreSQL's
+    guard: BulkStatement  # PostgreSQL
     block: KeyStatement
     claim: KeyStatement
-    claim_acknowledged: KeyStatement  # of those whose senders have been told
+    claim_acknowledged: KeyStatement  # also stores that the acknowledgment was sent
     claim_lane: BulkStatement
     held: str
     leave: BulkStatement
     enter: BulkStatement
     free_lane: BulkStatement
     settle: BulkStatement
-    unblock_head: str  # SQLite's, for each lane
-    heads: BulkStatement  # PostgreSQL's: first the ids, which name the partition, then the rows
+    unblock_head: str  # SQLite, for each lane
+    heads: BulkStatement  # PostgreSQL: ids of the first rows, which select the partition
     unblock: KeyStatement
     overdue: str
     extend: KeyStatement
     enrol: DialectStatement
-    """Gives those of a range of ids that nobody has given one their places."""
+    """Adds messages of a range of ids to their lanes."""
 
 
 _CANDIDATES = """
@@ -57,8 +56,8 @@ _CANDIDATES = """
     WHERE {channel} state = 'queued' AND blocked = 0 AND not_before <= :now
     ORDER BY not_before DESC, id LIMIT :limit
 """
-# In the same order. `near` is where the index is entered: what was claimed stays in it until the
-# server cleans it up, and of a long backlog each claim would walk through all that came before.
+# The same order. `near` is the start of the index scan: claimed rows stay in the index until
+# VACUUM, and each claim of a long backlog would scan all of them.
 _CANDIDATES_FROM = """
     SELECT id, {lanes} FROM (
         SELECT id, {lanes} FROM {table}
@@ -73,7 +72,7 @@ _CANDIDATES_FROM = """
         ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS fresh
 """
-# What stands before it in a lane, or is in hand there: one of them is enough.
+# An earlier row of the lane, or a claimed one: one of them is enough.
 _BLOCKER = """
     SELECT m.id, m.{lane} AS lane, coalesce(
         (SELECT o.{key} FROM {table}_lane AS o
@@ -92,12 +91,12 @@ _GUARD = """
 _BLOCK = "UPDATE {table} SET blocked = 1 WHERE id IN :ids"
 _CLAIM = """
     UPDATE {table} SET state = 'claimed', attempts = attempts + 1, owner = :owner,
-        lease_until = :lease_until{told}
+        lease_until = :lease_until{acknowledged}
     WHERE id IN :ids
 """
-_TOLD = """,
+_ACKNOWLEDGED = """,
         acknowledgment = replace(acknowledgment, 'pending', 'delivered')"""
-# Places are given in an order that is the same for everyone, and locked in it.
+# Positions are sorted, and locked in this order by all nodes.
 _PLACES = ("bigint", "bigint")
 _ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
 _LOCKED = """
@@ -114,7 +113,7 @@ _MARK_LANE = (
     FROM places AS p WHERE l.lane = p.lane AND l.{key} = p.id RETURNING l.lane, l.{key}
     """,
 )
-# Not by the index of leases: until a server has cleaned it up it holds all that was ever claimed.
+# `state || ''` avoids the index of leases, which holds all former claims until VACUUM.
 _HELD = """
     SELECT id, {lanes} FROM {table}
     WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner ORDER BY id
@@ -153,7 +152,7 @@ _LANES = ("bigint",)
 _HEAD = "SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = {lane} ORDER BY o.{key} LIMIT 1"
 _UNBLOCK_HEAD = f"UPDATE {{table}} SET blocked = 0 WHERE blocked = 1 AND id = ({_HEAD})"  # noqa: S608  # our own names
 _HEADS = f"SELECT ({_HEAD}) AS id FROM {{given}} AS a (lane)"  # noqa: S608  # our own names
-# Heads are locked by id, as all others lock rows of the table.
+# Rows are locked by id, like everywhere else.
 _UNBLOCK = """
     WITH waiting AS MATERIALIZED (
         SELECT m.id FROM {table} AS m WHERE m.blocked = 1 AND m.id IN :ids ORDER BY m.id FOR UPDATE
@@ -189,60 +188,60 @@ def _step(
 
 
 def _line(
-    table: str, key: str, lanes: tuple[str, ...], channel: str, told: str = ""
+    table: str, key: str, lanes: tuple[str, ...], channel: str, acknowledged: str = ""
 ) -> LaneStatements:
     names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
     step = partial(_step, names)
 
-    def filled(template: str, lane: str = "", given: str = "", told: str = "") -> str:
-        return template.format(**names, lane=lane, given=given, told=told)
+    def fill(template: str, lane: str = "", given: str = "", acknowledged: str = "") -> str:
+        return template.format(**names, lane=lane, given=given, acknowledged=acknowledged)
 
-    blockers = " UNION ALL ".join(filled(_BLOCKER, lane) for lane in lanes)
-    places = " UNION ALL ".join(filled(_ENROL, lane) for lane in lanes)
+    blockers = " UNION ALL ".join(fill(_BLOCKER, lane) for lane in lanes)
+    places = " UNION ALL ".join(fill(_ENROL, lane) for lane in lanes)
     enrol = f"INSERT INTO {table}_lane (lane, {key}) {places} ON CONFLICT DO NOTHING"
     return LaneStatements(
         lanes=lanes,
-        candidates=filled(_CANDIDATES),
-        candidates_from=filled(_CANDIDATES_FROM),
+        candidates=fill(_CANDIDATES),
+        candidates_from=fill(_CANDIDATES_FROM),
         blockers=key_statement(blockers),
-        guard=BulkStatement(_PLACES, "", filled(_GUARD, given=unnest(_PLACES))),
-        block=key_statement(filled(_BLOCK)),
-        claim=key_statement(filled(_CLAIM)),
-        claim_acknowledged=key_statement(filled(_CLAIM, told=told)),
+        guard=BulkStatement(_PLACES, "", fill(_GUARD, given=unnest(_PLACES))),
+        block=key_statement(fill(_BLOCK)),
+        claim=key_statement(fill(_CLAIM)),
+        claim_acknowledged=key_statement(fill(_CLAIM, acknowledged=acknowledged)),
         claim_lane=step(_MARK_LANE, claimed=1, passing=" SKIP LOCKED"),
-        held=filled(_HELD),
+        held=fill(_HELD),
         leave=step(_LEAVE),
         enter=step(_ENTER),
         free_lane=step(_MARK_LANE),
         settle=step(_SETTLE, _SETTLED, again=(0,)),
-        unblock_head=filled(_UNBLOCK_HEAD, lane="?"),
-        heads=BulkStatement(_LANES, "", filled(_HEADS, lane="a.lane", given=unnest(_LANES))),
-        unblock=key_statement(filled(_UNBLOCK)),
-        overdue=filled(_OVERDUE),
-        extend=key_statement(filled(_EXTEND)),
+        unblock_head=fill(_UNBLOCK_HEAD, lane="?"),
+        heads=BulkStatement(_LANES, "", fill(_HEADS, lane="a.lane", given=unnest(_LANES))),
+        unblock=key_statement(fill(_UNBLOCK)),
+        overdue=fill(_OVERDUE),
+        extend=key_statement(fill(_EXTEND)),
         enrol=dialect_statement(enrol),
     )
 
 
 ENTERED_UP_TO = dialect_statement("SELECT message_id FROM message_enrolled")
 SET_ENTERED_UP_TO = dialect_statement("UPDATE message_enrolled SET message_id = :upto")
-"""The message up to which all have their places in the lanes, on SQLite."""
+"""The id up to which all messages have entered their lanes, on SQLite."""
 
-INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "", _TOLD)
+INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "", _ACKNOWLEDGED)
 OUTBOX = _line("delivery", "delivery_id", ("lane",), "destination = :channel AND")
 
 
 def _table(
     name: str, row: type[MessageRow | DeliveryRow], numbers: list[str], more: list[str]
 ) -> TableClause:
-    told = [
+    columns = [
         _number(each.name) if "int" in str(each.type) else column(each.name) for each in fields(row)
     ]
-    return table(name, *told, *map(_number, numbers), *map(column, more))
+    return table(name, *columns, *map(_number, numbers), *map(column, more))
 
 
 def _number(name: str) -> ColumnClause[Any]:
-    """Name a column of 64 bits: untyped, a time in ms would be taken for 32."""
+    """Declare a 64-bit column: untyped, a time in ms would be bound as 32 bits."""
     return column(name, BigInteger())
 
 

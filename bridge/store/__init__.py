@@ -1,5 +1,1 @@
-"""
-The database: one address, two dialects, and the migrations of whoever keeps tables in it.
-
-`bridge.store.database` is the only file that knows which dialect it talks to.
-"""
+"""The database: transactions on SQLite or PostgreSQL, statements, tables and migrations."""

@@ -1,10 +1,11 @@
-"""Checkpoints of SQLite's write-ahead log, beside the writers.
+"""
+Checkpoints of SQLite's write-ahead log, in the background.
 
-Otherwise the commit that finds the log long copies it back into the database, some ten milliseconds
-during which its acknowledgments wait. Only SQLite's own interface is used: `PRAGMA data_version`
-says whether somebody wrote, and `PRAGMA wal_checkpoint` how long the log is. It copies
-beside all others, and takes the writer's turn only for the rest, so that the next writer begins
-the log anew. PostgreSQL has a process for this.
+Otherwise the commit that finds a long log copies it into the database, some ten milliseconds during
+which its acknowledgments wait. `PRAGMA data_version` tells whether there were commits, and `PRAGMA
+wal_checkpoint` returns the length of the log. Most of the copying runs beside writers; the write
+lock is held only for the rest, so that the next writer restarts the log. PostgreSQL has a process
+for this.
 """
 
 from threading import Lock
@@ -14,91 +15,89 @@ from bridge.store.database import Database
 from bridge.store.error_translation import driver_errors
 from bridge.store.errors import Busy
 
-LONG = 4000
-"""Pages of a log that is to begin anew."""
+RESTART_PAGES = 4000
+"""Pages of the log from which on it is restarted."""
 
-_TRIES = 8
-"""Times that the log is copied beside others until nobody has committed meanwhile."""
+_MAX_TRIES = 8
+"""Passive checkpoints before the write lock is taken."""
 
 
 class WalCheckpointer:
-    """Copies the log at each look, which is due every half second. Blocking."""
+    """Runs a checkpoint on each call of `run`, every half second. Blocking."""
 
-    def __init__(self, database: Database, *, pages: int = LONG) -> None:
+    def __init__(self, database: Database, *, pages: int = RESTART_PAGES) -> None:
         self._database = database
         self._pages = pages
         self._driver: Any = None
         self._version = -1
-        self._looking = Lock()  # a run that was cancelled goes on in its thread
+        self._mutex = Lock()  # a cancelled run continues in its thread
         self._closed = False
 
     def run(self) -> None:
-        """Copy what is due; what cannot be copied now is copied at the next look."""
-        with self._looking:
+        """Checkpoint what was committed; a failure is retried at the next call."""
+        with self._mutex:
             if self._closed:
                 return
             try:
-                self._look()
-            except Busy:  # another writer has had its turn for very long
+                self._checkpoint_if_needed()
+            except Busy:  # another writer holds the lock for very long
                 self._version = -1
-            except driver_errors():  # such as a full disk: commits report it, this tries again
-                self._leave()
+            except driver_errors():  # such as a full disk: commits report it
+                self._disconnect()
 
     def close(self) -> None:
-        """Close the connection, once a look in progress has ended."""
-        with self._looking:
+        """Close the connection after the current run."""
+        with self._mutex:
             self._closed = True
-            self._leave()
+            self._disconnect()
 
-    def _look(self) -> None:
-        """Copy what was written since the last look, and begin the log anew where it is long."""
-        driver = self._driver = self._driver or self._connected()
+    def _checkpoint_if_needed(self) -> None:
+        """Copy the commits since the last run; restart the log if it is long."""
+        driver = self._driver = self._driver or self._connect()
         (version,) = driver.execute("PRAGMA data_version").fetchone()
         if version == self._version:
             return
         first = _checkpoint(driver, "PASSIVE")
-        if first.logged < self._pages or self._begin_anew(driver, first.logged):
+        if first.logged < self._pages or self._restart_log(driver, first.logged):
             self._version = version
 
-    def _begin_anew(self, driver: Any, logged: int) -> bool:
+    def _restart_log(self, driver: Any, logged: int) -> bool:
         """
-        Copy all of the log, so that the next writer begins it anew; False where a reader needs it.
+        Copy the whole log, so that the next writer restarts it; False if a reader needs it.
 
-        SQLite waits for the disk to have the database's file only where it could copy everything.
-        That should happen beside others, for it takes as long as all that was copied.
+        SQLite syncs the database file only after a complete copy, which takes as long as all that
+        was copied. Passive checkpoints do most of it without blocking writers.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with (
-            self._database.write_lock.hold()
-        ):  # while somebody always writes, it would never be whole
-            return _checkpoint(driver, "FULL").whole
+        with self._database.write_lock.hold():  # with constant writes it would never be complete
+            return _checkpoint(driver, "FULL").is_complete
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         driver = self._database.dedicated_connection()
-        driver.execute("PRAGMA busy_timeout = 0")  # readers and writers go first
+        driver.execute("PRAGMA busy_timeout = 0")  # never wait for readers and writers
         return driver
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         driver, self._driver = self._driver, None
         self._version = -1
         if driver is not None:
             driver.close()
 
 
-class _Round(NamedTuple):
-    """Whether others were in the way, the pages of the log, and those copied to the database."""
+class _CheckpointResult(NamedTuple):
+    """Whether others were in the way, the pages of the log, and the pages copied."""
 
     busy: int
     logged: int
-    done: int
+    copied: int
 
     @property
-    def whole(self) -> bool:
-        return not self.busy and self.logged == self.done
+    def is_complete(self) -> bool:
+        return not self.busy and self.logged == self.copied
 
 
-def _checkpoint(driver: Any, how: str) -> _Round:
-    return _Round(*driver.execute(f"PRAGMA wal_checkpoint({how})").fetchone())
+def _checkpoint(driver: Any, mode: str) -> _CheckpointResult:
+    return _CheckpointResult(*driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone())

@@ -1,8 +1,4 @@
-"""
-Column types that mean the same on SQLite and PostgreSQL.
-
-No tables: those belong to the packages that keep them.
-"""
+"""Column types with the same meaning on SQLite and PostgreSQL."""
 
 from datetime import UTC, datetime
 
@@ -12,14 +8,14 @@ from sqlalchemy.types import TypeDecorator
 from typing_extensions import override
 
 BIG_KEY = BigInteger().with_variant(Integer(), "sqlite")
-"""A 64-bit key; on SQLite the only spelling that counts up by itself."""
+"""A 64-bit key; `INTEGER` on SQLite, where only that type is assigned automatically."""
 
 DOCUMENT = JSON().with_variant(JSONB(), "postgresql")
 """A JSON document."""
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware point in time: UTC in the database and in Python, on either dialect."""
+    """A point in time with time zone: UTC in the database and in Python, on both dialects."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -29,12 +25,12 @@ class Instant(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a point in time needs its zone")
+            raise ValueError("a point in time needs a time zone")
         return value.astimezone(UTC)
 
     @override
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        # SQLite keeps no zone; PostgreSQL answers in the session's.
+        # SQLite stores no zone; PostgreSQL returns the session's.
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)

@@ -1,20 +1,13 @@
-"""Connections of the database driver that a process keeps open, and how a transaction ends on
-PostgreSQL.
+"""
+Connections that a process keeps open, and transactions directly on the driver.
 
-To take one from a pool and give it back costs as much as a short statement; and what the
-connection knows, pages and statements, is the next one's. A server's writers are many, and have
-the pool's.
+Borrowing a connection from the pool costs as much as a short statement, and a kept connection has
+its page and statement caches warm. `KeyReader` and `DriverWriter` bypass SQLAlchemy, because its
+overhead is the larger part of a small transaction. Each is used by one thread at a time.
 
-Each answer is one statement's, and a transaction of its own. `Database.reader` makes one; used by
-one thread at a time.
-
-Where a transaction is small, what an ORM does around it is the larger part of its cost. Here
-are begin, commit, roll back and the errors' translation, and nothing else. `Database.writer`
-makes one; used by one thread at a time.
-
-The server starts to execute a message when it has received all of it, and needs no client until
-its end. A process that is stopped, or whose network path breaks, has sent the whole message or
-nothing: no lock that these statements take waits for that process.
+`CommitStatements` are sent to PostgreSQL together with the commit in one message. The server
+executes a message when it has received all of it. A process that is stopped, or whose network path
+breaks, has sent the whole message or nothing: no lock of these statements waits for it.
 """
 
 import json
@@ -34,49 +27,48 @@ from bridge.store.statements import BoundStatement, KeyStatement, execute_bound,
 
 
 class ConnectionCache:
-    """Lends connections of an engine, outside a transaction, and keeps `most` of them."""
+    """Lends connections of an engine outside of transactions, and keeps up to `limit` of them."""
 
-    def __init__(self, engine: Engine, most: int, *, pooled: bool = False) -> None:
-        """`pooled`: at once one of the pool's is lent too, as long as few are out."""
+    def __init__(self, engine: Engine, limit: int, *, pooled: bool = False) -> None:
+        """With `pooled`, `without_waiting` may also use the pool while it has a free connection."""
         self._engine = engine
-        self._most = most
+        self._limit = limit
         self._pooled = pooled
         self._idle: deque[Connection] = deque()
 
     @contextmanager
     def borrow(self, *, at_once: bool = False) -> Iterator[Connection]:
         """
-        Lend one, to any thread; after an error the pool decides what it is worth.
+        Lend a connection to any thread. After an error it returns to the pool, which checks it.
 
-        `hold_without_waiting`: one that is kept; Busy where there is none, as a pool may have to
-        be waited for.
+        `at_once`: only a connection that is available without waiting; otherwise Busy.
         """
-        connection = self._taken(at_once=at_once)
+        connection = self._take(at_once=at_once)
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        if len(self._idle) < self._most:
+        if len(self._idle) < self._limit:
             self._idle.append(connection)
         else:
             connection.close()
 
     def close(self) -> None:
-        """Give those back that nobody has; they are made again when they are needed."""
+        """Close the idle connections. New ones are made on demand."""
         while self._idle:
             try:
                 connection = self._idle.pop()
-            except IndexError:  # somebody has just taken it
+            except IndexError:  # another thread has just taken it
                 return
             connection.close()
 
-    def _taken(self, *, at_once: bool) -> Connection:
+    def _take(self, *, at_once: bool) -> Connection:
         try:
             return self._idle.pop()
         except IndexError:
             if at_once and not (self._pooled and self.has_free_connection()):
-                raise Busy("none is kept") from None
+                raise Busy("no connection is kept") from None
             return self._engine.connect()
 
     def has_free_connection(self) -> bool:
@@ -90,100 +82,99 @@ T = TypeVar("T")
 
 class KeyReader:
     """
-    Asks about the rows of some keys. `is_local`: the database is a file of this machine.
+    Queries rows by key on a connection of its own. `is_local`: the database is a local file.
 
-    An answer from such a file takes less than to hand the question to a thread and back.
+    A query of a local file takes less time than passing it to a thread.
     """
 
     def __init__(self, connect: Callable[[], Any], *, is_local: bool) -> None:
         self.is_local = is_local
         self._connect = connect
         self._driver: Any = None
-        self._ended = False
+        self._closed = False
 
     def rows(self, of: KeyStatement, keys: Sequence[str], **others: Any) -> list[tuple[Any, ...]]:
-        """Give the rows of an answer. Errors are as for `Database.read`."""
-        return self._answered(lambda: self._ask(of, keys, others))
+        """Return the rows of a query. Errors as for `Database.read`."""
+        return self._with_reconnect(lambda: self._execute(of, keys, others))
 
     def ping(self) -> None:
-        """Let the database answer a query without tables. Errors are as for `Database.read`."""
-        self._answered(lambda: self._opened().execute("SELECT 1").fetchall())
+        """Run a query without tables. Errors as for `Database.read`."""
+        self._with_reconnect(lambda: self._connected().execute("SELECT 1").fetchall())
 
-    def _answered(self, ask: Callable[[], T]) -> T:
-        kept = self._driver is not None
+    def _with_reconnect(self, ask: Callable[[], T]) -> T:
+        was_kept = self._driver is not None
         try:
             return ask()
         except driver_errors() as error:
-            self._drop()
-            if self._ended or not kept or not is_connection_lost(error):
+            self._disconnect()
+            if self._closed or not was_kept or not is_connection_lost(error):
                 raise translate(error) from None  # the driver's words may quote the row
-        try:  # the server was started anew since the last question
+        try:  # the server was restarted since the last query
             return ask()
         except driver_errors() as error:
-            self._drop()
+            self._disconnect()
             raise translate(error) from None
 
     def data_version(self) -> int | None:
-        """Give what each commit of anybody else changes; None where the database does not say."""
+        """Return a number that changes with each commit of others; None on PostgreSQL."""
         if not self.is_local:
             return None
         try:
-            found: int = self._opened().execute("PRAGMA data_version").fetchone()[0]
+            found: int = self._connected().execute("PRAGMA data_version").fetchone()[0]
         except driver_errors() as error:
-            self._drop()
+            self._disconnect()
             raise translate(error) from None
         return found
 
     def close(self) -> None:
-        """End the connection for good: who asks meanwhile, or later, finds it unavailable."""
-        self._ended = True
-        self._drop()
+        """Close the connection for good. Later queries raise StoreUnavailable."""
+        self._closed = True
+        self._disconnect()
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
 
-    def _ask(
+    def _execute(
         self, of: KeyStatement, keys: Sequence[str], others: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
         asked = {of.name: json.dumps(list(keys)) if self.is_local else list(keys), **others}
         statement = of.sqlite if self.is_local else of.postgres
-        found: list[tuple[Any, ...]] = self._opened().execute(statement, asked).fetchall()
+        found: list[tuple[Any, ...]] = self._connected().execute(statement, asked).fetchall()
         return found
 
-    def _opened(self) -> Any:
+    def _connected(self) -> Any:
         driver = self._driver
-        if driver is None and not self._ended:
+        if driver is None and not self._closed:
             driver = self._driver = self._connect()
             if not self.is_local:
                 driver.autocommit = True
-        if driver is None or self._ended:  # maybe while it was made
-            self._drop()
+        if driver is None or self._closed:  # closed while it was connecting
+            self._disconnect()
             raise StoreUnavailable("closed")
         return driver
 
 
 class TransactionStart(Protocol):
-    """How transactions begin on a database; for one writer."""
+    """How a writer's transactions begin on a database."""
 
     def __call__(self, cursor: Any, wait: bool) -> None:
-        """Begin; where another process has the turn, wait for it only if asked."""
+        """Begin; wait for another process that is writing only if `wait`."""
 
     def allow(self) -> None:
-        """Raise where nothing may be written just now."""
+        """Raise if nothing may be written now."""
 
     def restore(self, driver: Any) -> None:
-        """Make a connection again what others expect, who get it next."""
+        """Reset a connection before it returns to the pool."""
 
 
-class Writer:
+class DriverWriter:
     """
-    Write transactions on a cursor of the driver's.
+    Write transactions on a cursor of the driver.
 
-    `prepare` gets a connection ready that is this writer's alone, and no pool's: the next one
-    after a cut is none of those that were cut with it. Errors are as for `Database.write`, and
-    Lost where a connection ended that an earlier transaction had left.
+    `prepare` configures a connection that belongs to this writer alone and to no pool. Errors as
+    for `Database.write`; Lost if a connection that served an earlier transaction has ended.
     """
 
     def __init__(
@@ -207,10 +198,10 @@ class Writer:
         """
         Yield a cursor in a write transaction; commit at the end, roll back on any error.
 
-        Within `Turns.hold_without_waiting` it waits for no other process: it raises Busy.
+        Raises Busy instead of waiting for another process within `WriteLock.hold_without_waiting`.
         """
         with self._turns.hold(urgent=self._urgent):
-            kept = self._connection is not None
+            was_kept = self._connection is not None
             try:
                 connection = self._connection or self._connect()
                 driver: Any = connection.driver_connection
@@ -220,19 +211,19 @@ class Writer:
                     yield cursor
                     driver.commit()
                 except BaseException:
-                    self._undo(driver)
+                    self._roll_back(driver)
                     raise
             except driver_errors() as error:
-                raise _fault(error, kept) from None  # the driver's words may quote the row
+                raise _translated(error, was_kept) from None  # the driver's words may quote the row
 
     @contextmanager
     def single(self) -> Iterator[Any]:
         """
-        Yield a cursor whose one statement is a transaction of its own: no begin, no commit.
+        Yield a cursor whose single statement is a transaction: no begin, no commit.
 
-        For a server that is asked once where it was asked three times. Errors as above.
+        Saves two round trips to a server. Errors as above.
         """
-        kept = self._connection is not None
+        was_kept = self._connection is not None
         try:
             driver: Any = (self._connection or self._connect()).driver_connection
             try:
@@ -242,13 +233,13 @@ class Writer:
                 yield cursor
                 driver.autocommit = False
             except BaseException:
-                self._undo(driver)
+                self._roll_back(driver)
                 raise
         except driver_errors() as error:
-            raise _fault(error, kept) from None  # as above
+            raise _translated(error, was_kept) from None  # as above
 
     def close(self) -> None:
-        """Give the connection back; the next transaction takes another."""
+        """Return the connection; the next transaction takes another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._give_back(connection)
@@ -260,8 +251,8 @@ class Writer:
             self._prepare(connection.driver_connection)
         return connection
 
-    def _undo(self, driver: Any) -> None:
-        """Leave nothing open. After an error the pool decides what the connection is worth."""
+    def _roll_back(self, driver: Any) -> None:
+        """Roll back. After an error the pool checks the connection."""
         connection, self._connection = self._connection, None
         try:
             driver.rollback()
@@ -277,55 +268,55 @@ class Writer:
             self._begin.restore(connection.driver_connection)
             connection.close()
         else:
-            connection.invalidate()  # nobody else may get it as it has been made
+            connection.invalidate()  # its settings must not reach other users
 
 
-def _fault(error: Exception, kept: bool) -> StoreError:
-    return Lost("lost") if kept and is_connection_lost(error) else translate(error)
+def _translated(error: Exception, was_kept: bool) -> StoreError:
+    return Lost("lost") if was_kept and is_connection_lost(error) else translate(error)
 
 
 class CommitStatements:
-    """What a transaction appends under locks that every node needs; nothing on SQLite."""
+    """Statements that a transaction appends at its commit, under locks that all nodes use."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._lock_names: set[str] = set()
         self._channels: set[str] = set()
-        self._words: list[BoundStatement] = []
+        self._statements: list[BoundStatement] = []
 
-    def add(self, name: str, words: Sequence[BoundStatement], channel: str) -> None:
-        """Add statements, to be run under the lock of a name; `channel` is then notified."""
-        self._names.add(name)
-        self._words += words
+    def add(self, name: str, statements: Sequence[BoundStatement], channel: str) -> None:
+        """Add statements to run under the lock `name`; `channel` is notified afterwards."""
+        self._lock_names.add(name)
+        self._statements += statements
         if channel:
             self._channels.add(channel)
 
     def send(self, connection: Connection, mark: str) -> None:
         """
-        Run the statements and commit, where there are any.
+        Run the statements and commit. Does nothing if there are none.
 
-        Errors are the driver's; then nothing is committed. A listener of the engine's statements
-        hears of each one; then the commit is left to the caller.
+        Raises driver errors, and then nothing is committed. If the engine has statement listeners,
+        each statement is executed separately, and the caller commits.
         """
-        if not self._words:
+        if not self._statements:
             return
-        # The names' order is the same on all nodes, of all releases: nobody waits in a ring.
-        keys = [postgres.lock_key(name) for name in sorted(self._names)]
+        # All nodes of all releases lock in this order: no deadlocks.
+        keys = [postgres.lock_key(name) for name in sorted(self._lock_names)]
         notices = [{"channel": each, "mark": mark} for each in self._channels]
-        words = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._words]
-        words += [BoundStatement(postgres.NOTIFY, each) for each in notices]
+        statements = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._statements]
+        statements += [BoundStatement(postgres.NOTIFY, each) for each in notices]
         if has_listeners(connection):
-            for each in words:
+            for each in statements:
                 execute_bound(connection, each)
             return
-        _commit(connection.connection.driver_connection, words)
+        _commit(connection.connection.driver_connection, statements)
 
 
-def _commit(driver: Any, words: Sequence[BoundStatement]) -> None:
-    from psycopg import ClientCursor  # noqa: PLC0415  # an installation on SQLite does without
+def _commit(driver: Any, statements: Sequence[BoundStatement]) -> None:
+    from psycopg import ClientCursor  # noqa: PLC0415  # not installed with SQLite
 
     cursor = ClientCursor(driver)
     encoding = driver.info.encoding
-    texts = [cursor.mogrify(each.statement.encode(encoding), each.values) for each in words]
-    # Without parameters psycopg sends a simple query, which may have many statements.
+    texts = [cursor.mogrify(each.statement.encode(encoding), each.values) for each in statements]
+    # Without parameters psycopg sends a simple query, which may contain several statements.
     cursor.execute(";\n".join([*texts, "COMMIT"]).encode(encoding))
     cursor.close()

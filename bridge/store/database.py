@@ -1,9 +1,9 @@
 """
-Transactions on SQLite or PostgreSQL.
+`Database`: transactions on SQLite or PostgreSQL.
 
-With `sqlite` and `postgres` beside it the only file that knows which of the two it talks to, and
-that decides what durable means: a `write()` that returned has been flushed to disk. No tables and
-no queries of anybody.
+Together with `sqlite` and `postgresql` the only module that depends on the dialect, and the one
+that guarantees durability: when `write()` returns, the transaction has been flushed to disk. It
+contains no tables and no queries.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from bridge.store import sqlite
-from bridge.store.connections import CommitStatements, ConnectionCache, KeyReader, Writer
+from bridge.store.connections import CommitStatements, ConnectionCache, DriverWriter, KeyReader
 from bridge.store.error_translation import driver_errors, is_connection_lost, translate
 from bridge.store.errors import Busy, UnsupportedStore
 from bridge.store.locks import FairLock, WriteLock, lock_of_file
@@ -36,7 +36,7 @@ _before_commit: ContextVar["Callable[[Database, Connection], None] | None"] = Co
 
 @contextmanager
 def before_commit(action: "Callable[[Database, Connection], None] | None") -> Iterator[None]:
-    """Call `action` at the end of each `Database.write()` of this context, within it."""
+    """Call `action` before each commit of `Database.write()` in this context."""
     token = _before_commit.set(action)
     try:
         yield
@@ -45,25 +45,19 @@ def before_commit(action: "Callable[[Database, Connection], None] | None") -> It
 
 
 class Database:
-    """
-    One database, given as `sqlite:///path` or `postgresql+psycopg://…`.
-
-    Blocking: call it from a thread, and on the event loop only within `short_work`.
-    Whatever the driver raises leaves `read`, `write` and `session` as a
-    `bridge.store.errors.StoreError`.
-    """
+    """One database, given as `sqlite:///path` or `postgresql+psycopg://…`. |"""
 
     def __init__(self, url: str, pool: DatabaseOptions | None = None) -> None:
         pool = pool or DEFAULT_OPTIONS
         address = make_url(url)
         self.dialect = address.get_backend_name()
-        self.notification_id = secrets.token_hex(8)  # by which our own announcements are known
-        self.file: Path | None = None  # SQLite's
-        turnstile: FairLock | None = None
+        self.notification_id = secrets.token_hex(8)  # marks notifications of this process
+        self.file: Path | None = None  # the SQLite file
+        fair_lock: FairLock | None = None
         match self.dialect:
             case "sqlite":
                 self.file = sqlite.file_of(address)
-                turnstile = lock_of_file(self.file)
+                fair_lock = lock_of_file(self.file)
                 self.engine = sqlite.engine(address, pool)
             case "postgresql":
                 self.engine = postgres.engine(address, pool)
@@ -71,37 +65,38 @@ class Database:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         required = pool.require_synchronous and self.dialect == "postgresql"
         self.synchronous_commit = SynchronousCommit(self.dedicated_connection, required=required)
-        self.write_lock = WriteLock(turnstile, LOCK_TIMEOUT)
+        self.write_lock = WriteLock(fair_lock, LOCK_TIMEOUT)
         self.commit_delay = pool.commit_delay
         self.short_work: ShortWork | None = None
-        if turnstile is not None and pool.short_work_on_loop:
+        if fair_lock is not None and pool.short_work_on_loop:
             self.short_work = ShortWork(self.write_lock)
-        self._closers: list[Callable[[], None]] = []
-        self._endings: dict[
+        self._on_dispose: list[Callable[[], None]] = []
+        self._commit_statements: dict[
             Connection, CommitStatements
-        ] = {}  # of the write transactions that are open
+        ] = {}  # of open write transactions
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
-        most = 1 if self.file else 0
-        self._kept = ConnectionCache(self._writer, most, pooled=True)
-        self._looking = ConnectionCache(self.engine, most)
+        cached = 1 if self.file else 0
+        self._write_cache = ConnectionCache(self._writer, cached, pooled=True)
+        self._read_cache = ConnectionCache(self.engine, cached)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the database and changes nothing."""
-        self._refuse_to_wait()
+        """Yield a connection with one snapshot of the database; read only."""
+        self._refuse_without_connection()
         with self._translated(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def read_committed(self) -> Iterator[Connection]:
         """
-        As `read`, where each statement may see what has been committed until then.
+        As `read`, but each statement may see newer commits.
 
-        PostgreSQL's statements do in any case: here they need no way to begin and none to end.
+        On PostgreSQL the statements run in autocommit mode, which saves the round trips of a
+        transaction.
         """
-        self._refuse_to_wait()
+        self._refuse_without_connection()
         if self.dialect != "postgresql":
-            with self._translated(), self._looking.borrow() as connection, connection.begin():
+            with self._translated(), self._read_cache.borrow() as connection, connection.begin():
                 yield connection
             return
         with (
@@ -114,14 +109,15 @@ class Database:
 
     @contextmanager
     def read_on_loop(self) -> Iterator[Connection]:
-        """As `requeue_claims_of_failed_nodes`, on the event loop: Busy without `short_work` or a
-        free connection.
+        """
+        As `read_committed`, on the event loop. Raises Busy without `short_work` or a free
+        connection.
         """
         if self.short_work is None:
-            raise Busy("a thread asks")
+            raise Busy("not on the event loop")
         with (
             self._translated(),
-            self._looking.borrow(at_once=True) as connection,
+            self._read_cache.borrow(at_once=True) as connection,
             connection.begin(),
         ):
             yield connection
@@ -131,30 +127,30 @@ class Database:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.
 
-        On SQLite writers take turns, in the order they came; readers are never held up.
+        On SQLite writers wait for each other, in the order of their arrival; readers never wait.
         """
         self.synchronous_commit.require()
         with (
             self.write_lock.hold(),
             self._translated(),
-            self._kept.borrow(at_once=self.write_lock.is_nonblocking) as connection,
-            self._hastily(connection),
+            self._write_cache.borrow(at_once=self.write_lock.is_nonblocking) as connection,
+            self._without_waiting(connection),
             connection.begin(),
         ):
-            self._endings[connection] = ending = CommitStatements()
+            self._commit_statements[connection] = commit_statements = CommitStatements()
             try:
                 yield connection
                 if action := _before_commit.get():
                     action(self, connection)
-                ending.send(connection, self.notification_id)
+                commit_statements.send(connection, self.notification_id)
             except driver_errors() as error:
                 if is_connection_lost(error):
-                    connection.invalidate()  # else the rollback fails, and hides this error
+                    connection.invalidate()  # otherwise the rollback fails and hides this error
                 raise
             finally:
-                del self._endings[connection]
+                del self._commit_statements[connection]
 
-    def _hastily(self, connection: Connection) -> AbstractContextManager[None]:
+    def _without_waiting(self, connection: Connection) -> AbstractContextManager[None]:
         return (
             sqlite.without_waiting(connection) if self.write_lock.is_nonblocking else nullcontext()
         )
@@ -162,9 +158,10 @@ class Database:
     @contextmanager
     def write_without_sync(self) -> Iterator[Connection]:
         """
-        As `write`, for what does no harm where it is forgotten together with this process.
+        As `write`, for changes that may be lost together with this process.
 
-        Where a power cut ends both, the commit waits for no disk; a server falls without us.
+        On SQLite the commit does not wait for the disk; only a power cut can undo it. On PostgreSQL
+        the server survives this process, so this is `write`.
         """
         if self.dialect != "sqlite":
             with self.write() as connection:
@@ -173,9 +170,9 @@ class Database:
         with (
             self.write_lock.hold(),
             self._translated(),
-            self._kept.borrow(at_once=self.write_lock.is_nonblocking) as connection,
+            self._write_cache.borrow(at_once=self.write_lock.is_nonblocking) as connection,
             sqlite.without_sync(connection),
-            self._hastily(connection),
+            self._without_waiting(connection),
             connection.begin(),
         ):
             yield connection
@@ -183,10 +180,10 @@ class Database:
     @contextmanager
     def delete_without_sync(self) -> Iterator[Connection]:
         """
-        Yield a connection in a write transaction that only removes what is to be forgotten.
+        Yield a connection in a write transaction that only deletes old rows.
 
-        Its commit waits for no disk, nor do others for it: what a power cut brings back is removed
-        again. What others commit afterwards is as durable as ever.
+        The commit does not wait for the disk. If a power cut undoes it, the rows are deleted again.
+        Later commits of others are as durable as ever.
         """
         self.synchronous_commit.require()
         with self.write_lock.hold(), self._translated(), self._writer.connect() as connection:
@@ -207,45 +204,46 @@ class Database:
 
     @contextmanager
     def savepoint(self, connection: Connection) -> Iterator[None]:
-        """Keep or undo a part of a write transaction; errors are translated as in `write`."""
+        """Keep or undo a part of a write transaction. Errors as for `write`."""
         with self._translated(), connection.begin_nested():
             yield
 
     def set_lock_timeout(self, connection: Connection, milliseconds: int | None) -> None:
         """
-        Wait so long for each lock from here to the commit, None: as long as ever.
+        Set the lock timeout until the commit; None restores the default.
 
-        Then the statement is `Busy`. SQLite's writers hold all locks from the beginning.
+        A statement that waits longer raises `Busy`. On SQLite a writer holds all locks from the
+        beginning.
         """
         if self.dialect == "postgresql":
             limit = "DEFAULT" if milliseconds is None else str(milliseconds)
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
 
     def disable_idle_timeout(self, connection: Connection) -> None:
-        """Let this transaction pause between its statements for as long as its work takes."""
+        """Let this transaction pause between its statements without a limit."""
         if self.dialect == "postgresql":
             connection.exec_driver_sql(postgres.DISABLE_IDLE_TIMEOUT)
 
     def serialize(self, connection: Connection, name: str) -> None:
         """
-        Let whoever serializes on `name` commit one after the other, from here to the commit.
+        Commit one after the other with all transactions that serialize on `name`.
 
-        What they append then becomes visible in the order of its ids. SQLite's writers do so
-        in any case.
+        Rows that they append then become visible in the order of their ids. On SQLite writers are
+        always serialized.
         """
         self.serialize_on_all(connection, [name])
 
     def serialize_on_all(self, connection: Connection, names: Iterable[str]) -> None:
-        """As `serialize` on many names, in one order for everybody: nobody waits in a ring."""
+        """As `serialize` for several names, locked in one order: no deadlocks."""
         keys = sorted({postgres.lock_key(name) for name in names})
         if keys and self.dialect == "postgresql":
             execute_bound(connection, BoundStatement(postgres.LOCK_ALL, {"keys": keys}))
 
     def serialize_statements(self, names: Iterable[str]) -> list[BoundStatement]:
         """
-        Give what `serialize_on_all` says, to be run before others: nothing on SQLite.
+        Return the statements of `serialize_on_all`, to run before others; none on SQLite.
 
-        The server then ends the transaction if it pauses (`postgres.BRIEF_SECONDS`).
+        The server ends a transaction that then pauses (`postgresql.connection.BRIEF_SECONDS`).
         """
         keys = sorted({postgres.lock_key(name) for name in names})
         if not keys or self.dialect != "postgresql":
@@ -256,55 +254,54 @@ class Database:
         self, connection: Connection, name: str, words: Sequence[BoundStatement], channel: str = ""
     ) -> None:
         """
-        Append rows as the last thing before the commit, serialized on `name`.
+        Append rows immediately before the commit, serialized on `name`.
 
-        As with `serialize`, they become visible in the order of their ids. PostgreSQL is sent the
-        lock, the statements and the commit in one message (`bridge.store.committing`): no other
-        transaction waits for this process. SQLite's writers are serialized already. `channel`: as
-        `call_after_batch`.
+        As with `serialize`, they become visible in the order of their ids. PostgreSQL receives the
+        lock, the statements and the commit in one message: no other transaction waits for this
+        process. `channel` is notified.
         """
         if self.dialect != "postgresql":
             for each in words:
                 execute_bound(connection, each)
             return
-        self._endings[connection].add(name, words, channel)
+        self._commit_statements[connection].add(name, words, channel)
 
     def try_lock(self, connection: Connection, name: str) -> bool:
-        """Tell whether this transaction is the only one on any node that holds `name`."""
+        """Tell whether this transaction could lock `name`, which no other transaction holds."""
         if self.dialect != "postgresql":
             return True
         question = text("SELECT pg_try_advisory_xact_lock(:key)")
         return bool(connection.execute(question, {"key": postgres.lock_key(name)}).scalar_one())
 
     def notify(self, connection: Connection, channel: str) -> None:
-        """Tell the listeners of other processes, at the commit, that something changed."""
+        """Notify the listeners of other processes at the commit."""
         if self.dialect == "postgresql":
             statement = text("SELECT pg_notify(:channel, :mark)")
             connection.execute(statement, {"channel": channel, "mark": self.notification_id})
 
     @property
     def skip_locked(self) -> str:
-        """The clause that locks selected rows and passes over rows that others hold."""
+        """The clause that locks selected rows and skips rows that are locked."""
         return "FOR UPDATE SKIP LOCKED" if self.dialect == "postgresql" else ""
 
     @property
     def lock_rows(self) -> str:
-        """The clause that locks selected rows, waiting for whoever holds them."""
+        """The clause that locks selected rows and waits for rows that are locked."""
         return "FOR UPDATE" if self.dialect == "postgresql" else ""
 
     def driver_connection(self, connection: Connection) -> Any:
-        """Give the driver's own connection, in the same transaction: for hot paths."""
+        """Return the driver's connection of the same transaction, for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self, *, unsynced: bool = False, urgent: bool = False) -> Writer:
+    def writer(self, *, unsynced: bool = False, urgent: bool = False) -> DriverWriter:
         """
-        Keep a connection for transactions so frequent that they go by the driver alone.
+        Return a writer with a connection of its own, for frequent transactions without SQLAlchemy.
 
-        What is `unsynced` is as in the method of that name; `urgent` as in `FairLock`.
+        `unsynced` is as `write_without_sync`; `urgent` as in `FairLock`.
         """
         if self.dialect == "sqlite":
             prepare = sqlite.disable_sync if unsynced else None
-            return Writer(
+            return DriverWriter(
                 self.engine,
                 self.write_lock,
                 sqlite.SQLiteTransactionStart(),
@@ -312,40 +309,42 @@ class Database:
                 urgent=urgent,
             )
         begin = postgres.PostgreSQLTransactionStart(self.synchronous_commit)
-        return Writer(self.engine, self.write_lock, begin, postgres.force_index_scans)
+        return DriverWriter(self.engine, self.write_lock, begin, postgres.force_index_scans)
 
     def reader(self) -> KeyReader:
-        """Keep a connection for a question that is asked all the time; `dispose` ends it too."""
+        """Return a reader with a connection of its own, for frequent queries by key."""
         reader = KeyReader(self.dedicated_connection, is_local=self.dialect == "sqlite")
         self.on_dispose(reader.close)
         return reader
 
     def on_dispose(self, close: Callable[[], None]) -> None:
-        """Have a connection that no pool knows closed with the others."""
-        self._closers.append(close)
+        """Call `close` on `dispose`, for a connection outside of the pool."""
+        self._on_dispose.append(close)
 
     def dedicated_connection(self) -> Any:
-        """Give a driver's connection that no pool knows; the caller closes it."""
-        connection = self.engine.pool.recreate().connect()  # of its own: it may outlive the others
+        """Return a driver connection outside of the pool; the caller closes it."""
+        connection = (
+            self.engine.pool.recreate().connect()
+        )  # of its own pool: it may outlive the others
         driver = connection.driver_connection
         connection.detach()
         return driver
 
     def dispose(self) -> None:
         """Close all connections that are not in use."""
-        for close in self._closers:
+        for close in self._on_dispose:
             close()
         self.synchronous_commit.close()
         self._dispose()
 
     def _dispose(self) -> None:
-        self._kept.close()
-        self._looking.close()
+        self._write_cache.close()
+        self._read_cache.close()
         self.engine.dispose()
 
-    def _refuse_to_wait(self) -> None:
-        """Raise Busy within `Turns.hold_without_waiting` where the pool has no connection."""
-        if self.write_lock.is_nonblocking and not self._kept.has_free_connection():
+    def _refuse_without_connection(self) -> None:
+        """Raise Busy where this thread must not wait and no connection is free."""
+        if self.write_lock.is_nonblocking and not self._write_cache.has_free_connection():
             raise Busy("no connection is free")
 
     @contextmanager
@@ -354,5 +353,5 @@ class Database:
             yield
         except driver_errors() as error:
             if is_connection_lost(error):
-                self._dispose()  # the others are gone too: open new ones
-            raise translate(error) from None  # the driver's words may quote the row
+                self._dispose()  # the other connections are lost too
+            raise translate(error) from None  # the driver's message may quote the row

@@ -1,8 +1,8 @@
 """
-Read a driver's error as one of ours.
+Translation of driver errors to `bridge.store.errors`.
 
-The result bears codes and names of our schema only: what a driver says in words may quote the
-row, and a row may name a patient.
+The result contains error codes and names of the schema only: the driver's message may quote the
+row, and a row may identify a patient.
 """
 
 import sqlite3
@@ -36,40 +36,38 @@ _SQLITE_UNIQUE = {
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """Give what `translate` understands; PostgreSQL's driver raises nothing where nobody loaded
-    it.
-    """
-    server = _server()
-    return (*_ERRORS, server.ERRORS) if server else _ERRORS
+    """Return the exceptions that `translate` handles; psycopg's only after psycopg was imported."""
+    postgresql = _postgresql_driver()
+    return (*_ERRORS, postgresql.ERRORS) if postgresql else _ERRORS
 
 
 def translate(error: Exception) -> StoreError:
-    """Translate a driver's or SQLAlchemy's error."""
+    """Translate an error of a driver or of SQLAlchemy."""
     cause = error.orig if isinstance(error, StatementError) else error
     if isinstance(cause, sqlite3.Error):
-        return _of_sqlite(cause)
+        return _translate_sqlite(cause)
     if isinstance(cause, PoolTimeout):
         return Busy("no connection free")
-    server = _server()
-    if server and isinstance(cause, server.ERRORS):
-        translated: StoreError = server.translate(cause)
+    postgresql = _postgresql_driver()
+    if postgresql and isinstance(cause, postgresql.ERRORS):
+        translated: StoreError = postgresql.translate(cause)
         return translated
     return StatementRefused(type(cause).__name__)
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Tell whether the error ended the connection it came over."""
+    """Tell whether the error ended its connection."""
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or _is_server_gone(error.orig)
     return _is_server_gone(error)
 
 
 def _is_server_gone(error: BaseException | None) -> bool:
-    server = _server()
-    return server is not None and bool(server.is_connection_lost(error))
+    postgresql = _postgresql_driver()
+    return postgresql is not None and bool(postgresql.is_connection_lost(error))
 
 
-def _server() -> ModuleType | None:
+def _postgresql_driver() -> ModuleType | None:
     if "psycopg" not in sys.modules:
         return None
     from bridge.store.postgresql import driver  # noqa: PLC0415  # only where psycopg is loaded
@@ -77,9 +75,9 @@ def _server() -> ModuleType | None:
     return driver
 
 
-def _of_sqlite(error: sqlite3.Error) -> StoreError:
+def _translate_sqlite(error: sqlite3.Error) -> StoreError:
     extended: int | None = getattr(error, "sqlite_errorcode", None)
-    if extended is None:  # raised by the Python module, not by the library
+    if extended is None:  # raised by the sqlite3 module, not by SQLite
         return StatementRefused(type(error).__name__)
     name: str = error.sqlite_errorname
     if extended in _SQLITE_UNIQUE:
@@ -88,4 +86,4 @@ def _of_sqlite(error: sqlite3.Error) -> StoreError:
         return Busy(name)
     if extended & 0xFF in _SQLITE_UNAVAILABLE:
         return StoreUnavailable(name)
-    return StatementRefused(name, str(error))  # SQLite quotes names and our own text, no values
+    return StatementRefused(name, str(error))  # SQLite quotes names, no values

@@ -1,26 +1,26 @@
 """
-What the database can refuse.
+Errors of the database.
 
 * StoreError
-    * StoreUnavailable    disk full, I/O error, server gone: try again when it has recovered
-        * Busy            somebody else holds what we need: try again soon
-        * Lost            a connection ended that was kept for long: try again at once
-    * Conflict            a unique key is taken
-    * StatementRefused    the statement is wrong: a defect of ours
-    * SchemaTooNew        the database was migrated by a newer release
-    * NotSynchronous      commits do not wait for a standby, and have to
-    * WrongIndexKey       its hashes have another key than secrets/index.key
-    * SchemaInUse         others use the tables that are to be migrated
-    * UnsupportedStore    no database we can keep messages in
-    * NameTaken           another process goes by our name
+  * StoreUnavailable    disk full, I/O error, server down: retry after recovery
+      * Busy            a lock or connection is not available: retry soon
+      * Lost            a kept connection ended: retry at once
+  * Conflict            a unique key exists
+  * StatementRefused    the statement is invalid: a defect of the bridge
+  * SchemaTooNew        a newer release has migrated the database
+  * NotSynchronous      commits do not wait for a standby, as required
+  * WrongIndexKey       the hashes were made with another secrets/index.key
+  * SchemaInUse         other sessions use the tables that are to be migrated
+  * UnsupportedStore    not a supported database
+  * NameTaken           another process uses this node's name
 """
 
-# ruff: noqa: N818  # named for what happened, as the field does
+# ruff: noqa: N818  # errors are named after the event
 
 from bridge.errors import BridgeError
 
 _FULL = "its disk is full"
-_WORDS = {
+_MEANINGS = {
     "53100": _FULL,
     "SQLITE_FULL": _FULL,
     "SQLITE_IOERR_SHMSIZE": _FULL,
@@ -37,33 +37,33 @@ _WORDS = {
     "55P03": "others hold a lock",
     "42501": "our role lacks the right",
 }
-"""What codes mean that are seen at night."""
+"""Meanings of common error codes."""
 
 
 class StoreError(BridgeError):
-    """The database did not do what was asked; nothing of the transaction was kept."""
+    """The database did not execute the request; the transaction was rolled back."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot keep anything at the moment."""
+    """The database cannot store anything at the moment."""
 
     def __init__(self, code: str, why: str = "") -> None:
         self.code = code
-        meaning = f": {_WORDS[code]}" if code in _WORDS else ""
-        told = f"the database is unavailable ({code}{meaning})"
-        super().__init__(f"{told}: {why}" if why else told)
+        meaning = f": {_MEANINGS[code]}" if code in _MEANINGS else ""
+        message = f"the database is unavailable ({code}{meaning})"
+        super().__init__(f"{message}: {why}" if why else message)
 
 
 class Busy(StoreUnavailable):
-    """A lock or a connection was not to be had in time."""
+    """A lock or a connection was not available in time."""
 
 
 class Lost(StoreUnavailable):
-    """A connection ended that had served before: whether with the commit or without is unknown."""
+    """A connection that had worked before ended; whether a commit succeeded is unknown."""
 
 
 class Conflict(StoreError):
-    """A unique key is taken; `constraint` names it as the database does."""
+    """A unique key exists; `constraint` is its name in the database."""
 
     def __init__(self, constraint: str) -> None:
         self.constraint = constraint
@@ -71,19 +71,17 @@ class Conflict(StoreError):
 
 
 class StatementRefused(StoreError):
-    """The database refused a statement for what it is; `code` and `insert_deliveries` bear no
-    values.
-    """
+    """The database rejected a statement; `code` and `place` contain no values."""
 
     def __init__(self, code: str, place: str = "") -> None:
         self.code = code
         self.place = place
-        meaning = f": {_WORDS[code]}" if code in _WORDS else ""
+        meaning = f": {_MEANINGS[code]}" if code in _MEANINGS else ""
         super().__init__(f"statement refused ({' '.join(filter(None, (code, place)))}{meaning})")
 
 
 class SchemaTooNew(StoreError):
-    """The database knows revisions that this release does not."""
+    """The database has revisions that this release does not know."""
 
     def __init__(self, package: str, revisions: tuple[str, ...]) -> None:
         self.package = package
@@ -93,7 +91,7 @@ class SchemaTooNew(StoreError):
 
 
 class SchemaInUse(StoreError):
-    """Others use tables that are to be migrated; nothing was changed."""
+    """Other sessions use tables that are to be migrated; nothing was changed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(
@@ -110,7 +108,7 @@ class NotSynchronous(StoreUnavailable):
 
 
 class WrongIndexKey(StoreError):
-    """The hashes of the database have another key than this installation."""
+    """The hashes of the database were made with another key than this installation's."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -120,14 +118,14 @@ class WrongIndexKey(StoreError):
 
 
 class UnsupportedStore(StoreError):
-    """The address names no database that can keep messages safely."""
+    """The URL names no database that can store messages safely."""
 
     def __init__(self, dialect: str, reason: str) -> None:
         super().__init__(f"cannot keep messages in {dialect}: {reason}")
 
 
 class NameTaken(StoreError):
-    """Another process goes by our name: HOME was copied with its folder `execute_sql`."""
+    """Another process uses this node's name: HOME was copied with its folder `run`."""
 
     def __init__(self) -> None:
         super().__init__("another process has this node's name: a copied HOME has no folder 'run'")

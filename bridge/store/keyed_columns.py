@@ -1,9 +1,9 @@
 """
-The columns whose hashes are keyed (`bridge.index_key`), and the key that a database's rows have.
+Columns with keyed hashes (`bridge.index_key`), and the key that the rows of a database have.
 
-A database keeps a fingerprint of its key. Where it has none, its rows are of an older release, or
-there are none: they are keyed in one transaction, from hash to keyed hash, whatever the messages
-say. A node of an older release must not run meanwhile or afterwards.
+A database stores a fingerprint of its key. If it has none, it is new or from an older release: all
+hashes are then replaced by keyed hashes in one transaction. A node of an older release must not run
+meanwhile or afterwards.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,13 +19,13 @@ _BATCH: Final = 10_000
 
 
 class KeyedColumn(NamedTuple):
-    """A column of hashes; `only` is a condition that other rows of the table do not meet."""
+    """A column of hashes; only rows that meet `condition` are hashes."""
 
     table: str
     column: str
     key: Callable[[Any], Any] = index_key.keyed64
     type: str = "bigint"
-    only: str = "true"
+    condition: str = "true"
 
 
 BRIDGE: Final = (
@@ -35,42 +35,40 @@ BRIDGE: Final = (
     KeyedColumn("delivery", "lane"),
     KeyedColumn("delivery_lane", "lane"),
     KeyedColumn("message_number", "number"),
-    # Two kinds keep a time where the others keep a hash (`bridge.intake.process.link_signals`).
-    KeyedColumn("order_signal", "signal", only="kind NOT IN ('held-later', 'opened-later')"),
+    # Two kinds store a time instead of a hash (`bridge.intake.process.link_signals`).
+    KeyedColumn("order_signal", "signal", condition="kind NOT IN ('held-later', 'opened-later')"),
 )
-"""Columns of the bridge's own database."""
+"""Columns of the bridge's database."""
 ENGINE: Final = (KeyedColumn("engine_link", "target", index_key.keyed_text, "text"),)
 """Columns of the report engine's database."""
 BRIDGE_TABLE, ENGINE_TABLE = "index_key", "engine_index_key"
 
 
 def fingerprint_of(database: Database, table: str) -> str | None:
-    """Give the fingerprint that a database keeps; None where its rows are not keyed yet."""
+    """Return the stored fingerprint; None if the rows are not keyed yet."""
     with database.read() as connection:
         return _fingerprint(connection, table)
 
 
 def ensure_keyed(database: Database, table: str, columns: Iterable[KeyedColumn]) -> None:
-    """
-    See that the rows of a database have the key of this process, and key those that have none.
-
-    Raises WrongIndexKey where they have another one.
-    """
-    if _is_ours(fingerprint_of(database, table)):
+    """Key the rows of a database that has no key yet. Raises WrongIndexKey for another key."""
+    if _is_own_key(fingerprint_of(database, table)):
         return
     with database.write() as connection:
         database.serialize(connection, f"index key {table}")
-        if _is_ours(_fingerprint(connection, table)):  # another process was faster
+        if _is_own_key(_fingerprint(connection, table)):  # another process has keyed it
             return
         for each in columns:
-            (_in_sqlite if database.dialect == "sqlite" else _in_postgres)(connection, each)
+            (_key_in_sqlite if database.dialect == "sqlite" else _key_in_postgresql)(
+                connection, each
+            )
         connection.execute(
             text(f"INSERT INTO {table} (id, fingerprint) VALUES (1, :own)"),  # noqa: S608
             {"own": index_key.fingerprint()},
         )
 
 
-def _is_ours(found: str | None) -> bool:
+def _is_own_key(found: str | None) -> bool:
     if found is not None and found != index_key.fingerprint():
         raise WrongIndexKey
     return found is not None
@@ -83,24 +81,24 @@ def _fingerprint(connection: Connection, table: str) -> str | None:
     return found
 
 
-def _in_sqlite(connection: Connection, keyed: KeyedColumn) -> None:
+def _key_in_sqlite(connection: Connection, keyed: KeyedColumn) -> None:
     driver: Any = connection.connection.driver_connection
     driver.create_function("bridge_keyed", 1, keyed.key)
-    _, table, name, only = keyed, keyed.table, keyed.column, keyed.only
+    _, table, name, condition = keyed, keyed.table, keyed.column, keyed.condition
     connection.exec_driver_sql(
-        f"UPDATE {table} SET {name} = bridge_keyed({name}) WHERE {name} IS NOT NULL AND {only}"  # noqa: S608
+        f"UPDATE {table} SET {name} = bridge_keyed({name}) WHERE {name} IS NOT NULL AND {condition}"  # noqa: S608
     )
     driver.create_function("bridge_keyed", 1, None)
 
 
-def _in_postgres(connection: Connection, keyed: KeyedColumn) -> None:
-    """By a table of old and new values: the server has no keyed hash, and must not see the key."""
-    table, name, only, kind = keyed.table, keyed.column, keyed.only, keyed.type
+def _key_in_postgresql(connection: Connection, keyed: KeyedColumn) -> None:
+    """Key by a table of old and new values: the server must not see the key."""
+    table, name, condition, kind = keyed.table, keyed.column, keyed.condition, keyed.type
     connection.exec_driver_sql(
         f"CREATE TEMPORARY TABLE keyed (old {kind} PRIMARY KEY, new {kind}) ON COMMIT DROP"
     )
     found = connection.exec_driver_sql(
-        f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL AND {only}"  # noqa: S608
+        f"SELECT DISTINCT {name} FROM {table} WHERE {name} IS NOT NULL AND {condition}"  # noqa: S608
     ).scalars()
     fill = f"INSERT INTO keyed SELECT * FROM unnest(%(old)s::{kind}[], %(new)s::{kind}[])"  # noqa: S608
     for some in found.partitions(_BATCH):
@@ -108,6 +106,6 @@ def _in_postgres(connection: Connection, keyed: KeyedColumn) -> None:
     connection.exec_driver_sql("ANALYZE keyed")
     connection.exec_driver_sql(
         f"UPDATE {table} AS t SET {name} = keyed.new FROM keyed"  # noqa: S608
-        f" WHERE t.{name} = keyed.old AND {only}"
+        f" WHERE t.{name} = keyed.old AND {condition}"
     )
     connection.exec_driver_sql("DROP TABLE keyed")

@@ -1,11 +1,9 @@
-"""Locks of writers: a fair lock, and the turn to write.
+"""
+The lock of writers on SQLite: a fair lock in the process.
 
-SQLite has one writer at a time and `threading.Lock` may hand itself to the same thread for
-ever; a writer that commits in a loop would starve all others. No I/O, no database.
-
-An event loop may not be kept waiting: it asks for its turn `hold_without_waiting`, and what it
-writes within
-waits for no other process either.
+SQLite has one writer at a time. `threading.Lock` is not fair: a writer that commits in a loop would
+starve all others. An event loop must not wait: it takes the lock only if it is free, and its writes
+wait for no other process. No I/O.
 """
 
 import threading
@@ -20,86 +18,86 @@ from bridge.store.errors import Busy
 
 class FairLock:
     """
-    One thread at a time, first come first served.
+    A lock with one thread at a time, first come, first served.
 
-    An urgent writer, for whom a sender waits, goes before the others. After an urgent turn the
-    others have one, so that nobody waits for ever. Not re-entrant: that is a defect, and raised.
+    Urgent writers, for which a sender waits, come first. After an urgent writer the others get a
+    turn, so that nobody starves. Not reentrant: acquiring it twice raises RuntimeError.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._owner: int | None = None
-        self._was_urgent = False  # the turn of the owner
-        self._urgent: _Waiting = deque()
-        self._waiting: _Waiting = deque()
+        self._is_urgent = False  # whether the owner is urgent
+        self._urgent_waiters: _Waiters = deque()
+        self._waiters: _Waiters = deque()
 
     def acquire(self, timeout: float, *, urgent: bool = False) -> bool:
-        """Wait at most `timeout` seconds for the turn; return whether it came."""
-        me = threading.get_ident()
+        """Wait at most `timeout` seconds for the lock; return whether it was acquired."""
+        thread = threading.get_ident()
         with self._mutex:
             if self._owner is None:
-                self._owner, self._was_urgent = me, urgent
+                self._owner, self._is_urgent = thread, urgent
                 return True
-            if self._owner == me:
+            if self._owner == thread:
                 raise RuntimeError("this thread is already writing: pass its connection on")
             gate = threading.Lock()
             gate.acquire()
-            queue = self._urgent if urgent else self._waiting
-            queue.append((me, gate))
-        return gate.acquire(timeout=timeout) or self._leave(queue, me, gate)
+            queue = self._urgent_waiters if urgent else self._waiters
+            queue.append((thread, gate))
+        return gate.acquire(timeout=timeout) or self._cancel_wait(queue, thread, gate)
 
     def release(self) -> None:
-        """Hand the turn to the writer that has waited longest, to an urgent one first."""
+        """Pass the lock to the thread that has waited longest, to urgent ones first."""
         with self._mutex:
-            urgent = bool(self._urgent) and not (self._was_urgent and self._waiting)
-            queue = self._urgent if urgent else self._waiting
+            urgent = bool(self._urgent_waiters) and not (self._is_urgent and self._waiters)
+            queue = self._urgent_waiters if urgent else self._waiters
             if not queue:
                 self._owner = None
                 return
-            self._was_urgent = urgent
+            self._is_urgent = urgent
             self._owner, gate = queue.popleft()
             gate.release()
 
-    def _leave(self, queue: "_Waiting", me: int, gate: threading.Lock) -> bool:
-        """Stop waiting, unless the turn came in this very moment."""
+    def _cancel_wait(self, queue: "_Waiters", thread: int, gate: threading.Lock) -> bool:
+        """Stop waiting unless the lock was passed on at this moment."""
         with self._mutex:
-            if (me, gate) not in queue:
+            if (thread, gate) not in queue:
                 return True
-            queue.remove((me, gate))
+            queue.remove((thread, gate))
             return False
 
 
-_Waiting = deque[tuple[int, threading.Lock]]
-_turnstiles: WeakValueDictionary[str, FairLock] = WeakValueDictionary()
-_guard = threading.Lock()
+_Waiters = deque[tuple[int, threading.Lock]]
+_locks_by_file: WeakValueDictionary[str, FairLock] = WeakValueDictionary()
+_registry_mutex = threading.Lock()
 
 
 def lock_of_file(file: Path) -> FairLock:
-    """Give the one of a file in this process, however many Database objects point to it."""
-    with _guard:
-        return _turnstiles.setdefault(str(file.resolve()), FairLock())
+    """Return the lock of a file in this process; all Database objects of the file share it."""
+    with _registry_mutex:
+        return _locks_by_file.setdefault(str(file.resolve()), FairLock())
 
 
-_WAITED = "waited for the writer's turn"
-_TAKEN = "another has the writer's turn"
+_TIMEOUT = "waited for the write lock"
+_NOT_FREE = "the write lock is not free"
 
 
 class WriteLock:
-    """The turns of one database's writers in this process; `fair_lock` is None on a server."""
+    """The lock of one database's writers in this process; `fair_lock` is None on PostgreSQL."""
 
-    def __init__(self, turnstile: FairLock | None, patience: float) -> None:
-        self.fair_lock = turnstile
-        self.timeout = patience
-        self._hasty: int | None = None  # the thread that has the turn at once
+    def __init__(self, fair_lock: FairLock | None, timeout: float) -> None:
+        self.fair_lock = fair_lock
+        self.timeout = timeout
+        self._nonblocking_thread: int | None = None  # the thread that must not wait
 
     @contextmanager
     def hold(self, *, urgent: bool = False) -> Iterator[None]:
-        """Have the turn, unless this thread has it already; see `FairLock`. Raises Busy."""
+        """Hold the lock unless this thread already does (see `FairLock`). Raises Busy."""
         if self.fair_lock is None or self.is_nonblocking:
             yield
             return
         if not self.fair_lock.acquire(self.timeout, urgent=urgent):
-            raise Busy(_WAITED)
+            raise Busy(_TIMEOUT)
         try:
             yield
         finally:
@@ -107,17 +105,20 @@ class WriteLock:
 
     @contextmanager
     def hold_without_waiting(self) -> Iterator[None]:
-        """Have the turn for all that this thread writes within. Raises Busy rather than wait."""
+        """Hold the lock for everything that this thread writes. Raises Busy instead of waiting."""
         if self.fair_lock is None or not self.fair_lock.acquire(0.0):
-            raise Busy(_TAKEN)
-        self._hasty = threading.get_ident()
+            raise Busy(_NOT_FREE)
+        self._nonblocking_thread = threading.get_ident()
         try:
             yield
         finally:
-            self._hasty = None
+            self._nonblocking_thread = None
             self.fair_lock.release()
 
     @property
     def is_nonblocking(self) -> bool:
-        """Whether this thread has the turn at once, and may wait for nobody."""
-        return self._hasty is not None and self._hasty == threading.get_ident()
+        """Whether this thread holds the lock and must not wait."""
+        return (
+            self._nonblocking_thread is not None
+            and self._nonblocking_thread == threading.get_ident()
+        )

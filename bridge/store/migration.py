@@ -1,12 +1,14 @@
-"""Bring a database to the schema this release needs.
+"""
+Migration of a database to the schema of this release.
 
-Each package that keeps tables has its own folder of Alembic scripts, `migrations/versions`, one
-after the other by the numbers that their names begin with, and its own version table. Starting
-nodes at once is safe: one migrates, the others wait.
+Each package with tables has a folder of Alembic scripts, `migrations/versions`, in the order of the
+numbers in their names, and a version table. Several nodes may start at once: one migrates, the
+others wait.
 """
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, inspect, text
 
@@ -15,24 +17,24 @@ from bridge.store.errors import Busy, SchemaInUse, SchemaTooNew
 
 PACKAGE = "bridge.store"
 VERSION_TABLE = "alembic_version"
-_NEWEST = "heads"  # Alembic's word
+_HEADS = "heads"  # Alembic's name of the newest revision
 
 
 def upgrade(
     database: Database,
     package: str = PACKAGE,
     version_table: str = VERSION_TABLE,
-    target: str = _NEWEST,
+    target: str = _HEADS,
 ) -> tuple[str, ...]:
     """
-    Migrate to the newest revision, or `target`, in one transaction; give those then in force.
+    Migrate to the newest revision, or `target`, in one transaction; return the current revisions.
 
-    Raises SchemaTooNew where a newer release was here before, SchemaInUse where others use the
-    tables, StoreUnavailable such as for a full disk: having changed nothing.
+    Raises SchemaTooNew if a newer release has migrated the database, SchemaInUse if other sessions
+    use the tables, StoreUnavailable such as for a full disk. After an error nothing has changed.
     """
     newest = heads(package)
-    if target == _NEWEST and current(database, version_table) == newest:
-        return newest  # nearly always
+    if target == _HEADS and current(database, version_table) == newest:
+        return newest  # the usual case
     try:
         return _upgrade(database, package, version_table, target)
     except Busy:
@@ -42,33 +44,51 @@ def upgrade(
 def _upgrade(database: Database, package: str, version_table: str, target: str) -> tuple[str, ...]:
     newest = heads(package)
     with database.write() as connection:
-        if database.dialect == "postgresql":  # another node may need its time for all that is there
+        if database.dialect == "postgresql":  # another node may be migrating for long
             connection.execute(text("SET LOCAL lock_timeout = 0"))
         database.serialize(connection, f"migrate {version_table}")
         database.set_lock_timeout(connection, None)
-        database.disable_idle_timeout(connection)  # scripts may work on rows in Python
+        database.disable_idle_timeout(connection)  # scripts may process rows in Python
         before = _current(connection, version_table)
         _refuse_newer(package, before)
         if before != newest:
-            from bridge.store.schema_upgrade import run  # noqa: PLC0415  # see there
-
-            run(connection, _folder(package), version_table, target)
+            run_scripts(connection, _folder(package), version_table, target)
         return _current(connection, version_table)
 
 
+def run_scripts(connection: Connection, folder: Path, version_table: str, target: str) -> None:
+    """Run the scripts of a folder up to `target`, in the caller's transaction."""
+    # Alembic is large, and a start rarely needs it.
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    scripts = ScriptDirectory.from_config(config)
+
+    def steps(revision: Any, _context: object) -> Any:
+        return scripts._upgrade_revs(target, revision)  # noqa: SLF001  # as alembic.command does
+
+    with EnvironmentContext(Config(), scripts, fn=steps) as environment:
+        environment.configure(connection=connection, version_table=version_table)
+        environment.run_migrations()
+
+
 def current(database: Database, version_table: str = VERSION_TABLE) -> tuple[str, ...]:
-    """Give the revisions the database is at; none when it is empty."""
+    """Return the revisions of a database; none if it is empty."""
     with database.read() as connection:
         return _current(connection, version_table)
 
 
 def heads(package: str = PACKAGE) -> tuple[str, ...]:
-    """Give the revisions this release needs."""
+    """Return the revision that this release needs."""
     return tuple(revisions(package)[-1:])
 
 
 def revisions(package: str = PACKAGE) -> list[str]:
-    """Give all revisions of a package, in their order."""
+    """Return all revisions of a package in order."""
     scripts = (_folder(package) / "versions").glob("[0-9]*.py")
     return sorted(script.name.split("_", 1)[0] for script in scripts)
 
@@ -76,7 +96,7 @@ def revisions(package: str = PACKAGE) -> list[str]:
 def is_ready(
     database: Database, package: str = PACKAGE, version_table: str = VERSION_TABLE
 ) -> bool:
-    """Tell whether the database is at the schema this release needs. Raises SchemaTooNew."""
+    """Tell whether the database has the schema of this release. Raises SchemaTooNew."""
     found = current(database, version_table)
     _refuse_newer(package, found)
     return found == heads(package)
@@ -92,7 +112,7 @@ def _folder(package: str) -> Path:
 def _current(connection: Connection, version_table: str) -> tuple[str, ...]:
     if not inspect(connection).has_table(version_table):
         return ()
-    # Our own name, one of two.
+    # The name is one of two constants.
     found = connection.execute(text(f"SELECT version_num FROM {version_table}"))  # noqa: S608
     return tuple(sorted(found.scalars()))
 

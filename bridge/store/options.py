@@ -1,4 +1,4 @@
-"""How many connections are kept, how long to wait for one, and what the server must promise."""
+"""Options of a database: pool size, timeouts, and required guarantees of the server."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,17 +6,16 @@ from typing import Any
 from bridge.store.lease_clock import OPTION
 
 LOCK_TIMEOUT = 30.0
-"""Seconds a statement may wait for another's lock before it is `Busy`."""
+"""Seconds that a statement waits for a lock before it raises `Busy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """
-    Connections that are kept, further ones in a rush, seconds to wait before it is `Busy`.
+    Pool size, additional connections at peak load, and seconds to wait before `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.synchronous_commit`; `lease_clock`:
-    `bridge.store.lease_clock`;
-    `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:
+    `bridge.store.lease_clock`; `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:
     `bridge.queue.ledger.commit_delay`.
     """
 
@@ -30,7 +29,7 @@ class DatabaseOptions:
 
     @property
     def engine_arguments(self) -> dict[str, Any]:
-        """Give what SQLAlchemy calls them."""
+        """Return the arguments of SQLAlchemy's `create_engine`."""
         return {
             "pool_size": self.size,
             "max_overflow": self.overflow,

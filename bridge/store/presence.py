@@ -1,8 +1,8 @@
 """
-Be seen by other processes for as long as we live, and be the one among them that does the jobs.
+Presence and leadership of processes: advisory locks on a dedicated connection.
 
-Both are advisory locks of PostgreSQL on a connection of their own: the server lets them go the
-moment a process dies, whatever it was doing. On SQLite there is nobody else to be seen by.
+PostgreSQL only: the server releases the locks when the process dies. On SQLite there are no other
+nodes.
 """
 
 import threading
@@ -17,13 +17,13 @@ from bridge.store.errors import NameTaken
 from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
 POLL_SECONDS = 2.0
-"""How long it takes at most until a free leadership is taken, or one that was lost is noticed."""
+"""Longest time until a free leadership is taken, or its loss is noticed."""
 
 START_TIMEOUT_SECONDS = 20.0
-"""How long a start waits for a name to become free: a host that died is noticed within ten."""
+"""How long a start waits for its name: a host that died is detected within ten seconds."""
 
-_TAKE = "SELECT pg_try_advisory_lock(%s)"
-_HELD = text("""
+_TRY_LOCK = "SELECT pg_try_advisory_lock(%s)"
+_HELD_LOCKS = text("""
     SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -32,77 +32,78 @@ _HELD = text("""
 
 class Presence:
     """
-    Holds a lock for each of our names, on a thread; with `jobs` also tries to lead.
+    Holds a lock for each name of this process, on a thread; with `jobs` also competes for
+    leadership.
 
-    A lost connection loses both, until they are taken again.
+    A lost connection loses both until they are acquired again.
     """
 
     def __init__(self, database: Database, names: tuple[str, ...], jobs: str = "") -> None:
-        """`jobs` names the leadership; empty: this process does not stand for it."""
+        """`jobs` names the leadership; empty if this process does not compete for it."""
         self._database = database
         self._names = [lock_key(lock_name(each)) for each in names]
-        self._jobs = lock_key(f"jobs {jobs}") if jobs else None
-        self._leads = threading.Event()
-        self._present = threading.Event()
-        self._ended = threading.Event()
+        self._leader_key = lock_key(f"jobs {jobs}") if jobs else None
+        self._is_leader = threading.Event()
+        self._is_present = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
     @property
     def is_leader(self) -> bool:
-        """Whether the jobs are ours to do, as of a second ago."""
-        return self._database.dialect != "postgresql" or self._leads.is_set()
+        """Whether this process runs the periodic jobs."""
+        return self._database.dialect != "postgresql" or self._is_leader.is_set()
 
     def start(self) -> None:
-        """Return once we are seen. Blocking. Raises NameTaken where another has our name."""
+        """Acquire the names. Blocking. Raises NameTaken if another process has one."""
         if self._database.dialect != "postgresql":
             return
         self._thread.start()
-        if not self._present.wait(START_TIMEOUT_SECONDS):
+        if not self._is_present.wait(START_TIMEOUT_SECONDS):
             self.stop()
             raise NameTaken
 
     def stop(self) -> None:
-        """Be seen no more. Blocking."""
-        self._ended.set()
+        """Release the names. Blocking."""
+        self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
+        while not self._stopped.is_set():
             try:
                 with closing(self._database.dedicated_connection()) as driver:
-                    self._stay(driver)
+                    self._hold_locks(driver)
             except driver_errors():
-                self._ended.wait(POLL_SECONDS)
+                self._stopped.wait(POLL_SECONDS)
             finally:
-                self._leads.clear()
+                self._is_leader.clear()
 
-    def _stay(self, driver: Any) -> None:
+    def _hold_locks(self, driver: Any) -> None:
         driver.autocommit = True
         for setting in FAST_DISCONNECT_DETECTION:
             driver.execute(setting)
         missing = list(self._names)
-        while not self._ended.is_set():
-            missing = [key for key in missing if not _taken(driver, key)]
-            if self._jobs is None or self._leads.is_set():
-                driver.execute("SELECT 1")  # raises where the connection, and all with it, is lost
-            elif not missing and _taken(driver, self._jobs):
-                self._leads.set()
+        while not self._stopped.is_set():
+            missing = [key for key in missing if not _try_lock(driver, key)]
+            if self._leader_key is None or self._is_leader.is_set():
+                driver.execute("SELECT 1")  # raises if the connection is lost
+            elif not missing and _try_lock(driver, self._leader_key):
+                self._is_leader.set()
             if not missing:
-                self._present.set()  # last: whoever starts alone leads as soon as it is seen
-            self._ended.wait(POLL_SECONDS)
+                self._is_present.set()  # last: a single node leads as soon as it is present
+            self._stopped.wait(POLL_SECONDS)
 
 
 def lock_name(owner: str) -> str:
-    """Name the lock by which an owner of claims is seen."""
+    """Return the name of the heartbeat lock of a claim owner."""
     return f"present {owner}"
 
 
 def without_heartbeat(connection: Connection, owners: set[str]) -> set[str]:
-    """Give those of the owners that nobody on any node answers for."""
-    held = set(connection.execute(_HELD).scalars())
+    """Return the owners whose heartbeat lock no process holds."""
+    held = set(connection.execute(_HELD_LOCKS).scalars())
     return {owner for owner in owners if lock_key(lock_name(owner)) not in held}
 
 
-def _taken(driver: Any, key: int) -> bool:
-    return bool(driver.execute(_TAKE, (key,)).fetchone()[0])
+def _try_lock(driver: Any, key: int) -> bool:
+    return bool(driver.execute(_TRY_LOCK, (key,)).fetchone()[0])

@@ -1,11 +1,12 @@
 """
-Short work on an SQLite file, done in a turn of the event loop.
+Short work on an SQLite file, on the event loop's own thread.
 
-A thread costs two changes of the interpreter, each of which may take half a millisecond while other
-threads compute: as long as a few rows take on a file. The loop waits for nobody: where another
-thread or another process writes, and where the disk is slow, `run` raises Busy, and the caller
-gives
-the work to a thread.
+Plug-in for speed: ADR 0003 has the measured gain. `Database.short_work` is the seam. Without the
+plug-in it is None, and a thread of a named pool does the same work.
+
+A thread costs two switches of the interpreter lock, each up to half a millisecond while other
+threads compute: as long as a few rows take on a file. The loop never waits: if another thread or
+process is writing, or if the disk is slow, `run` raises Busy, and the caller uses a thread.
 """
 
 import time
@@ -16,56 +17,55 @@ from bridge.store.errors import Busy
 from bridge.store.locks import WriteLock
 
 SHORT = 25
-"""So many messages, orders or launches are short work: some two milliseconds."""
+"""Number of messages, orders or launches that count as short work: about two milliseconds."""
 
-_QUICK = 0.002  # seconds of waiting for the disk, as the usual value
-_OUTLIER = 2 * _QUICK  # an occasional checkpoint does not make a disk slow
-_WEIGHT = 0.2  # of the newest value in the usual one
-_STALL = 0.2  # seconds that no checkpoint takes: one such wait is enough
-_AGAIN = 0.25  # seconds until a slow disk is tried again, at least
-_DEAR = 20  # tries of a slow disk take at most a twentieth of the loop's time
+_MAX_WAIT = 0.002  # seconds of waiting for the disk, on average
+_OUTLIER = 2 * _MAX_WAIT  # limits the weight of an occasional checkpoint
+_WEIGHT = 0.2  # of the newest value in the moving average
+_STALL = 0.2  # seconds; longer than any checkpoint: one such wait suffices
+_MIN_RETRY = 0.25  # seconds until a slow disk is tried again, at least
+_RETRY_FACTOR = 20  # tries of a slow disk use at most 1/20 of the loop's time
 
 Result = TypeVar("Result")
 
 
 class ShortWork:
-    """Does work at once or not at all; for the loop's thread."""
+    """Runs work at once or not at all, on the loop's thread."""
 
     def __init__(
         self,
-        turns: WriteLock,
+        write_lock: WriteLock,
         timer: Callable[[], float] = time.monotonic,
-        computed: Callable[[], float] = time.thread_time,
+        cpu_time: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`timer` and `computed` (the CPU time of this thread) are in seconds."""
-        self._turns = turns
+        """`timer` and `cpu_time` (of this thread) return seconds."""
+        self._write_lock = write_lock
         self._timer = timer
-        self._computed = computed
-        self._usual = 0.0  # seconds of waiting, mostly for the disk
+        self._cpu_time = cpu_time
+        self._average = 0.0  # seconds of waiting, mostly for the disk
         self._slow_until = float("-inf")
 
     def run(self, work: Callable[[], Result]) -> Result:
         """
-        Do work of one transaction, or of several in turn; raise what it raises.
+        Run work of one transaction, or of several in turn; raise what it raises.
 
-        Raises Busy where the work was not done, and a thread might do it.
+        Raises Busy if the work was not done and a thread should do it.
         """
         began = self._timer()
         if began < self._slow_until:
-            raise Busy("too slow for this")
-        computed = self._computed()
-        with self._turns.hold_without_waiting():
+            raise Busy("the disk is slow")
+        cpu_time = self._cpu_time()
+        with self._write_lock.hold_without_waiting():
             result = work()
         now = self._timer()
-        self._note(now - began - (self._computed() - computed), now)
+        self._record(now - began - (self._cpu_time() - cpu_time), now)
         return result
 
-    def _note(self, waited: float, now: float) -> None:
-        """
-        Learn how long such work waits. What a thread waits says little: it waits for its turn.
-
-        A disk that was slow is slow again at the first slow commit.
-        """
-        self._usual += (min(waited, _OUTLIER) - self._usual) * _WEIGHT
-        if self._usual > _QUICK or waited > _STALL:
-            self._usual, self._slow_until = _QUICK, now + max(_AGAIN, waited * _DEAR)
+    def _record(self, waited: float, now: float) -> None:
+        """Record how long work waited. A slow disk counts as slow again after one slow commit."""
+        self._average += (min(waited, _OUTLIER) - self._average) * _WEIGHT
+        if self._average > _MAX_WAIT or waited > _STALL:
+            self._average, self._slow_until = (
+                _MAX_WAIT,
+                now + max(_MIN_RETRY, waited * _RETRY_FACTOR),
+            )

@@ -1,8 +1,4 @@
-"""
-SQLite's side: its settings, and how a transaction begins.
-
-No statements but those.
-"""
+"""SQLite: connection settings, and how transactions begin."""
 
 import sqlite3
 import time
@@ -22,63 +18,67 @@ from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 from bridge.store.statements import execute_sql
 from config.private_files import create_empty
 
-_PATIENCE = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
-_IMPATIENCE = "PRAGMA busy_timeout = 0"
-_UNSYNCED = "PRAGMA synchronous = NORMAL"
-_DURABLE = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages at a power cut
-_CHECKPOINT = "PRAGMA wal_autocheckpoint = 16000"  # where nobody else does (`checkpointing`)
-_EARLY = "PRAGMA wal_autocheckpoint = 1000"
-_LOOK_SECONDS = 0.01
+_WAIT_FOR_LOCKS = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
+_NO_WAIT = "PRAGMA busy_timeout = 0"
+_NO_SYNC = "PRAGMA synchronous = NORMAL"
+_FULL_SYNC = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages in a power cut
+_CHECKPOINT = "PRAGMA wal_autocheckpoint = 16000"  # a fallback for `bridge.store.checkpoints`
+_EARLY_CHECKPOINT = "PRAGMA wal_autocheckpoint = 1000"
+_RETRY_SECONDS = 0.01
 _SETTINGS = (
-    _DURABLE,
+    _FULL_SYNC,
     "PRAGMA foreign_keys = ON",
     _CHECKPOINT,
-    "PRAGMA cache_size = -8192",  # KiB, for each of some fourteen connections of a process
+    "PRAGMA cache_size = -8192",  # KiB, for each of about fourteen connections of a process
     "PRAGMA journal_size_limit = 67108864",
 )
 
 
 def file_of(address: URL) -> Path:
-    """Give the file that an address names. Raises UnsupportedStore."""
+    """Return the file of a URL. Raises UnsupportedStore."""
     if not address.database or address.database == ":memory:":
-        raise UnsupportedStore("sqlite", "a file is needed, memory forgets")
+        raise UnsupportedStore(
+            "sqlite", "a file is required, an in-memory database is lost at the end"
+        )
     return Path(address.database)
 
 
 def engine(address: URL, pool: DatabaseOptions) -> Engine:
-    """Make an engine whose transactions are durable when they are committed."""
-    # isolation_level None: the module must not open transactions of its own, `_begin` does.
+    """Create an engine whose commits are durable."""
+    # isolation_level None: `_begin` opens transactions, not the sqlite3 module.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
-    beside = replace(pool, overflow=pool.overflow + 2)  # those that are kept (`kept`)
-    made = sqlalchemy.create_engine(
+    options = replace(pool, overflow=pool.overflow + 2)  # two for `ConnectionCache`
+    created = sqlalchemy.create_engine(
         address,
         connect_args=arguments,
         hide_parameters=True,
-        pool_use_lifo=True,  # the one that was used last still knows pages and statements
-        **beside.engine_arguments,
+        pool_use_lifo=True,  # the last used one has warm caches
+        **options.engine_arguments,
     )
     file = file_of(address)
-    event.listen(made, "do_connect", lambda *_: create_empty(file))  # before SQLite does
-    event.listen(made, "connect", _prepare)
-    event.listen(made, "begin", _begin)
-    return made
+    event.listen(
+        created, "do_connect", lambda *_: create_empty(file)
+    )  # with our file mode, before SQLite creates it
+    event.listen(created, "connect", _prepare)
+    event.listen(created, "begin", _begin)
+    return created
 
 
 def _prepare(connection: DBAPIConnection, record: object) -> None:
     cursor = connection.cursor()
-    cursor.execute(_PATIENCE)
-    _log_ahead(cursor)
+    cursor.execute(_WAIT_FOR_LOCKS)
+    _enable_wal(cursor)
     for setting in _SETTINGS:
         cursor.execute(setting)
     cursor.close()
 
 
-def _log_ahead(cursor: Any) -> None:
+def _enable_wal(cursor: Any) -> None:
     """
-    Let the file be written by its log (WAL), which it remembers.
+    Enable the write-ahead log (WAL); the file keeps this setting.
 
-    SQLite does not wait for others here, whatever its patience: processes that open a new file
-    at the same time are told that it is busy, until one of them has changed it.
+    SQLite ignores the busy time-out here: processes that open a new file at the same time get
+    SQLITE_BUSY until one of them has changed it.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
@@ -88,50 +88,52 @@ def _log_ahead(cursor: Any) -> None:
             busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() >= deadline:
                 raise
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return
 
 
 def _begin(connection: Connection) -> None:
-    how = connection.get_execution_options().get("bridge_begin", "BEGIN")
-    execute_sql(connection, how, ())
+    begin = connection.get_execution_options().get("bridge_begin", "BEGIN")
+    execute_sql(connection, begin, ())
 
 
 def disable_sync(driver: Any) -> None:
     """Let no commit of a connection wait for the disk."""
-    driver.execute(_UNSYNCED)
+    driver.execute(_NO_SYNC)
 
 
 def without_sync(connection: Connection) -> AbstractContextManager[None]:
-    """Let commits of a connection wait for no disk, and give it back as it was."""
-    return _set(connection, [_UNSYNCED], [_DURABLE])
+    """Let commits of a connection not wait for the disk, and restore it."""
+    return _with_settings(connection, [_NO_SYNC], [_FULL_SYNC])
 
 
 def without_waiting(connection: Connection) -> AbstractContextManager[None]:
-    """Let a connection wait for no other process, and give it back as it was."""
-    return _set(connection, [_IMPATIENCE], [_PATIENCE])
+    """Let a connection not wait for locks of other processes, and restore it."""
+    return _with_settings(connection, [_NO_WAIT], [_WAIT_FOR_LOCKS])
 
 
 def with_early_checkpoints(connection: Connection) -> AbstractContextManager[None]:
     """
-    Let commits of a connection wait for no disk, and give it back as it was.
+    Let commits of a connection not wait for the disk, and restore it.
 
-    It writes back what it logs, and early: who has to answer somebody shall find little to do.
+    It checkpoints early, so that urgent writers find a short log.
     """
-    return _set(connection, [_UNSYNCED, _EARLY], [_DURABLE, _CHECKPOINT])
+    return _with_settings(connection, [_NO_SYNC, _EARLY_CHECKPOINT], [_FULL_SYNC, _CHECKPOINT])
 
 
 @contextmanager
-def _set(connection: Connection, meanwhile: Sequence[str], back: Sequence[str]) -> Iterator[None]:
+def _with_settings(
+    connection: Connection, settings: Sequence[str], reset: Sequence[str]
+) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     try:
-        for each in meanwhile:
+        for each in settings:
             driver.execute(each)
         yield
     finally:
         try:
-            for each in back:
+            for each in reset:
                 driver.execute(each)
         except BaseException:
             connection.invalidate()
@@ -140,30 +142,29 @@ def _set(connection: Connection, meanwhile: Sequence[str], back: Sequence[str]) 
 
 class SQLiteTransactionStart:
     """
-    Begins as SQLite's writer; another process's turn is waited for only if asked.
+    Begins write transactions; waits for other processes only if asked.
 
-    How long a connection waits is said when it changes: SQLite reads such a line anew each time,
-    which takes longer than to begin.
+    The time-out is changed only when needed: executing the PRAGMA takes longer than BEGIN.
     """
 
     def __init__(self) -> None:
-        self._hasty: Any = None  # the connection that waits for nobody
+        self._nonblocking: Any = None  # the connection that does not wait
 
     def __call__(self, cursor: Any, wait: bool) -> None:
-        """Begin. Errors are the driver's."""
+        """Begin. Raises errors of the driver."""
         driver = cursor.connection
         if wait:
             self.restore(driver)
-        elif self._hasty is not driver:
-            cursor.execute(_IMPATIENCE)
-            self._hasty = driver
+        elif self._nonblocking is not driver:
+            cursor.execute(_NO_WAIT)
+            self._nonblocking = driver
         cursor.execute("BEGIN IMMEDIATE")
 
     def allow(self) -> None:
         """Do nothing: a file has no standby."""
 
     def restore(self, driver: Any) -> None:
-        """Let a connection wait as everybody's do."""
-        if self._hasty is driver:
-            driver.execute(_PATIENCE)
-            self._hasty = None
+        """Restore the time-out of a connection."""
+        if self._nonblocking is driver:
+            driver.execute(_WAIT_FOR_LOCKS)
+            self._nonblocking = None

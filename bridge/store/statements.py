@@ -1,15 +1,11 @@
-"""Statements: SQL for both databases, rows in bulk, and the driver's own cursor within a
-transaction.
+"""
+Statements: SQL for both dialects, bulk rows, and execution on the driver's cursor.
 
-SQLAlchemy makes and ends an execution for each statement, which costs as much again as a short one.
-Whoever listens to an engine's statements hears of these too.
+SQLAlchemy's overhead for each statement costs as much as a short statement, so these run on the
+driver's cursor within the transaction. Statement listeners of the engine are still notified.
 
-SQLite runs a prepared statement for each row. A server is asked once for all of them: PostgreSQL
-unnests arrays, which are one value and not a list that the driver reads again and again. The
-statements are their owners'.
-
-Of a table's columns JSON is written here; all else goes as it is. Who refers to whom, and what
-a missing column means, is the table's.
+For many rows SQLite executes a prepared statement for each row. PostgreSQL gets one statement with
+an array for each column.
 """
 
 import json
@@ -34,19 +30,19 @@ from sqlalchemy.types import TypeEngine
 
 from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
-_MOST = 1000
-_columns: dict[tuple[type, bool, str], tuple[str, ...]] = {}
+_MAX_CACHED = 1000
+_result_columns: dict[tuple[type, bool, str], tuple[str, ...]] = {}
 """
-The columns of statements that were run, by the driver, how and the text; () where none finds rows.
+Result columns by cursor class, `many` and statement; () if it returns no rows.
 
-They are always the same, and psycopg builds an object for each column to tell them.
+They never change, and psycopg creates an object for each column to describe them.
 """
 
-_named: Any = namedtuple  # noqa: PYI024  # its fields are known when a statement is run
+_namedtuple: Any = namedtuple  # noqa: PYI024  # its fields are known at execution
 
 
 class StatementResult:
-    """What a statement has found, rows with the names of its columns; or how many it changed."""
+    """Rows with named columns, or the number of changed rows."""
 
     __slots__ = ("_names", "_rows", "rowcount")
 
@@ -57,23 +53,23 @@ class StatementResult:
 
     @property
     def returns_rows(self) -> bool:
-        """Whether the statement was one that finds rows, be it none."""
+        """Whether the statement can return rows."""
         return bool(self._names)
 
     def all(self) -> list[Any]:
-        """Give all rows."""
-        return list(map(_kind(self._names), self._rows)) if self._rows else []
+        """Return all rows."""
+        return list(map(_row_factory(self._names), self._rows)) if self._rows else []
 
     def first(self) -> Any | None:
-        """Give the first row, if there is one."""
-        return _kind(self._names)(self._rows[0]) if self._rows else None
+        """Return the first row, or None."""
+        return _row_factory(self._names)(self._rows[0]) if self._rows else None
 
     def scalars(self) -> list[Any]:
-        """Give the first value of each row."""
+        """Return the first value of each row."""
         return [row[0] for row in self._rows]
 
     def scalar(self) -> Any | None:
-        """Give the first value of the first row, if there is one."""
+        """Return the first value of the first row, or None."""
         return self._rows[0][0] if self._rows else None
 
     def __iter__(self) -> Iterator[Any]:
@@ -81,7 +77,7 @@ class StatementResult:
 
 
 class BoundStatement(NamedTuple):
-    """A statement in the driver's own form, with its values; `many`: once for each of them."""
+    """A statement in the driver's syntax with its values; `many`: once for each of them."""
 
     statement: str
     values: Any
@@ -92,80 +88,79 @@ def execute_sql(
     connection: Connection, statement: str, values: Any, *, many: bool = False
 ) -> StatementResult:
     """
-    Run a statement in the driver's own form; `many`: once for each of the values.
+    Execute a statement in the driver's syntax; `many`: once for each of the values.
 
-    Errors are the driver's; `Database` translates those that leave a transaction.
+    Raises driver errors; `Database` translates those that leave a transaction.
     """
     return execute_bound(connection, BoundStatement(statement, values, many))
 
 
-def execute_bound(connection: Connection, words: BoundStatement) -> StatementResult:
-    """As `execute_sql`."""
+def execute_bound(connection: Connection, bound: BoundStatement) -> StatementResult:
+    """Execute a bound statement. Errors as for `execute_sql`."""
     if has_listeners(connection):
-        heard = connection.exec_driver_sql(words.statement, words.values)
+        heard = connection.exec_driver_sql(bound.statement, bound.values)
         rows = heard.all() if heard.returns_rows else ()
         return StatementResult(
             tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount
         )
     cursor: Any = connection.connection.cursor()
     try:
-        return _answer(_sent(cursor, words), words)
+        return _result(_send(cursor, bound), bound)
     finally:
         cursor.close()
 
 
-def execute_all(connection: Connection, words: Sequence[BoundStatement]) -> list[StatementResult]:
+def execute_all(connection: Connection, bound: Sequence[BoundStatement]) -> list[StatementResult]:
     """
-    Run statements one after the other.
+    Execute statements in order.
 
-    Each sees what those before it did, and what others have committed until then. After one that
-    fails none is run. Errors are as for `execute_sql`.
+    Each sees the effects of those before it, and what others have committed. After a failure no
+    more are executed. Errors as for `execute_sql`.
 
-    Outside of a transaction (`Database.requeue_claims_of_failed_nodes`) PostgreSQL is sent all
-    before the first answer is
-    awaited. Within one each is awaited: the server ends a transaction whose client is stopped
-    between two statements, but not one whose client is stopped within a pipeline.
+    Outside of a transaction (`Database.read_committed`) all are sent to PostgreSQL in a pipeline.
+    Within a transaction the results are awaited one by one: the server ends a transaction whose
+    client stops between two statements, but not one whose client stops within a pipeline.
     """
     driver: Any = connection.connection.driver_connection
     is_postgres = connection.dialect.name == "postgresql"
-    if len(words) < 2 or not is_postgres or not driver.autocommit or has_listeners(connection):  # noqa: PLR2004  # several
-        return [execute_bound(connection, each) for each in words]
+    if len(bound) < 2 or not is_postgres or not driver.autocommit or has_listeners(connection):  # noqa: PLR2004  # a pipeline needs two
+        return [execute_bound(connection, each) for each in bound]
     with driver.pipeline():
-        cursors = [_sent(driver.cursor(), each) for each in words]
-    return list(map(_answer, cursors, words))
+        cursors = [_send(driver.cursor(), each) for each in bound]
+    return list(map(_result, cursors, bound))
 
 
 def has_listeners(connection: Connection) -> bool:
-    """Tell whether a listener of the engine is to hear of each statement."""
-    heeded = connection.dispatch
-    return bool(heeded.before_cursor_execute or heeded.after_cursor_execute)
+    """Tell whether the engine has statement listeners."""
+    events = connection.dispatch
+    return bool(events.before_cursor_execute or events.after_cursor_execute)
 
 
 def stored_json(stored: Any) -> Any:
-    """Read an object or a list in JSON, which one of the two drivers has done already."""
+    """Parse a JSON column, which only one of the drivers parses itself."""
     return from_json(stored) if isinstance(stored, str) else stored
 
 
-def _sent(cursor: Any, words: BoundStatement) -> Any:
-    (cursor.executemany if words.many else cursor.execute)(words.statement, words.values)
+def _send(cursor: Any, bound: BoundStatement) -> Any:
+    (cursor.executemany if bound.many else cursor.execute)(bound.statement, bound.values)
     return cursor
 
 
-def _answer(cursor: Any, words: BoundStatement) -> StatementResult:
-    text = (type(cursor), words.many, words.statement)
-    names = _columns.get(text)
+def _result(cursor: Any, bound: BoundStatement) -> StatementResult:
+    text = (type(cursor), bound.many, bound.statement)
+    names = _result_columns.get(text)
     if names is None:
-        if len(_columns) >= _MOST:
-            _columns.clear()
+        if len(_result_columns) >= _MAX_CACHED:
+            _result_columns.clear()
         found = cursor.description or ()
-        names = _columns[text] = tuple(column[0] for column in found)
+        names = _result_columns[text] = tuple(column[0] for column in found)
     return StatementResult(names, cursor.fetchall() if names else (), cursor.rowcount)
 
 
 @cache
-def _kind(names: tuple[str, ...]) -> Any:
-    """Give what makes a row of a tuple; there are as many kinds as statements."""
-    return _named("Row", names, rename=True)._make
+def _row_factory(names: tuple[str, ...]) -> Any:
+    """Return the constructor of rows with these columns; cached per statement."""
+    return _namedtuple("Row", names, rename=True)._make
 
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
@@ -174,10 +169,11 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 @dataclass(frozen=True, slots=True)
 class BulkStatement:
     """
-    `sqlite` has a `?` for every value of a row, `postgres` a `%s` for every column of all rows.
+    A statement for many rows.
 
-    `types` are the SQL types of the columns, in their order; those of the positions `repeated` are
-    given `postgres` once more, at its end.
+    `sqlite` has a `?` for each value of a row, `postgres` a `%s` for each column of all rows.
+    `types` are the SQL types of the columns. The columns at the positions `repeated` are appended
+    once more.
     """
 
     types: tuple[str, ...]
@@ -186,7 +182,7 @@ class BulkStatement:
     repeated: tuple[int, ...] = ()
 
     def arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[BinaryArray, ...]:
-        """Give what `postgres` is asked with."""
+        """Return the parameters of `postgres`."""
         values = binary_arrays(self.types, rows)
         return (*values, *(values[each] for each in self.repeated))
 
@@ -194,9 +190,9 @@ class BulkStatement:
 @dataclass(frozen=True, slots=True)
 class KeyStatement:
     """
-    A statement about the rows whose key is one of some, however many: its text stays the same.
+    A statement about rows with given keys; its text does not depend on their number.
 
-    `kind` is the SQL type of the key, `name` the parameter's.
+    `key_type` is the SQL type of the keys, `parameter` the name of the parameter.
     """
 
     kind: str
@@ -204,40 +200,40 @@ class KeyStatement:
     sqlite: str
     postgres: str
 
-    def with_postgresql(self, said: str) -> "KeyStatement":
-        """Say it to PostgreSQL in words of its own."""
-        return replace(self, postgres=said)
+    def with_postgresql(self, statement: str) -> "KeyStatement":
+        """Use another text on PostgreSQL."""
+        return replace(self, postgres=statement)
 
-    def with_sqlite_part(self, said: str, sqlite: str) -> "KeyStatement":
-        """Say a part of it in words that any SQLite knows."""
-        return replace(self, sqlite=self.sqlite.replace(said, sqlite))
+    def with_sqlite_part(self, part: str, sqlite: str) -> "KeyStatement":
+        """Replace a part of the text on SQLite."""
+        return replace(self, sqlite=self.sqlite.replace(part, sqlite))
 
 
 @dataclass(frozen=True, slots=True)
 class DialectStatement:
-    """A statement with some values, in each driver's form."""
+    """A statement in the syntax of each driver."""
 
     sqlite: str
     postgres: str
 
 
 def dialect_statement(statement: str) -> DialectStatement:
-    """Read a statement with parameters `:so`."""
+    """Convert a statement with parameters such as `:name`."""
     return DialectStatement(statement, _PARAMETER.sub(r"%(\1)s", statement))
 
 
 def execute(connection: Connection, of: DialectStatement, **values: Any) -> StatementResult:
-    """Run a statement with its values."""
+    """Execute a statement with its values."""
     return execute_bound(connection, bind(connection, of, **values))
 
 
 def bind(connection: Connection, of: DialectStatement, **values: Any) -> BoundStatement:
-    """Give a statement with its values, to be run with others (`answers.execute_all`)."""
+    """Bind values, to execute the statement with others (`execute_all`)."""
     return BoundStatement(of.postgres if is_postgresql(connection) else of.sqlite, values)
 
 
 def key_statement(statement: str, name: str = "ids", kind: str = "bigint") -> KeyStatement:
-    """Read a statement with parameters `:so`, that says `IN :ids` or `IN :` and another name."""
+    """Convert a statement with parameters such as `:name` that contains `IN :ids`."""
     wanted = f"IN :{name}"
     array = statement.replace(wanted, f"= ANY(%({name})s::{kind}[])")
     return KeyStatement(
@@ -251,35 +247,35 @@ def key_statement(statement: str, name: str = "ids", kind: str = "bigint") -> Ke
 def execute_keys(
     connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> StatementResult:
-    """Run a statement about the rows of these keys; `others` are its other parameters."""
+    """Execute a statement for keys; `others` are its other parameters."""
     return execute_bound(connection, bind_keys(connection, of, keys, **others))
 
 
 def bind_keys(
     connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> BoundStatement:
-    """Give what `execute_keys` runs, to be run with others."""
+    """Bind keys, to execute the statement with others."""
     if is_postgresql(connection):
         (array,) = binary_arrays((of.kind,), [(key,) for key in keys])
         return BoundStatement(of.postgres, {of.name: array, **others})
-    # JSON carries 64-bit integers whole.
+    # JSON keeps 64-bit integers exact.
     return BoundStatement(of.sqlite, {of.name: json.dumps(list(keys)), **others})
 
 
 def unnest(kinds: Sequence[str]) -> str:
-    """Give the table that PostgreSQL makes of a step's arrays."""
+    """Return the table expression of a bulk statement's arrays."""
     return f"unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
 
 
 def is_postgresql(connection: Connection) -> bool:
-    """Tell whether a step is one statement for all rows."""
+    """Tell whether the connection is on PostgreSQL, where bulk statements run once."""
     return connection.dialect.name == "postgresql"
 
 
 def execute_rows(
     connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
 ) -> StatementResult | None:
-    """Run a step over rows; what PostgreSQL returns can be read, None is without rows."""
+    """Execute a statement for rows; None without rows."""
     if not rows:
         return None
     return execute_bound(connection, bind_rows(connection, step, rows))
@@ -288,13 +284,13 @@ def execute_rows(
 def bind_rows(
     connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
 ) -> BoundStatement:
-    """Give what `execute_rows` runs over rows, of which there are some, to be run with others."""
+    """Bind rows (at least one), to execute the statement with others."""
     if is_postgresql(connection):
         return BoundStatement(step.postgres, step.arrays(rows))
     return BoundStatement(step.sqlite, rows, many=True)
 
 
-_KINDS: Final = (
+_SQL_TYPES: Final = (
     (Boolean, "boolean"),
     (BigInteger, "bigint"),
     (Integer, "bigint"),
@@ -304,7 +300,7 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class InsertStatement:
-    """How rows of these columns are inserted; `documents` are the places of those in JSON."""
+    """An INSERT of some columns; `documents` are the positions of JSON columns."""
 
     head: str
     names: tuple[str, ...]
@@ -313,14 +309,14 @@ class InsertStatement:
 
 
 def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> InsertStatement:
-    """Prepare to insert rows that give these columns; `returning` is for PostgreSQL alone."""
+    """Prepare an INSERT of these columns; `returning` applies to PostgreSQL only."""
     types = [table.c[name].type for name in names]
     documents = tuple(place for place, each in enumerate(types) if isinstance(each, JSON))
     chosen = [f"{name}::json" if place in documents else name for place, name in enumerate(names)]
-    kinds = tuple(map(_column_kind, types))
+    kinds = tuple(map(_sql_type, types))
     head = f"INSERT INTO {table.name} ({', '.join(names)})"
     each = f"{head} VALUES ({', '.join('?' * len(names))})"
-    # Keys are drawn in the order in which the rows are given.
+    # Keys are assigned in the order of the rows.
     together = (
         f"{head} SELECT {', '.join(chosen)} FROM {unnest(kinds)}"  # noqa: S608  # a table's own names
         f" WITH ORDINALITY AS given ({', '.join(names)}, place) ORDER BY place"
@@ -336,32 +332,30 @@ def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> I
 def insert_rows(
     connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> StatementResult | None:
-    """Insert rows in their order; None in a JSON column is no value."""
-    return execute_rows(connection, how.step, [_values(how, row) for row in rows])
+    """Insert rows in their order; None in a JSON column is NULL."""
+    return execute_rows(connection, how.step, [_row_values(how, row) for row in rows])
 
 
 def bind_insert(
     connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> BoundStatement:
-    """Give what `insert_rows` runs for rows, of which there are some, to be run with others."""
-    return bind_rows(connection, how.step, [_values(how, row) for row in rows])
+    """Bind rows (at least one) to an INSERT, to execute it with others."""
+    return bind_rows(connection, how.step, [_row_values(how, row) for row in rows])
 
 
 def bind_insert_values(
     connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> BoundStatement:
-    """As `bind_insert`, for `Database.append_at_commit`: PostgreSQL is given a list of plain
-    values.
-    """
+    """As `bind_insert`, for `Database.append_at_commit`: plain values instead of arrays."""
     if not is_postgresql(connection):
         return bind_insert(connection, how, rows)
-    values = [_values(how, row) for row in rows]
+    values = [_row_values(how, row) for row in rows]
     row = f"({', '.join(['%s'] * len(how.names))})"
     statement = f"{how.head} VALUES {', '.join([row] * len(values))}"
     return BoundStatement(statement, tuple(value for each in values for value in each))
 
 
-def _values(how: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row_values(how: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
     values = [row[name] for name in how.names]
     for place in how.documents:
         if values[place] is not None:
@@ -369,5 +363,5 @@ def _values(how: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _column_kind(of: TypeEngine[Any]) -> str:
-    return next((name for kind, name in _KINDS if isinstance(of, kind)), "text")
+def _sql_type(of: TypeEngine[Any]) -> str:
+    return next((name for kind, name in _SQL_TYPES if isinstance(of, kind)), "text")

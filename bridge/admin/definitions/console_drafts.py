@@ -97,7 +97,7 @@ class ConsoleDrafts(DefinitionDrafts):
     @override
     def discard(self, name: str, actor: str) -> None:
         with self._database.write() as connection:
-            kept.drop_draft(connection, name, actor)
+            kept.delete_draft(connection, name, actor)
 
     @override
     def history(self, name: str) -> Sequence[Mapping[str, Any]]:

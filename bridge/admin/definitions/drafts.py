@@ -96,7 +96,7 @@ def activate_draft(
     sources = all_sources(settings, database, name, draft.sources)
     (done,) = activate(settings, database, [(name, sources)], who)
     with database.write() as connection:
-        kept.drop_draft(connection, name, draft.actor)
+        kept.delete_draft(connection, name, draft.actor)
     return done
 
 

@@ -234,11 +234,11 @@ class OrderRepository:
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 visit_transfers.merge(connection, site, prior_mrn, survivor)
             for prior, to in change.moves:
-                visit_transfers.move(connection, prior, to)
+                visit_transfers.add(connection, prior, to)
         for correction in (each for change in changes for each in change.demographics):
             patient_demographics.save(connection, correction)
         orders = [each for change in changes for each in change.orders]
-        order_index.forget(connection, {key for change in changes for key in change.removed})
+        order_index.delete_orders(connection, {key for change in changes for key in change.removed})
         order_writes.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_writes.set_reports(connection, reports)

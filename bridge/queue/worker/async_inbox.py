@@ -18,51 +18,51 @@ Result = TypeVar("Result")
 
 
 class AsyncInbox:
-    """Claims and settles for one worker; its methods belong on the event loop."""
+    """Claims and settles for one worker. Its methods must be called on the event loop."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._short_work = inbox.short_work
-        self._more = False  # whether the last claim left what could have been claimed
+        self._more = False  # whether the last claim left messages that are free
 
-    async def take(self, now: int, limit: int) -> ClaimedBatch:
-        """Claim up to `limit` messages, fewer where that is sooner. Raises StoreError."""
+    async def claim(self, now: int, limit: int) -> ClaimedBatch:
+        """Claim up to `limit` messages, fewer if that is faster. Raises StoreError."""
         claim = partial(self._inbox.claim_without_blobs, now)
-        return await self._whole(await self._do(claim, limit, is_short=not self._more))
+        return await self._with_payloads(await self._run(claim, limit, is_short=not self._more))
 
     async def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
-        """Write outcomes down. Raises StoreError."""
+        """Settle outcomes. Raises StoreError."""
 
         def settle(_limit: int) -> SettlementResult:
             return self._inbox.settle(outcomes, now)
 
-        return await self._do(settle, 0, is_short=_are_short(outcomes))
+        return await self._run(settle, 0, is_short=_are_short(outcomes))
 
     async def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> ClaimedBatch:
-        """Write outcomes down and claim, in one transaction, as `add` does. Raises StoreError."""
+        """Settle outcomes and claim in one transaction. Raises StoreError."""
         turn_over = partial(self._inbox.settle_and_claim, outcomes, now)
         is_short = not self._more and _are_short(outcomes)
-        _, handful = await self._do(turn_over, limit, is_short=is_short)
-        return await self._whole(handful)
+        _, batch = await self._run(turn_over, limit, is_short=is_short)
+        return await self._with_payloads(batch)
 
-    async def _whole(self, handful: ClaimedBatch) -> ClaimedBatch:
-        self._more = handful.more
-        if all(each.payload for each in handful.messages):
-            return handful
-        return await Threads.INTAKE.run(self._inbox.with_payloads, handful)
+    async def _with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
+        self._more = batch.more
+        if all(each.payload for each in batch.messages):
+            return batch
+        return await Threads.INTAKE.run(self._inbox.with_payloads, batch)
 
-    async def _do(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
-        """Do work that may claim up to `limit` messages, or fewer where it is short."""
+    async def _run(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
+        """Run work that claims up to `limit` messages; fewer if it runs on the loop."""
         if is_short and self._short_work is not None:
             try:
                 return self._short_work.run(partial(work, min(limit, SHORT)))
-            except Busy:  # nothing was claimed; outcomes that were written stay written
+            except Busy:  # nothing was claimed; settled outcomes stay settled
                 pass
         return await Threads.INTAKE.run(work, limit)
 
 
 def _are_short(outcomes: Sequence[MessageOutcome]) -> bool:
-    brief = all(each.records is None or each.records.is_short for each in outcomes)
-    return brief and len(outcomes) <= SHORT
+    are_short = all(each.records is None or each.records.is_short for each in outcomes)
+    return are_short and len(outcomes) <= SHORT

@@ -1,10 +1,8 @@
-"""The worker: claim, apply, settle; turns stored messages into applied ones.
+"""
+The worker: claim stored messages, apply them, and settle the outcomes.
 
-Where the database offers short work on the loop (`bridge.store.short_work`), the loop does what
-concerns few messages itself.
-
-Knows neither HL7 nor the engine: what applying means is handed in. Whatever that does, each
-claimed message gets an outcome, and an outcome that cannot be written down now is tried again.
+It knows neither HL7 nor the report engine: the caller passes the function that applies messages.
+Each claimed message gets an outcome, and an outcome that cannot be stored now is stored later.
 """
 
 import asyncio
@@ -27,33 +25,33 @@ from bridge.store.errors import StoreError, StoreUnavailable
 
 Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
 """
-Applies messages of different lanes, given oldest first; an outcome for each, in any order.
+Applies messages of different lanes, oldest first; yields an outcome for each, in any order.
 
-Outcomes are given as they come, and are written down before it goes on.
+Each yielded list is stored before the generator continues.
 """
 
 POLL = 0.25
-"""Seconds between looks at the inbox when nobody notifies."""
+"""Seconds between polls of the inbox without notifications."""
 
-AWAY = RetryPolicy(first=0.25, maximum=5.0)
-"""How often a service that is away is knocked at."""
+ENGINE_BACKOFF = RetryPolicy(first=0.25, maximum=5.0)
+"""Backoff while the report engine is unavailable."""
 
-COMPANY = 0.025
-"""Seconds that what has come waits at most for the batch before it, to be claimed together."""
+GATHER_SECONDS = 0.025
+"""Longest time in seconds that a new batch waits for the previous one, to be claimed with it."""
 
-_GLANCE = 0.02  # seconds between looks at a rush
-_PAUSE = 1.0  # seconds, when the database is not to be had
+_CHECK_SECONDS = 0.02  # seconds between checks of the throttle
+_STORE_RETRY_SECONDS = 1.0  # seconds, while the database is unavailable
 
-_NOTHING = ClaimedBatch([], more=False, undecided=False)
+_EMPTY = ClaimedBatch([], more=False, undecided=False)
 
 _log = logging.getLogger(__name__)
 
 
 class Worker:
     """
-    Applies what the inbox holds, up to `parallel` batches at a time.
+    Applies the messages of the inbox, up to `parallel` batches at a time.
 
-    A batch that takes long holds up its own lanes and no other. Lives on the event loop.
+    A slow batch delays its own lanes only. Runs on the event loop.
     """
 
     def __init__(
@@ -68,10 +66,10 @@ class Worker:
         random: Random | None = None,
         poll: float = POLL,
         throttle: ProcessingThrottle | None = None,
-        company: float = COMPANY,
+        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self._inbox = inbox
-        self._at_hand = AsyncInbox(inbox)
+        self._async_inbox = AsyncInbox(inbox)
         self._apply = apply
         self._clock = clock
         self._batch = batch
@@ -79,20 +77,22 @@ class Worker:
         self._random = random or SystemRandom()
         self._alarm = PollTimer(poll)
         self._throttle = throttle or unthrottled()
-        self._company = company
+        self._gather_seconds = gather_seconds
         self._newest: Batch | None = None
-        self._more = False  # whether the last claim left what could have been claimed
-        self._turning: set[Batch] = set()  # batches that are just claiming the next
-        self._hands = InFlightBatches(parallel)
-        self._doubts = UnconfirmedClaims(inbox, self._hands, clock)
-        self._news = asyncio.Event()
+        self._more = False  # whether the last claim left messages that are free
+        self._claiming: set[Batch] = set()  # batches that are claiming the next one
+        self._batches = InFlightBatches(parallel)
+        self._unconfirmed = UnconfirmedClaims(inbox, self._batches, clock)
+        self._notified = asyncio.Event()
         self._stopping = False
-        self._away = 0  # batches in a row that never reached the service
-        self._undecided = False  # whether the last claim left what waits for one in hand
+        self._failed_batches = 0  # consecutive batches that did not reach the engine
+        self._undecided = (
+            False  # whether the last claim left messages that wait for one in progress
+        )
         self._loop: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take back what our former self had claimed, and begin."""
+        """Requeue the claims of the previous run of this node, and start."""
         await Threads.INTAKE.run(
             self._inbox.requeue_expired_claims, self._clock(), include_own=True
         )
@@ -100,24 +100,24 @@ class Worker:
         self._loop = asyncio.create_task(self._run(), name="worker")
 
     async def stop(self, drain: float = 10.0) -> None:
-        """Claim no more; let what is in hand finish for `drain` seconds, then give it back."""
+        """Stop claiming; let batches finish for `drain` seconds, then return their claims."""
         self._stopping = True
         self.notify()
         if self._loop is not None:
             await asyncio.wait([self._loop])
-        await self._hands.wait_until_empty(drain)
-        ids = self._hands.message_ids()
-        await self._hands.cancel()
+        await self._batches.wait_until_empty(drain)
+        ids = self._batches.message_ids()
+        await self._batches.cancel()
         if ids:
-            with suppress(StoreUnavailable):  # the leases will end by themselves
+            with suppress(StoreUnavailable):  # the leases will expire
                 await Threads.INTAKE.run(self._inbox.release, ids, self._clock())
 
     def notify(self) -> None:
-        """Tell that there may be something to claim. On the event loop's thread."""
-        self._news.set()
+        """Wake the worker: there may be something to claim. On the event loop's thread."""
+        self._notified.set()
 
     def notify_of_old_messages(self) -> None:
-        """As `notify`, where it may be something old that others have queued."""
+        """As `notify`, if other processes may have queued old messages."""
         self._inbox.expect_old_messages()
         self.notify()
 
@@ -128,139 +128,160 @@ class Worker:
 
     async def keep_leases(self) -> None:
         """
-        Extend the claims of what is in progress; requeue claims of others that have ended.
+        Extend the claims in progress; requeue expired claims of others.
 
-        Called three times a lease. Raises StoreError.
+        Called three times per lease. Raises StoreError.
         """
-        await Threads.LEASES.run(self._inbox.extend, self._hands.message_ids(), self._clock())
+        await Threads.LEASES.run(self._inbox.extend, self._batches.message_ids(), self._clock())
         if await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock()):
             self.notify_of_old_messages()
 
     async def _run(self) -> None:
         while not self._stopping:
-            await self._hands.acquire_slot()
-            await self._give_way()
-            await self._wait_for_service()
+            await self._batches.acquire_slot()
+            await self._wait_for_throttle()
+            await self._wait_for_engine()
             due = await self._gather()
-            handful = await self._claim() if due else _NOTHING
-            if not self._begin(handful):
-                self._hands.release_slot()
-            if not handful.messages or not handful.more:
-                await self._rest()
+            batch = await self._claim() if due else _EMPTY
+            if not self._start_batch(batch):
+                self._batches.release_slot()
+            if not batch.messages or not batch.more:
+                await self._wait_for_notification()
 
-    def _begin(self, handful: ClaimedBatch, after: Batch | None = None) -> bool:
-        """Work on what was claimed, in the room of the batch before if it is given; tell if so."""
-        if not handful.messages:
+    def _start_batch(self, batch: ClaimedBatch, after: Batch | None = None) -> bool:
+        """
+        Start applying claimed messages, in the slot of `after` if given; tell whether there are
+        any.
+        """
+        if not batch.messages:
             return False
-        self._newest = task = asyncio.create_task(self._work(handful.messages))
-        self._hands.add(task, handful.messages, after)
+        self._newest = task = asyncio.create_task(self._work(batch.messages))
+        self._batches.add(task, batch.messages, after)
         task.add_done_callback(self._finished)
         return True
 
-    async def _give_way(self) -> None:
-        """Let a rush of arrivals pass, but not for ever: what was accepted must get done."""
+    async def _wait_for_throttle(self) -> None:
+        """Pause while the process is loaded. The pause is limited."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        while not self._stopping:  # clocks and counts ring no bell
+        while not self._stopping:  # load has no event to wait for
             left = since + self._throttle.pause - loop.time()
-            if self._throttle.is_loaded and self._hands:
-                left = _GLANCE
+            if self._throttle.is_loaded and self._batches:
+                left = _CHECK_SECONDS
             if left <= 0:
                 return
-            await asyncio.sleep(min(left, _GLANCE))
+            await asyncio.sleep(min(left, _CHECK_SECONDS))
 
-    async def _wait_for_service(self) -> None:
-        """Do not try each message in turn on a service that is away: knock now and then."""
+    async def _wait_for_engine(self) -> None:
+        """Back off while the report engine is unavailable."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + AWAY.delay(self._away, self._random)
-        while self._away and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(_GLANCE)
+        until = loop.time() + ENGINE_BACKOFF.delay(self._failed_batches, self._random)
+        while self._failed_batches and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(_CHECK_SECONDS)
 
     async def _gather(self) -> bool:
         """
-        Let the newest batch get done first, if that is soon and nothing was left to claim.
+        Wait for the newest batch if it may end soon and nothing was left to claim.
 
-        A batch costs as much as some ten messages before it has any: several small ones at once
-        only keep each other waiting. What comes meanwhile is the next, which that one claims when
-        it is done: tell whether there is still something to claim.
+        A batch has fixed costs of some ten messages, so several small batches delay each other.
+        When the newest batch ends, it claims what came meanwhile. Return whether there is still
+        something to claim.
         """
         newest = self._newest
         if newest is not None and not self._more:
-            await asyncio.wait([newest], timeout=self._company)
-            while newest in self._turning:
-                await asyncio.wait([newest], timeout=self._company)
+            await asyncio.wait([newest], timeout=self._gather_seconds)
+            while newest in self._claiming:
+                await asyncio.wait([newest], timeout=self._gather_seconds)
         return self._more or self._newest is newest
 
     def _finished(self, task: Batch) -> None:
-        self._hands.remove(task)
+        self._batches.remove(task)
         if self._undecided:
             self.notify()
 
     async def _claim(self) -> ClaimedBatch:
-        self._news.clear()
+        self._notified.clear()
         if self._stopping:
-            return _NOTHING
+            return _EMPTY
         try:
-            if not self._turning:
-                await self._doubts.requeue()
-            handful = await self._at_hand.take(self._clock(), self._size())
+            if not self._claiming:
+                await self._unconfirmed.requeue()
+            batch = await self._async_inbox.claim(self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
-            self._doubts.possible = True
-            await asyncio.sleep(_PAUSE)
-            return _NOTHING
-        self._note(handful)
-        return handful
+            self._unconfirmed.possible = True
+            await asyncio.sleep(_STORE_RETRY_SECONDS)
+            return _EMPTY
+        self._note(batch)
+        return batch
 
     def _size(self) -> int:
-        """Give how many messages to claim."""
-        small = self._throttle.is_loaded or self._away
+        """Return the number of messages to claim."""
+        small = self._throttle.is_loaded or self._failed_batches
         return min(self._batch, SMALL) if small else self._batch
 
-    def _note(self, handful: ClaimedBatch) -> None:
-        self._undecided, self._more = handful.undecided, handful.more
+    def _note(self, batch: ClaimedBatch) -> None:
+        self._undecided, self._more = batch.undecided, batch.more
 
-    async def _rest(self) -> None:
+    async def _wait_for_notification(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._alarm.seconds_until_next(self._clock())):
-                await self._news.wait()
+                await self._notified.wait()
 
     async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
         began = asyncio.get_running_loop().time()
-        open_ = {each.message_id: each.attempts for each in claimed}
-        reached = False
+        unsettled = {each.message_id: each.attempts for each in claimed}
+        engine_reached = False
         try:
             async with aclosing(self._apply(claimed)) as given:
                 async for outcomes in given:
-                    reached |= any(each.failure is not FailureKind.TRANSIENT for each in outcomes)
-                    await self._finish(outcomes, open_, reached=reached)
-        except Exception as error:  # noqa: BLE001  # whatever it is, these must be tried again
+                    engine_reached |= any(
+                        each.failure is not FailureKind.TRANSIENT for each in outcomes
+                    )
+                    await self._finish(outcomes, unsettled, engine_reached=engine_reached)
+        except Exception as error:  # noqa: BLE001  # the messages must be retried after any error
             kind = type(error).__name__  # a traceback may quote the message
             _log.error("applying %d messages failed: %s", len(claimed), kind)
-        unknown = [_unknown(message_id) for message_id in open_]
-        self._away = 0 if reached or unknown else self._away + 1
-        await self._finish(unknown, open_)
+        unknown = [_unknown(message_id) for message_id in unsettled]
+        self._failed_batches = 0 if engine_reached or unknown else self._failed_batches + 1
+        await self._finish(unknown, unsettled)
         self._throttle.worked(asyncio.get_running_loop().time() - began)
 
     async def _finish(
-        self, outcomes: Sequence[MessageOutcome], open_: dict[int, int], *, reached: bool = False
+        self,
+        outcomes: Sequence[MessageOutcome],
+        unsettled: dict[int, int],
+        *,
+        engine_reached: bool = False,
     ) -> None:
-        """Settle those of the open messages; they are given with their attempts."""
-        known = [self._dated(e, open_[e.message_id]) for e in outcomes if e.message_id in open_]
+        """Settle outcomes of messages that are unsettled; `unsettled` maps ids to attempts."""
+        known = [
+            self._with_retry_time(e, unsettled[e.message_id])
+            for e in outcomes
+            if e.message_id in unsettled
+        ]
         if known:
-            await self._settle(known, goes_on=reached and self._goes_on(len(open_) - len(known)))
+            await self._settle(
+                known,
+                claim_next=engine_reached and self._can_claim_next(len(unsettled) - len(known)),
+            )
         for each in known:
-            open_.pop(each.message_id, None)
+            unsettled.pop(each.message_id, None)
 
-    def _goes_on(self, left: int) -> bool:
-        """Tell whether a batch of which so many are left is to claim the next when it settles."""
-        held_up = self._stopping or self._away or self._throttle.pause > 0 or self._doubts.possible
+    def _can_claim_next(self, left: int) -> bool:
+        """Tell whether a batch with `left` unsettled messages claims the next one."""
+        held_up = (
+            self._stopping
+            or self._failed_batches
+            or self._throttle.pause > 0
+            or self._unconfirmed.possible
+        )
         if left or held_up:
             return False
-        return self._more or (self._news.is_set() and self._newest is asyncio.current_task())
+        return self._more or (self._notified.is_set() and self._newest is asyncio.current_task())
 
-    def _dated(self, outcome: MessageOutcome, attempts: int) -> MessageOutcome:
-        """Set the time of the next attempt where the outcome leaves it to the policy."""
+    def _with_retry_time(self, outcome: MessageOutcome, attempts: int) -> MessageOutcome:
+        """Set the time of the next attempt if the outcome leaves it to the policy."""
         if outcome.event is not QueueEvent.POSTPONED:
             return outcome
         if outcome.retry_at is None:
@@ -269,39 +290,39 @@ class Worker:
         self._alarm.add_due_time(outcome.retry_at or 0)
         return outcome
 
-    async def _settle(self, outcomes: Sequence[MessageOutcome], *, goes_on: bool) -> None:
-        """Write the outcomes down, however long the database is away."""
+    async def _settle(self, outcomes: Sequence[MessageOutcome], *, claim_next: bool) -> None:
+        """Store the outcomes; retry while the database is unavailable."""
         while True:
             try:
-                if goes_on:
-                    await self._turn_over(outcomes)
+                if claim_next:
+                    await self._settle_and_claim(outcomes)
                     return
-                settled = await self._at_hand.settle(outcomes, self._clock())
+                settled = await self._async_inbox.settle(outcomes, self._clock())
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
-                self._doubts.possible |= goes_on
-                goes_on = False
-                await asyncio.sleep(_PAUSE)
+                self._unconfirmed.possible |= claim_next
+                claim_next = False
+                await asyncio.sleep(_STORE_RETRY_SECONDS)
                 continue
             if settled.unblocked_any or _any_postponed(outcomes):
                 self.notify()
             return
 
-    async def _turn_over(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """Write outcomes down and claim the next batch, to which the room of this one goes."""
+    async def _settle_and_claim(self, outcomes: Sequence[MessageOutcome]) -> None:
+        """Settle and claim the next batch, which takes over the slot of this one."""
         done = asyncio.current_task()
-        assert done is not None  # noqa: S101  # this is a coroutine
-        self._news.clear()
-        self._turning.add(done)
-        handful = ClaimedBatch([], more=True, undecided=False)
+        assert done is not None  # noqa: S101  # this runs in a task
+        self._notified.clear()
+        self._claiming.add(done)
+        batch = ClaimedBatch([], more=True, undecided=False)
         try:
-            handful = await self._at_hand.settle_and_claim(outcomes, self._clock(), self._size())
+            batch = await self._async_inbox.settle_and_claim(outcomes, self._clock(), self._size())
         finally:
-            self._turning.remove(done)
-            if (handful.more and not handful.messages) or _any_postponed(outcomes):
+            self._claiming.remove(done)
+            if (batch.more and not batch.messages) or _any_postponed(outcomes):
                 self.notify()
-        self._note(handful)
-        self._begin(handful, done)
+        self._note(batch)
+        self._start_batch(batch, done)
 
 
 def _any_postponed(outcomes: Sequence[MessageOutcome]) -> bool:

@@ -1,1 +1,1 @@
-"""PostgreSQL: connections, requirements, locks, notifications, partitions."""
+"""PostgreSQL: connections, requirements, locks, notifications and partitions."""

@@ -1,10 +1,8 @@
-"""PostgreSQL: connection settings, and rows as binary arrays.
+"""
+PostgreSQL: connection settings, and rows as binary arrays.
 
-No statements but those.
-
-The driver's own way looks at every element and asks what it is; here the columns are known.
-Format: PostgreSQL's `array_send`, an array of one dimension. `packed_arrays` hands it to the
-driver.
+Arrays are encoded here because the columns' types are known; psycopg would inspect each element.
+The format is PostgreSQL's `array_send` for one dimension. `driver` passes the arrays to psycopg.
 """
 
 import hashlib
@@ -27,16 +25,16 @@ LOCK_ALL = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k
 NOTIFY = "SELECT pg_notify(%(channel)s, %(mark)s)"
 FROZEN_SECONDS = 10
 """
-Seconds after which the server ends a transaction whose client says nothing, and with it its locks.
+Seconds after which the server ends an idle transaction, and with it its locks.
 
-A process that is stopped, or behind a path that drops its packets, cannot end it itself.
+A process that is stopped, or whose network drops packets, cannot end it itself.
 """
 
 BRIEF_SECONDS = 2
 """The same for a transaction that holds a lock for which other nodes wait."""
 
-# The server counts idle seconds between messages only: the time of the whole transaction also
-# covers a client that is stopped within a message. PostgreSQL has that since version 17.
+# The idle time-out counts between messages only. `transaction_timeout` (PostgreSQL 17) also covers
+# a client that stops within a message.
 LOCK_ALL_BRIEFLY = f"""
     SELECT set_config('idle_in_transaction_session_timeout', '{BRIEF_SECONDS}s', true),
         CASE WHEN current_setting('server_version_num')::int >= 170000
@@ -51,15 +49,14 @@ FAST_DISCONNECT_DETECTION = (
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
 )
-"""By these the server misses a host that vanished, and a process that is stopped, within 10 s."""
+"""With these settings the server detects a lost or stopped client within 10 s."""
 
-# A page anywhere costs hardly more than the next one, where there is no arm that moves: what is
-# asked for by its keys is not found by reading a whole table.
+# SSDs: random reads cost hardly more than sequential ones, so index scans are preferred.
 _SETTINGS = {
     "lock_timeout": f"{int(LOCK_TIMEOUT)}s",
     "idle_in_transaction_session_timeout": f"{FROZEN_SECONDS}s",
     "random_page_cost": "1.1",
-    # How the server misses us; below is how we miss the server. Neither counts on a socket file.
+    # How the server detects a lost client; the arguments below detect a lost server.
     "tcp_keepalives_idle": "10s",
     "tcp_keepalives_interval": "5s",
     "tcp_keepalives_count": "3",
@@ -72,22 +69,22 @@ _ARGUMENTS: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
-    # A standby takes connections too, and our locks: whoever it holds is seen by nobody else.
+    # A standby accepts connections and locks too, but other nodes do not see its locks.
     "target_session_attrs": "read-write",
 }
-# A server that was told to commit lazily would make liars of our acknowledgments.
-_DURABLE = """
+# With asynchronous commits acknowledged messages could be lost.
+_SYNCHRONOUS_COMMIT = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') = ANY(%(weak)s)
 """
 
 ASYNCHRONOUS_COMMIT = "SET LOCAL synchronous_commit = off"
-"""At its commit this transaction waits for no disk."""
+"""The commit of this transaction does not wait for the disk."""
 
 
 @contextmanager
 def autocommit(connection: Connection) -> Iterator[None]:
-    """Let each statement be a transaction of its own, and give the connection back as it was."""
+    """Let each statement be a transaction, and restore the connection."""
     driver: Any = connection.connection.driver_connection
     driver.autocommit = True
     try:
@@ -95,22 +92,22 @@ def autocommit(connection: Connection) -> Iterator[None]:
     finally:
         try:
             driver.autocommit = False
-        except Exception:  # noqa: BLE001  # lost, or in the middle of something: nobody writes by it
+        except Exception:  # noqa: BLE001  # lost or in use: it must not be reused
             connection.invalidate()
 
 
 class PostgreSQLTransactionStart:
-    """Leaves it to psycopg, whose first statement begins; rows are locked one by one."""
+    """psycopg begins with the first statement; rows are locked individually."""
 
     def __init__(self, synchrony: SynchronousCommit) -> None:
         self._synchrony = synchrony
 
     def __call__(self, cursor: Any, wait: bool) -> None:
-        """See that something may be written. Raises NotSynchronous."""
+        """Check that writing is allowed. Raises NotSynchronous."""
         self.allow()
 
     def allow(self) -> None:
-        """Raise NotSynchronous where nothing may be written just now."""
+        """Raise NotSynchronous if nothing may be written now."""
         self._synchrony.require()
 
     def restore(self, driver: Any) -> None:
@@ -119,23 +116,23 @@ class PostgreSQLTransactionStart:
 
 def force_index_scans(driver: Any) -> None:
     """
-    Let each statement of a hot path go by its index, whatever is known of a table's size.
+    Let the statements of a hot path use indexes regardless of table statistics.
 
-    Of a new table nothing is, and a plan that reads all of it would be kept until somebody
-    counts its rows: a minute, in which each batch costs more than the last.
+    A new table has no statistics. A cached plan with a sequential scan would stay until the first
+    ANALYZE, and each batch would cost more than the last.
     """
-    for way in ("seqscan", "hashjoin", "mergejoin"):
-        driver.execute(f"SET enable_{way} = off")
+    for method in ("seqscan", "hashjoin", "mergejoin"):
+        driver.execute(f"SET enable_{method} = off")
     driver.commit()
 
 
 def engine(address: URL, pool: DatabaseOptions) -> Engine:
-    """Make an engine whose transactions are durable when they are committed."""
+    """Create an engine whose commits are durable."""
     from bridge.store.postgresql.driver import register_dumper  # noqa: PLC0415  # loads psycopg
 
     register_dumper()
-    # Whatever the server's default: each statement must see what was committed before it.
-    # No pool_use_lifo: after the server cut all sessions, each dead one would fail a transaction.
+    # READ COMMITTED, whatever the server's default: each statement must see earlier commits.
+    # No pool_use_lifo: after a server restart each dead connection would fail a transaction.
     # No pool_pre_ping: it costs a round trip for each transaction.
     made = sqlalchemy.create_engine(
         address,
@@ -144,27 +141,29 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
         hide_parameters=True,
         **pool.engine_arguments,
     )
-    weak = ["off", "local"] if pool.require_synchronous else ["off"]
-    event.listen(made, "connect", partial(_prepare, weak))
+    insufficient = ["off", "local"] if pool.require_synchronous else ["off"]
+    event.listen(made, "connect", partial(_prepare, insufficient))
     return made
 
 
 def arguments(address: URL) -> dict[str, Any]:
-    """Give what libpq is told; what an address says of its own (`?connect_timeout=3`) stands."""
-    said = {name: value for name, value in _ARGUMENTS.items() if name not in address.query}
-    own = address.query.get("options", "")
-    return said | {"options": " ".join([_OPTIONS, *([own] if isinstance(own, str) else own)])}
+    """Return the arguments of libpq. Parameters of the URL (`?connect_timeout=3`) win."""
+    defaults = {name: value for name, value in _ARGUMENTS.items() if name not in address.query}
+    options = address.query.get("options", "")
+    return defaults | {
+        "options": " ".join([_OPTIONS, *([options] if isinstance(options, str) else options)])
+    }
 
 
-def _prepare(weak: list[str], connection: DBAPIConnection, record: object) -> None:
+def _prepare(insufficient: list[str], connection: DBAPIConnection, record: object) -> None:
     cursor = connection.cursor()
-    cursor.execute(_DURABLE, {"weak": weak})
+    cursor.execute(_SYNCHRONOUS_COMMIT, {"weak": insufficient})
     cursor.close()
     connection.commit()
 
 
 def lock_key(name: str) -> int:
-    """Give the signed 64 bits by which PostgreSQL knows a lock's name."""
+    """Return the 64-bit key of an advisory lock."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
 
 
@@ -172,12 +171,12 @@ _NULL = struct.pack(">i", -1)
 _HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, element's type, length, 1
 _EMPTY = struct.Struct(">iiI")  # no dimension, no nulls, element's type
 _SIZE = struct.Struct(">i")
-_TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # oid, for ever the same
+_TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # fixed OIDs
 _NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}
 
 
 class BinaryArray:
-    """An array that is written already."""
+    """An array in PostgreSQL's binary format."""
 
     __slots__ = ("data",)
 
@@ -206,7 +205,7 @@ def _numbers(kind: str, width: str) -> Callable[[Sequence[Any]], bytes]:
 
 
 def _texts(values: Sequence[str | None]) -> bytes:
-    # Most are the same.
+    # Most values repeat.
     known = {value: _NULL if value is None else _sized(value.encode()) for value in set(values)}
     head = _head("text", values, nulls=None in known)
     return b"".join((head, *[known[value] for value in values]))
@@ -221,7 +220,7 @@ def _sized(data: bytes) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
-_PACK: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
+_ENCODERS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
     "bigint": _numbers("int8", "q"),
     "integer": _numbers("int4", "i"),
     "boolean": _numbers("bool", "?"),
@@ -230,13 +229,13 @@ _PACK: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
 }
 
 
-def binary_arrays(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[BinaryArray, ...]:
-    """Write the columns of rows whose values are of these kinds: the names of SQL types."""
+def binary_arrays(types: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[BinaryArray, ...]:
+    """Encode the columns of rows; `types` are the SQL types of the columns."""
     if not rows:
         return tuple(
-            BinaryArray(_EMPTY.pack(0, 0, _TYPES[_NAMES.get(kind, kind)])) for kind in kinds
+            BinaryArray(_EMPTY.pack(0, 0, _TYPES[_NAMES.get(kind, kind)])) for kind in types
         )
     columns = zip(*rows, strict=True)
     return tuple(
-        BinaryArray(_PACK[kind](column)) for kind, column in zip(kinds, columns, strict=True)
+        BinaryArray(_ENCODERS[kind](column)) for kind, column in zip(types, columns, strict=True)
     )

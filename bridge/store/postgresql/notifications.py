@@ -1,7 +1,8 @@
-"""Hear what other processes announce: PostgreSQL's LISTEN, on a thread and a connection of its own.
+"""
+Notifications of other processes: PostgreSQL's LISTEN on a thread with a dedicated connection.
 
-An announcement says only that something changed, and one may be lost while the connection is:
-whoever relies on it looks by itself from time to time. On SQLite nobody announces anything.
+A notification only says that something changed, and it may be lost while the connection is down:
+receivers also poll. On SQLite there are no notifications.
 """
 
 import threading
@@ -12,46 +13,46 @@ from typing import Any
 from bridge.store.database import Database
 from bridge.store.error_translation import driver_errors
 
-GLANCE_SECONDS = 1.0
-"""How long it takes at most until a listener notices that it is to stop."""
+STOP_CHECK_SECONDS = 1.0
+"""Longest time until a listener notices that it is stopped."""
 
 RETRY_SECONDS = 1.0
 
 
 class NotificationListener:
-    """Calls `heard`, on its own thread, whenever another process has announced on a channel."""
+    """Calls `callback` on its own thread when another process has notified a channel."""
 
-    def __init__(self, database: Database, channel: str, heard: Callable[[], None]) -> None:
+    def __init__(self, database: Database, channel: str, callback: Callable[[], None]) -> None:
         self._database = database
         self._channel = channel
-        self._heard = heard
-        self._ended = threading.Event()
+        self._callback = callback
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         if self._database.dialect == "postgresql":
             self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait until it has ended. Blocking."""
-        self._ended.set()
+        """Stop and wait for the thread. Blocking."""
+        self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
+        while not self._stopped.is_set():
             try:
                 with closing(self._database.dedicated_connection()) as driver:
                     self._listen(driver)
             except driver_errors():
-                self._ended.wait(RETRY_SECONDS)
+                self._stopped.wait(RETRY_SECONDS)
 
     def _listen(self, driver: Any) -> None:
         driver.autocommit = True
         driver.execute(f"LISTEN {self._channel}")
-        self._heard()  # something may have happened while nobody listened
-        while not self._ended.is_set():
-            for each in driver.notifies(timeout=GLANCE_SECONDS):
+        self._callback()  # notifications may have been lost meanwhile
+        while not self._stopped.is_set():
+            for each in driver.notifies(timeout=STOP_CHECK_SECONDS):
                 if each.payload != self._database.notification_id:
-                    self._heard()
+                    self._callback()

@@ -1,8 +1,8 @@
-"""The partitions that messages, their bodies and their numbers lie in, on PostgreSQL: ranges of
-ids.
+"""
+Partitions of messages, payloads and numbers on PostgreSQL, by ranges of ids.
 
-Makes room ahead, and lets go of a whole range. What may go, and what was done with it before, is
-others' to decide. Each range is a partition of each table; what has none is in the last one.
+Creates partitions ahead and drops them. Retention decides which ones to drop. Each range is a
+partition of each table; other ids are in the default partition.
 """
 
 import re
@@ -16,14 +16,14 @@ from bridge.store.database import Database
 from bridge.store.errors import Busy
 
 SIZE: Final = 1_000_000
-"""Ids in a partition: about a day's messages of a large hospital."""
+"""Ids of a partition: about a day's messages of a large hospital."""
 
-PATIENCE: Final = 200
-"""Milliseconds for which others may have to wait while one is made or let go."""
+LOCK_TIMEOUT_MS: Final = 200
+"""Milliseconds that others may have to wait while one is created or dropped."""
 
 TABLES: Final = {"message": "id", "message_body": "message_id", "message_number": "message_id"}
-"""By which column of each a message is known."""
-_REST: Final = "rest"
+"""The id column of each partitioned table."""
+_DEFAULT: Final = "rest"
 _STORAGE: Final = {
     "message": "WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,"
     " autovacuum_vacuum_threshold = 2000)",
@@ -38,7 +38,7 @@ _LAST_ID: Final = text("SELECT coalesce(pg_sequence_last_value('message_ids'), 0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """The ids from `low` on and below `high`; `name` is what its tables' names end with."""
+    """Ids from `low` on and below `high`; `name` is the suffix of the table names."""
 
     low: int
     high: int
@@ -46,7 +46,7 @@ class Partition:
 
 
 def parse_bounds(name: str, bound: str) -> Partition | None:
-    """Read a partition of `message`, and PostgreSQL's words for its bounds; None for the rest."""
+    """Parse the bounds of a partition of `message`; None for the default partition."""
     found = _RANGE.search(bound)
     if found is None:
         return None
@@ -55,7 +55,7 @@ def parse_bounds(name: str, bound: str) -> Partition | None:
 
 
 def partitions(connection: Connection) -> Sequence[Partition]:
-    """Give the partitions, the oldest first; none on SQLite."""
+    """Return the partitions, oldest first; none on SQLite."""
     if connection.dialect.name != "postgresql":
         return ()
     found = (parse_bounds(*row) for row in connection.execute(_BOUNDS))
@@ -63,86 +63,86 @@ def partitions(connection: Connection) -> Sequence[Partition]:
 
 
 def last_id(connection: Connection) -> int:
-    """Give the id that was given last, whatever became of it. PostgreSQL only."""
+    """Return the last id that was assigned. PostgreSQL only."""
     return int(connection.execute(_LAST_ID).scalar_one())
 
 
 def create_ahead(database: Database, size: int = SIZE) -> int:
     """
-    Make partitions until half of one is free beyond the last id; give how many were made.
+    Create partitions until half of one is free beyond the last id; return their number.
 
-    Any number of nodes may call it at once. Nobody waits for it longer than PATIENCE: where it
-    would have to wait itself for so long it gives up, to be called again.
+    Several nodes may call it at once. It gives up if a lock takes longer than LOCK_TIMEOUT_MS; call
+    it again later.
     """
     if database.dialect != "postgresql":
         return 0
-    made = 0
+    created = 0
     try:
-        while _is_scarce(database, size):
+        while _needs_more(database, size):
             with database.write() as connection:
                 database.serialize(connection, "partitions")
-                made += _make_next(database, connection, size)
+                created += _create_next(database, connection, size)
     except Busy:
-        return made
-    return made
+        return created
+    return created
 
 
 def detach(database: Database, connection: Connection, partition: Partition) -> None:
     """
-    Take a partition out of its tables; nobody else sees it from here on, if it is committed.
+    Detach a partition from its tables.
 
-    Raises Busy where others would have to wait for longer than PATIENCE. The tables are asked for
-    in one order, before any partition: a statement that is planned once for all partitions locks
-    each of them, and whoever held one while it waits for a table would wait for that statement.
+    Raises Busy if others would wait longer than LOCK_TIMEOUT_MS. The tables are locked first, and
+    in the same order by all nodes. A generic plan locks all partitions, and would deadlock with a
+    transaction that holds one of them and waits for a table.
     """
     database.serialize(connection, "partitions")
-    database.set_lock_timeout(connection, PATIENCE)
+    database.set_lock_timeout(connection, LOCK_TIMEOUT_MS)
     for table in TABLES:
         old = f"{table}_{partition.name}"
         connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {old}"))
 
 
 def unfinished_ids(connection: Connection, partition: Partition, most: int) -> Sequence[int]:
-    """Give messages of a partition that are queued, in hand or parked, by its indexes alone."""
+    """Return ids of queued, claimed or parked messages of a partition, by its indexes."""
     each = "SELECT id FROM message_{name} WHERE state = '{state}'"
-    asked = " UNION ALL ".join(
+    queries = " UNION ALL ".join(
         each.format(name=partition.name, state=state) for state in ("queued", "claimed", "parked")
     )
-    return list(connection.execute(text(f"{asked} LIMIT :most"), {"most": most}).scalars())
+    return list(connection.execute(text(f"{queries} LIMIT :most"), {"most": most}).scalars())
 
 
-def drop(connection: Connection, partition: Partition, staying: Sequence[int]) -> None:
-    """Remove a partition that is detached; these of its messages go on in the last one."""
+def drop(connection: Connection, partition: Partition, kept_ids: Sequence[int]) -> None:
+    """Drop a detached partition; messages in `kept_ids` move to the default partition."""
     for table, key in TABLES.items():
         old = f"{table}_{partition.name}"
-        if staying:
+        if kept_ids:
             moved = f"INSERT INTO {table} SELECT * FROM {old} WHERE {key} = ANY(:ids)"  # noqa: S608  # our own names
-            connection.execute(text(moved), {"ids": list(staying)})
+            connection.execute(text(moved), {"ids": list(kept_ids)})
         connection.execute(text(f"DROP TABLE {old}"))
 
 
-def _is_scarce(database: Database, size: int) -> bool:
+def _needs_more(database: Database, size: int) -> bool:
     with database.read() as connection:
-        return _free(connection) < size / 2
+        return _free_ids(connection) < size / 2
 
 
-def _free(connection: Connection) -> int:
+def _free_ids(connection: Connection) -> int:
     return max((each.high for each in partitions(connection)), default=0) - last_id(connection)
 
 
-def _make_next(database: Database, connection: Connection, size: int) -> int:
-    """Make one more, unless another node has; it begins above all that came without one."""
-    if _free(connection) >= size / 2:
+def _create_next(database: Database, connection: Connection, size: int) -> int:
+    """Create one more partition unless another node has; it begins above all ids without one."""
+    if _free_ids(connection) >= size / 2:
         return 0
-    database.set_lock_timeout(connection, PATIENCE)
-    rest = ", ".join(f"{table}_{_REST}" for table in TABLES)
+    database.set_lock_timeout(connection, LOCK_TIMEOUT_MS)
+    rest = ", ".join(f"{table}_{_DEFAULT}" for table in TABLES)
     connection.execute(text(f"LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE"))
-    # What was given an id without a partition is in the rest, and stays there.
+    # Ids without a partition are in the default partition and stay there.
     low = max(last_id(connection) + 1, *(each.high for each in partitions(connection)))
     for table in TABLES:
         name = f"{table}_from_{low}"
-        made = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
+        created = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
         joined = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + size})"
-        connection.execute(text(made))
+        connection.execute(text(created))
         connection.execute(text(f"ALTER TABLE {table} {joined}"))
     return 1

@@ -1,7 +1,4 @@
-"""Whether a PostgreSQL server and our role there are such that messages can be kept.
-
-Asked by `bridge check`; a start finds out by itself. SQLite's files have nothing to ask.
-"""
+"""Requirements of the PostgreSQL server and of our role, checked by `bridge check`."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -10,10 +7,10 @@ from sqlalchemy import Row, text
 
 from bridge.store.database import Database
 
-OLDEST: Final = 15
-"""The oldest version that is still mended, as of this release."""
+MIN_VERSION: Final = 15
+"""The oldest supported version, as of this release."""
 
-_ASK: Final = text("""
+_QUERY: Final = text("""
     SELECT current_setting('server_version_num')::int / 10000 AS version,
         current_setting('server_version') AS named,
         current_setting('server_encoding') AS encoding,
@@ -38,49 +35,55 @@ _ASK: Final = text("""
 
 
 class ServerProblem(NamedTuple):
-    """What is wrong with a server; `is_fatal`: nothing can be kept there."""
+    """A problem of the server; `is_fatal`: nothing can be stored."""
 
     is_fatal: bool
     text: str
 
 
 def server_problems(database: Database) -> Iterator[ServerProblem]:
-    """Say what is wrong, and what to do. Raises StoreError."""
+    """Yield problems with a remedy. Raises StoreError."""
     if database.dialect != "postgresql":
         return
     with database.read() as connection:
-        found = connection.execute(_ASK).one()
-    if found.version < OLDEST:
-        told = f"PostgreSQL {found.named} is not mended any more: {OLDEST} or newer is wanted"
-        yield ServerProblem(False, told)
+        found = connection.execute(_QUERY).one()
+    if found.version < MIN_VERSION:
+        message = (
+            f"PostgreSQL {found.named} is not mended any more: {MIN_VERSION} or newer is wanted"
+        )
+        yield ServerProblem(False, message)
     if found.encoding != "UTF8":
-        told = f"its encoding is {found.encoding}: make the database anew with ENCODING 'UTF8'"
-        yield ServerProblem(True, told)
+        message = f"its encoding is {found.encoding}: make the database anew with ENCODING 'UTF8'"
+        yield ServerProblem(True, message)
     if found.fsync == "off":
-        told = "fsync is off: a power cut loses what was acknowledged; switch it on"
-        yield ServerProblem(False, told)
+        message = "fsync is off: a power cut loses what was acknowledged; switch it on"
+        yield ServerProblem(False, message)
     yield from _failover(found)
     if not found.may_create:
         where = found.place or "public"
-        told = f"role {found.role} may make no tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
-        yield ServerProblem(True, told)
+        message = (
+            f"role {found.role} may make no tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
+        )
+        yield ServerProblem(True, message)
     if found.closed:
-        told = f"role {found.role} may not use {found.closed} tables: make it their owner"
-        yield ServerProblem(True, told)
+        message = f"role {found.role} may not use {found.closed} tables: make it their owner"
+        yield ServerProblem(True, message)
 
 
 def _failover(found: Row[Any]) -> Iterator[ServerProblem]:
-    """Say what a failover to a standby can lose."""
+    """Yield what a failover to a standby can lose."""
     setting = found.synchronous
     if setting == "local":
-        told = "synchronous_commit is local: commits do not wait for standbys"
+        message = "synchronous_commit is local: commits do not wait for standbys"
         yield ServerProblem(
-            False, f"{told}, and a failover can lose what was acknowledged; set it to on"
+            False, f"{message}, and a failover can lose what was acknowledged; set it to on"
         )
     elif setting == "off":
-        told = "synchronous_commit is off: the bridge sets it to on for its own connections"
-        yield ServerProblem(False, f"{told}, let ALTER ROLE or ALTER SYSTEM say the same")
+        message = "synchronous_commit is off: the bridge sets it to on for its own connections"
+        yield ServerProblem(False, f"{message}, let ALTER ROLE or ALTER SYSTEM say the same")
     if found.standbys and not found.has_synchronous_standbys:
-        told = f"{found.standbys} standbys are asynchronous"
+        message = f"{found.standbys} standbys are asynchronous"
         advice = "set synchronous_standby_names, and database.require_synchronous"
-        yield ServerProblem(False, f"{told}: a failover can lose what was acknowledged; {advice}")
+        yield ServerProblem(
+            False, f"{message}: a failover can lose what was acknowledged; {advice}"
+        )

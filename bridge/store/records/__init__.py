@@ -1,3 +1,4 @@
-"""Records that intake, delivery and the console share: orders, patients, visits, mapping versions,
-exceptions.
+"""
+Records shared by intake, delivery and the console: orders, patients, visits, exceptions, mapping
+versions.
 """

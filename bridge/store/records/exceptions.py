@@ -1,6 +1,7 @@
-"""Exceptions: messages and orders that were processed and need attention.
+"""
+Exceptions: messages and orders that were processed and need attention.
 
-Names rows and codes, never a patient. Who is told of it is `bridge.operations`' business.
+Contains row ids and codes, never patient data. `bridge.monitoring` sends the notifications.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,17 +14,17 @@ from bridge.store.database import Database
 
 
 class ExceptionSubject(StrEnum):
-    """What a concern is about."""
+    """What an exception is about."""
 
     MESSAGE = "message"
     ORDER = "order"
     FEED = "feed"
-    """The report service's change feed; the row id is the moment in ms."""
+    """The change feed of the report engine; the row id is the time in ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessingException:
-    """One thing to look at; `noted_at` in ms. `code` may name a destination behind a blank."""
+    """An exception; `noted_at` in ms. `code` may be followed by a blank and a destination."""
 
     kind: ExceptionSubject
     row_id: int
@@ -31,41 +32,41 @@ class ProcessingException:
     noted_at: int
 
 
-_NOTE = text(
+_ADD = text(
     "INSERT INTO concern (kind, row_id, code, noted_at) VALUES (:kind, :row_id, :code, :now) "
     "ON CONFLICT DO NOTHING"
 )
-_OVER = text("DELETE FROM concern WHERE kind = :kind AND row_id IN :ids").bindparams(
+_DELETE = text("DELETE FROM concern WHERE kind = :kind AND row_id IN :ids").bindparams(
     bindparam("ids", expanding=True)
 )
-_STANDING = text(
+_CURRENT = text(
     "SELECT row_id, code FROM concern WHERE kind = :kind AND row_id IN :ids"
 ).bindparams(bindparam("ids", expanding=True))
-_BETWEEN = text(
+_IN_RANGE = text(
     "SELECT DISTINCT row_id FROM concern "
     "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :but"
 )
-_OF_CODE = text("SELECT row_id FROM concern WHERE kind = :kind AND code = :code")
-_OPEN = text(
+_WITH_CODE = text("SELECT row_id FROM concern WHERE kind = :kind AND code = :code")
+_UNSEEN = text(
     "SELECT kind, row_id, code, noted_at FROM concern WHERE seen_at IS NULL "
     "ORDER BY noted_at DESC, row_id DESC LIMIT :limit"
 )
-_SEEN = text(
+_MARK_SEEN = text(
     "UPDATE concern SET seen_at = :now, seen_by = :by "
     "WHERE seen_at IS NULL AND kind = :kind AND row_id = :row_id"
 )
-_ALL_SEEN = text("UPDATE concern SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
+_MARK_ALL_SEEN = text("UPDATE concern SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
 
 
 def add(
     connection: Connection, kind: ExceptionSubject, codes: Iterable[tuple[int, str]], now: int
 ) -> None:
-    """Note concerns by row id and code; one that was noted before is no news."""
+    """Add exceptions by row id and code. Existing ones stay as they are."""
     rows = [
         {"kind": kind.value, "row_id": row_id, "code": code, "now": now} for row_id, code in codes
     ]
     if rows:
-        connection.execute(_NOTE, rows)
+        connection.execute(_ADD, rows)
 
 
 def replace_all(
@@ -75,42 +76,42 @@ def replace_all(
     codes: Iterable[tuple[int, str]],
     now: int,
 ) -> None:
-    """Let what is found of these rows now be all that stands of them."""
+    """Replace the exceptions of these rows."""
     found = set(codes)
     if row_ids:
         parameters = {"kind": kind.value, "ids": list(row_ids)}
-        before = {(row.row_id, row.code) for row in connection.execute(_STANDING, parameters)}
+        before = {(row.row_id, row.code) for row in connection.execute(_CURRENT, parameters)}
         if before == found:
             return
         over = sorted({row_id for row_id, _ in before - found})
         if over:
-            connection.execute(_OVER, {"kind": kind.value, "ids": over})
+            connection.execute(_DELETE, {"kind": kind.value, "ids": over})
     add(connection, kind, found, now)
 
 
 def rows_in_range(
     connection: Connection, kind: ExceptionSubject, after: int, upto: int, but: str
 ) -> set[int]:
-    """Give the rows in a stretch of ids of which something else than `except_ids` stands."""
+    """Return rows with ids above `after` and up to `upto` that have another code than `but`."""
     asked = {"kind": kind.value, "after": after, "upto": upto, "but": but}
-    return set(connection.execute(_BETWEEN, asked).scalars())
+    return set(connection.execute(_IN_RANGE, asked).scalars())
 
 
 def rows_with_code(connection: Connection, kind: ExceptionSubject, code: str) -> set[int]:
-    """Give the rows of which a code stands."""
-    return set(connection.execute(_OF_CODE, {"kind": kind.value, "code": code}).scalars())
+    """Return the rows that have a code."""
+    return set(connection.execute(_WITH_CODE, {"kind": kind.value, "code": code}).scalars())
 
 
 def forget(connection: Connection, kind: ExceptionSubject, row_ids: Sequence[int]) -> None:
-    """Forget the concerns of rows that go."""
+    """Delete the exceptions of rows that are deleted."""
     if row_ids:
-        connection.execute(_OVER, {"kind": kind.value, "ids": list(row_ids)})
+        connection.execute(_DELETE, {"kind": kind.value, "ids": list(row_ids)})
 
 
 def list_unseen(database: Database, limit: int) -> list[ProcessingException]:
-    """List what nobody has seen yet, newest first."""
+    """List exceptions that nobody has marked as seen, newest first."""
     with database.read() as connection:
-        rows = connection.execute(_OPEN, {"limit": limit}).all()
+        rows = connection.execute(_UNSEEN, {"limit": limit}).all()
     return [
         ProcessingException(ExceptionSubject(row.kind), row.row_id, row.code, row.noted_at)
         for row in rows
@@ -123,12 +124,12 @@ def mark_seen(
     now: int,
     by: str = "",
 ) -> int:
-    """Take note that somebody has looked at these, or at all (None); give how many there were."""
+    """Mark these exceptions, or all (None), as seen; return the number."""
     who = {"now": now, "by": by}
     with database.write() as connection:
         if subjects is None:
-            return connection.execute(_ALL_SEEN, who).rowcount
+            return connection.execute(_MARK_ALL_SEEN, who).rowcount
         return sum(
-            connection.execute(_SEEN, {**who, "kind": kind.value, "row_id": row_id}).rowcount
+            connection.execute(_MARK_SEEN, {**who, "kind": kind.value, "row_id": row_id}).rowcount
             for kind, row_id in subjects
         )

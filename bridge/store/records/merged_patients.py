@@ -1,6 +1,7 @@
-"""Which patient identifiers were merged into which, as the bridge has passed it on.
+"""
+Merged patient identifiers.
 
-Pointers never chain: merging a survivor on moves all that led to it. Knows no orders.
+Pointers never chain: if a survivor is merged, all pointers to it are moved. Knows no orders.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ Patient = tuple[str, str]
 """SiteID, PatientMRN."""
 
 Survivors = Mapping[Patient, str]
-"""Those that were merged, to the MRN that survives."""
+"""Merged patients, and the surviving MRN of each."""
 
 _SURVIVORS = key_statement(
     "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns",
@@ -25,15 +26,17 @@ _SURVIVORS = key_statement(
 _PRIORS = key_statement(
     "SELECT prior_mrn FROM merged_patient WHERE site = :site AND mrn IN :mrns", "mrns", "text"
 )
-_MOVE_ON = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
-_POINT = text(
+_MOVE_POINTERS = text(
+    "UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn"
+)
+_ADD_POINTER = text(
     "INSERT INTO merged_patient (site, prior_mrn, mrn) VALUES (:site, :prior_mrn, :mrn) "
     "ON CONFLICT (site, prior_mrn) DO UPDATE SET mrn = :mrn"
 )
 
 
 def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
-    """Give the surviving MRN of each patient that was merged; the others are absent."""
+    """Return the surviving MRN of each merged patient; others are absent."""
     found: dict[Patient, str] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         rows = execute_keys(connection, _SURVIVORS, [mrn for _, mrn in own], site=site)
@@ -42,7 +45,7 @@ def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patie
 
 
 def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
-    """Give these patients under every identifier that was merged into theirs, and their own."""
+    """Return these patients with all identifiers that were merged into theirs."""
     found = set(patients)
     for site, own in groupby(sorted(found), key=itemgetter(0)):
         rows = execute_keys(connection, _PRIORS, [mrn for _, mrn in own], site=site)
@@ -52,13 +55,13 @@ def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Pati
 
 def merge(connection: Connection, site: str, prior_mrn: str, mrn: str) -> str:
     """
-    Let a prior identifier, and all that led to it, lead to the survivor; give that one's MRN.
+    Merge a prior identifier, and all that were merged into it; return the surviving MRN.
 
-    Where the survivor was merged on already, that is who follows it. A circle changes nothing.
+    If the survivor was merged before, its survivor is returned. A cycle changes nothing.
     """
     target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
     if target != prior_mrn:
         row = {"site": site, "prior_mrn": prior_mrn, "mrn": target}
-        connection.execute(_MOVE_ON, row)
-        connection.execute(_POINT, row)
+        connection.execute(_MOVE_POINTERS, row)
+        connection.execute(_ADD_POINTER, row)
     return target

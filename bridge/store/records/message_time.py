@@ -1,20 +1,21 @@
-"""The time of a message (MSH-7) with the clock that it was read from, and how two are compared.
+"""
+The time of a message (MSH-7), the clock that it was read from, and comparison of two times.
 
-Times of different clocks are never compared: a sender whose clock is five minutes ahead would
-otherwise make the cancellation of another sender look older than the order. Times of one clock are
-compared as precisely as the coarser of them was written: 10:00 is not earlier than 10:00:30.
+Times of different clocks are never compared: a clock that is five minutes fast would make the
+cancellation of another sender look older than the order. Times of one clock are compared at the
+coarser resolution: 10:00 is not earlier than 10:00:30.
 """
 
 from enum import IntEnum, unique
 from typing import NamedTuple
 
 UNKNOWN = 0
-"""The clock of a time of arrival, and of times that were stored before clocks were known."""
+"""The clock of arrival times, and of times that were stored before clocks were recorded."""
 
 
 @unique
 class Resolution(IntEnum):
-    """How precisely a time was written."""
+    """The precision of a time."""
 
     MINUTE = 1
     SECOND = 2
@@ -27,34 +28,34 @@ _SENDERS = (1 << 61) - 1
 
 
 class MessageTime(NamedTuple):
-    """Milliseconds since 1970, by a clock: a number of the sender above its resolution's bits."""
+    """Milliseconds since 1970, and the clock: the sender's number above the resolution bits."""
 
     at: int
     clock: int
 
     @property
     def sender(self) -> int:
-        """Whose clock it is."""
+        """The sender whose clock it is."""
         return self.clock >> _RESOLUTION_BITS
 
     @property
     def resolution(self) -> Resolution:
-        """How precisely it was written."""
+        """The precision of the time."""
         return Resolution(self.clock & ((1 << _RESOLUTION_BITS) - 1))
 
 
 def clock(sender: int, resolution: Resolution) -> int:
-    """Make the number of a clock: positive, and never `UNKNOWN`."""
+    """Return the number of a clock: positive, and never `UNKNOWN`."""
     return (sender & _SENDERS) << _RESOLUTION_BITS | resolution
 
 
 def stored(at: int | None, clock: int | None) -> MessageTime | None:
-    """Read a time from its two columns; None where it cannot be compared with any other."""
+    """Read a time from its two columns; None if it cannot be compared."""
     return None if at is None or not clock else MessageTime(at, clock)
 
 
 def columns(time: MessageTime | None) -> tuple[int | None, int | None]:
-    """Give the two columns of a time."""
+    """Return the two columns of a time."""
     return (None, None) if time is None else (time.at, time.clock)
 
 
@@ -69,8 +70,8 @@ def is_earlier(
     """
     Tell whether one message was sent before the other.
 
-    Equal, missing and incomparable times prove nothing: then the order of arrival counts, which is
-    the order of application unless `came_first` says otherwise.
+    Equal, missing and incomparable times prove nothing. Then the order of arrival counts, which is
+    the order of processing unless `came_first` says otherwise.
     """
     if one is None or other is None or one.sender != other.sender:
         return came_first
@@ -79,8 +80,8 @@ def is_earlier(
     return left < right if left != right else came_first
 
 
-def newest(known: MessageTime | None, said: MessageTime | None) -> MessageTime | None:
-    """Give the later of a known time and that of a message that was applied after it."""
-    if said is None or is_earlier(said, known):
+def newest(known: MessageTime | None, time: MessageTime | None) -> MessageTime | None:
+    """Return the later of a known time and that of a message that was processed after it."""
+    if time is None or is_earlier(time, known):
         return known
-    return said
+    return time

@@ -1,7 +1,8 @@
-"""The order index: what the bridge remembers of each order, to link it and to answer for it.
+"""
+The order index: what the bridge stores of each order, for linking and for results.
 
-Written by intake, read by delivery, which do not know each other. Small on purpose: the
-report service holds the reports, the queue holds the messages.
+Intake writes it, delivery reads it. It is small: the report engine stores the reports, the queue
+stores the messages.
 """
 
 import json
@@ -55,23 +56,25 @@ _signal = Table(
     Column("signal", BigInteger, primary_key=True),
 )
 
-# Made once, in the driver's form: to make a statement costs more than to run it.
+# In the driver's syntax: building a statement costs more than executing it.
 _COLUMNS = ", ".join(column.name for column in ORDERS.c)
-_PLACED = key_statement(
+_BY_ACCESSION = key_statement(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
     "accessions",
     "text",
 )
-_SHOWN = key_statement("SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids")
-_SHARING = key_statement(
+_SIGNALS_OF = key_statement(
+    "SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids"
+)
+_BY_SIGNAL = key_statement(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE id IN"  # noqa: S608  # our own names
     " (SELECT order_id FROM order_signal WHERE signal IN :signals)",
     "signals",
 )
 
-# Numbers alone: most orders of a patient are none that is meant, and have much to read. Patient by
-# patient: of a new table PostgreSQL knows nothing, and would search a whole site for some.
-NUMBERS = key_statement(
+# Numbers only, because most orders of a patient do not match. LATERAL per patient, because without
+# statistics PostgreSQL would scan all orders of a site.
+ORDER_NUMBERS = key_statement(
     "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
@@ -84,7 +87,7 @@ NUMBERS = key_statement(
     ) AS o
     """
 )
-_CHUNK = 200  # keys a statement; SQLite takes some thousand parameters
+_CHUNK = 200  # keys per statement
 
 
 class OrderIndexKey(NamedTuple):
@@ -96,7 +99,7 @@ class OrderIndexKey(NamedTuple):
 
 
 class SignalHash(NamedTuple):
-    """A link signal: its kind, and the hash of its value."""
+    """A link signal: its kind and the hash of its value."""
 
     kind: str
     signal: int
@@ -105,13 +108,12 @@ class SignalHash(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class IndexedOrder:
     """
-    One order. `tags` are all clinicalInfo tags with Metadata, `echo` its segment lines.
+    An order. `tags` are all clinicalInfo tags with Metadata, `echo` its segments.
 
-    `first_message` and `insert_deliveries` (its position in that message) say which order came
-    first;
-    times are those of messages (MSH-7): `opened_at` of the newest that ordered it, `sent_at` of
-    the newest with its tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
-    cancellation; of an open order, of its release or examination.
+    `first_message` and `place` (the position in that message) tell which order came first. Times
+    are message times (MSH-7): `opened_at` of the newest order or release, `said_at` of the newest
+    message with tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
+    cancellation, or of the release or examination of an open order.
     """
 
     key: OrderIndexKey
@@ -140,19 +142,19 @@ def find(
 def find_with_others(
     connection: Connection, keys: Iterable[OrderIndexKey]
 ) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
-    """Read the orders of these keys, and those of other patients under the same accessions."""
+    """Read the orders of these keys, and orders of other patients with the same accessions."""
     wanted = set(keys)
-    found = _with_signals(connection, _placed(connection, wanted))
+    found = _with_signals(connection, _rows_by_accession(connection, wanted))
     own = {order.key: order for order in found if order.key in wanted}
     return own, [order for order in found if order.key not in wanted]
 
 
-def by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, list[str]]]:
+def accessions_by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, list[str]]]:
     """
-    Split keys into a site and some accessions each, as statements take them.
+    Group keys into a site and chunks of accessions, as the statements need them.
 
-    SQLite walks the whole table for `(a, b, c) IN (VALUES …)` of more than one row; the few other
-    patients with the same accession are for the caller to leave out.
+    SQLite scans the whole table for `(a, b, c) IN (VALUES …)`. The caller removes other patients
+    with the same accession.
     """
     wanted = sorted(dict.fromkeys(keys), key=attrgetter("site"))
     for site, own in groupby(wanted, key=attrgetter("site")):
@@ -166,17 +168,17 @@ def rows_of(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[A
     wanted = set(keys)
     return [
         row
-        for row in _placed(connection, wanted)
+        for row in _rows_by_accession(connection, wanted)
         if OrderIndexKey(row.site, row.mrn, row.accession) in wanted
     ]
 
 
-def _placed(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
-    """Read the rows under the accessions of these keys, whichever patient's they are."""
+def _rows_by_accession(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
+    """Read the rows with the accessions of these keys, of any patient."""
     return [
         row
-        for site, accessions in by_site(keys)
-        for row in execute_keys(connection, _PLACED, accessions, site=site)
+        for site, accessions in accessions_by_site(keys)
+        for row in execute_keys(connection, _BY_ACCESSION, accessions, site=site)
     ]
 
 
@@ -184,18 +186,21 @@ def find_for_delivery(
     connection: Connection, keys: Iterable[OrderIndexKey]
 ) -> dict[OrderIndexKey, IndexedOrder]:
     """
-    Read the orders of these keys for what is told of them: without signals, by one statement.
+    Read the orders of these keys for results: without signals, in one statement per site.
 
-    Where a merge has changed the MRN, it is the one order of the site with that accession.
+    If a merge has changed the MRN, the only order of the site with that accession is returned.
     """
     wanted = frozenset(keys)
-    words = [bind_keys(connection, _PLACED, some, site=site) for site, some in by_site(wanted)]
-    there: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
-    for row in chain.from_iterable(execute_all(connection, words)):
-        there[row.site, row.accession].append(row)
+    statements = [
+        bind_keys(connection, _BY_ACCESSION, some, site=site)
+        for site, some in accessions_by_site(wanted)
+    ]
+    by_accession: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
+    for row in chain.from_iterable(execute_all(connection, statements)):
+        by_accession[row.site, row.accession].append(row)
     found: dict[OrderIndexKey, IndexedOrder] = {}
     for key in wanted:
-        rows = there[key.site, key.accession]
+        rows = by_accession[key.site, key.accession]
         own = [row for row in rows if row.mrn == key.mrn] or rows
         if len(own) == 1:
             found[key] = _read(own[0], frozenset())
@@ -205,14 +210,14 @@ def find_for_delivery(
 def find_by_number(
     connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
 ) -> list[IndexedOrder]:
-    """Read the orders of these patients (site, MRN) that have one of these numbers."""
+    """Read the orders of these patients (site, MRN) with one of these numbers."""
     asked = set(numbers)
     if not asked:
         return []
     ids = [
         row.id
-        for site, mrns in _by_site(patients)
-        for row in execute_keys(connection, NUMBERS, mrns, site=site)
+        for site, mrns in _patients_by_site(patients)
+        for row in execute_keys(connection, ORDER_NUMBERS, mrns, site=site)
         if row.placer in asked or row.filler in asked
     ]
     found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
@@ -223,30 +228,32 @@ def find_by_patient(
     connection: Connection, patients: Iterable[tuple[str, str]]
 ) -> list[IndexedOrder]:
     """Read all orders of these patients (site, MRN)."""
-    return _with_signals(connection, _of_patients(connection, patients))
+    return _with_signals(connection, _rows_of_patients(connection, patients))
 
 
-def _of_patients(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Row[Any]]:
+def _rows_of_patients(
+    connection: Connection, patients: Iterable[tuple[str, str]]
+) -> list[Row[Any]]:
     found: list[Row[Any]] = []
-    for site, mrns in _by_site(patients):
+    for site, mrns in _patients_by_site(patients):
         for start in range(0, len(mrns), _CHUNK):
             some = ORDERS.c.mrn.in_(mrns[start : start + _CHUNK])
             found += connection.execute(select(ORDERS).where(ORDERS.c.site == site, some)).all()
     return found
 
 
-def _by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+def _patients_by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         yield site, [mrn for _, mrn in own]
 
 
 def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
-    """Read all orders that show one of these signals, whichever patient's they are."""
+    """Read all orders with one of these signals, of any patient."""
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
-        found |= {row.id: row for row in execute_keys(connection, _SHARING, some)}
+        found |= {row.id: row for row in execute_keys(connection, _BY_SIGNAL, some)}
     return _with_signals(connection, list(found.values()))
 
 
@@ -254,18 +261,21 @@ def find_related(
     connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
 ) -> list[IndexedOrder]:
     """
-    Read the orders of these patients (site, MRN) that show one of these signals.
+    Read the orders of these patients (site, MRN) with one of these signals.
 
-    By the patients first: some senders give the orders of all patients one signal, such as the
-    same parent number, so that one signal may lead to every order there is.
+    Starts from the patients, because some senders give the orders of all patients the same signal,
+    such as a constant parent number.
     """
     wanted = set(signals)
-    own = (execute_keys(connection, NUMBERS, mrns, site=site) for site, mrns in _by_site(patients))
+    own = (
+        execute_keys(connection, ORDER_NUMBERS, mrns, site=site)
+        for site, mrns in _patients_by_site(patients)
+    )
     ids = [row.id for rows in own for row in rows]
     shown = {
         each.order_id
         for start in range(0, len(ids), _CHUNK)
-        for each in execute_keys(connection, _SHOWN, ids[start : start + _CHUNK])
+        for each in execute_keys(connection, _SIGNALS_OF, ids[start : start + _CHUNK])
         if each.signal in wanted
     }
     found: list[Row[Any]] = []
@@ -277,7 +287,7 @@ def find_related(
 
 
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
-    """Give a patient's orders to the survivor; one that the survivor has too is forgotten."""
+    """Move a patient's orders to the survivor; those that the survivor has too are deleted."""
     taken = select(ORDERS.c.accession).where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
     own = (ORDERS.c.site == site, ORDERS.c.mrn == prior_mrn)
     connection.execute(
@@ -285,15 +295,15 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
         .where(*own, ORDERS.c.accession.not_in(taken.scalar_subquery()))
         .values(mrn=mrn)
     )
-    _drop(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
+    _delete(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
 
 
-def forget(connection: Connection, keys: Iterable[OrderIndexKey]) -> None:
-    """Forget orders that are one with another by now."""
-    _drop(connection, [row.id for row in rows_of(connection, keys)])
+def delete_orders(connection: Connection, keys: Iterable[OrderIndexKey]) -> None:
+    """Delete orders that have been united with another."""
+    _delete(connection, [row.id for row in rows_of(connection, keys)])
 
 
-def _drop(connection: Connection, ids: Sequence[int]) -> None:
+def _delete(connection: Connection, ids: Sequence[int]) -> None:
     if ids:
         connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids)))
         connection.execute(delete(ORDERS).where(ORDERS.c.id.in_(ids)))
@@ -304,7 +314,7 @@ def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[Inde
     ids = [row.id for row in rows]
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
-        for each in execute_keys(connection, _SHOWN, chunk):
+        for each in execute_keys(connection, _SIGNALS_OF, chunk):
             signals[each.order_id].add(SignalHash(each.kind, each.signal))
     return [_read(row, frozenset(signals[row.id])) for row in rows]
 
@@ -329,7 +339,7 @@ def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
 
 
 _NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
-_LIVE: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.accession).where(
+_ORDERED: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.accession).where(
     ORDERS.c.state == "ordered"
 )
 
@@ -337,7 +347,7 @@ _LIVE: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.a
 def states(
     connection: Connection, keys: Iterable[OrderIndexKey]
 ) -> dict[OrderIndexKey, tuple[int, str]]:
-    """Read the row id and the state of the orders of these keys; unknown ones are absent."""
+    """Return the row id and state of the orders of these keys; unknown ones are absent."""
     return {
         OrderIndexKey(row.site, row.mrn, row.accession): (row.id, row.state)
         for row in rows_of(connection, keys)
@@ -345,7 +355,7 @@ def states(
 
 
 def sites(connection: Connection) -> list[str]:
-    """List the sites that have orders, each found by the index: the table is long."""
+    """List the sites that have orders, each found by the index."""
     found: list[str] = []
     while (
         site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
@@ -354,15 +364,15 @@ def sites(connection: Connection) -> list[str]:
     return found
 
 
-def page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderIndexKey]]:
-    """List keys of live orders by row id, to go through all of them bit by bit."""
-    statement = _LIVE.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
+def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderIndexKey]]:
+    """Return keys in state `ordered` by row id, for reading all of them in pages."""
+    statement = _ORDERED.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
     return _keys(connection, statement)
 
 
-def live(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
-    """List keys of those of some orders that are live, by row id."""
-    return _keys(connection, _LIVE.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
+def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
+    """Return the keys of those of these rows that are in state `ordered`."""
+    return _keys(connection, _ORDERED.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
 
 
 def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderIndexKey]]:

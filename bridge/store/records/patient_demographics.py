@@ -1,6 +1,8 @@
-"""What was last said of a patient's demographics, and when it was sent: orders that were sent
-before say no more about her than that. Orders may come later than what corrects them, so it is
-kept of everybody; of who has no orders, until it is old.
+"""
+The latest demographics of each patient, and when they were sent.
+
+An order that was sent earlier must not overwrite them, and may arrive later than the correction. So
+they are stored for all patients, and deleted after a time if a patient has no orders.
 """
 
 import json
@@ -20,9 +22,9 @@ from bridge.store.statements import execute_keys, key_statement
 @dataclass(frozen=True, slots=True)
 class DemographicsUpdate:
     """
-    A correction: whose, when it was sent, the tags that it gave.
+    An update of a patient's demographics: when it was sent, and its tags.
 
-    `sent_at` is the time of arrival, and `clock` is 0, where MSH-7 is not to be trusted.
+    If MSH-7 cannot be trusted, `sent_at` is the time of arrival and `clock` is 0.
     """
 
     site: str
@@ -33,16 +35,16 @@ class DemographicsUpdate:
 
     @property
     def sent(self) -> MessageTime | None:
-        """When it was sent, as it may be compared."""
+        """The time at which it was sent, for comparisons."""
         return stored(self.sent_at, self.clock)
 
 
-_WORDS = key_statement(
+_FIND = key_statement(
     "SELECT mrn, said_at, said_by, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
 )
-_SAY = text(
+_SAVE = text(
     "INSERT INTO patient_word (site, mrn, said_at, said_by, tags) "
     "VALUES (:site, :mrn, :said_at, :said_by, :tags) ON CONFLICT (site, mrn) DO UPDATE "
     "SET said_at = :said_at, said_by = :said_by, tags = :tags WHERE patient_word.said_by = 0 "
@@ -54,36 +56,41 @@ _OLD = text("""
         (SELECT 1 FROM bridge_order AS o WHERE o.site = w.site AND o.mrn = w.mrn)
     LIMIT :limit
 """)
-_FORGET = text("DELETE FROM patient_word WHERE site = :site AND mrn = :mrn AND said_at < :before")
+_DELETE = text("DELETE FROM patient_word WHERE site = :site AND mrn = :mrn AND said_at < :before")
 _BATCH = 1000
 
 
 def find(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, DemographicsUpdate]:
-    """Read the last word on each of these patients; of most there is none."""
+    """Return the latest update of each of these patients; most have none."""
     found: dict[Patient, DemographicsUpdate] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        for row in execute_keys(connection, _WORDS, [mrn for _, mrn in own], site=site):
+        for row in execute_keys(connection, _FIND, [mrn for _, mrn in own], site=site):
             found[site, row.mrn] = DemographicsUpdate(
                 site, row.mrn, row.said_at, json.loads(row.tags), row.said_by
             )
     return found
 
 
-def save(connection: Connection, word: DemographicsUpdate) -> None:
-    """Keep a correction, unless one is known that was sent later by the same clock."""
-    row = {"site": word.site, "mrn": word.mrn, "said_at": word.sent_at, "said_by": word.clock}
-    connection.execute(_SAY, {**row, "tags": json.dumps(dict(word.tags))})
+def save(connection: Connection, update: DemographicsUpdate) -> None:
+    """Store an update unless one is stored that was sent later by the same clock."""
+    row = {
+        "site": update.site,
+        "mrn": update.mrn,
+        "said_at": update.sent_at,
+        "said_by": update.clock,
+    }
+    connection.execute(_SAVE, {**row, "tags": json.dumps(dict(update.tags))})
 
 
-def forget(database: Database, before: int) -> int:
-    """Forget what was said before a moment (ms) of patients without orders; give of how many."""
+def delete_old(database: Database, before: int) -> int:
+    """Delete updates before a time (ms) of patients without orders; return the number."""
     gone = 0
     while True:
         with database.delete_without_sync() as connection:
             rows = connection.execute(_OLD, {"before": before, "limit": _BATCH}).all()
             old = [{"site": row.site, "mrn": row.mrn, "before": before} for row in rows]
             if old:
-                connection.execute(_FORGET, old)
+                connection.execute(_DELETE, old)
         gone += len(old)
         if len(old) < _BATCH:
             return gone

@@ -1,6 +1,7 @@
-"""Which sequence number of each sender was accepted last, for listeners that count (MSH-13).
+"""
+The sequence number (MSH-13) that was accepted last from each sender.
 
-Kept so that a restart, or another node, expects the next. Knows no HL7.
+Stored so that a restarted process, or another node, expects the next one. Knows no HL7.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from bridge.store.database import Database
 from bridge.store.errors import Conflict
 
 Links = Mapping[int, int | None]
-"""Sender (a hash) to the number accepted last; None: none is known."""
+"""Sender (a hash) to the number that was accepted last; None if none is known."""
 
 _READ = text(
     "SELECT sender, number FROM sequence_link WHERE listener = :listener AND sender IN :senders"
@@ -30,13 +31,13 @@ class SequenceLinks:
         self._listener = listener
 
     def read(self, senders: Iterable[int]) -> dict[int, int | None]:
-        """Give what was accepted last. Raises StoreError."""
+        """Return the numbers that were accepted last. Raises StoreError."""
         wanted = sorted(set(senders))
         with self._database.read() as connection:
             return self._read(connection, wanted)
 
     def keep(self, before: Links, after: Links) -> None:
-        """Write what is accepted now; raises Conflict where it is no longer as it was before."""
+        """Store the accepted numbers; raises Conflict if they changed since `before`."""
         wanted = sorted(after)
         with self._database.write() as connection:
             self._database.serialize(connection, f"sequence {self._listener}")

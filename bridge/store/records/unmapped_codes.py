@@ -1,7 +1,8 @@
-"""Codes that messages had and no code table of their definition: how often, since when.
+"""
+Codes of messages that their code table does not contain: how often, and since when.
 
-One row for each code of a table; what stands is what the version in force has met. What a code
-may be kept as is decided before it comes here.
+One row for each code of a table. Only codes that the active version has met count. The caller
+decides which codes may be stored by name.
 """
 
 from collections.abc import Mapping
@@ -12,14 +13,14 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 
-MOST_OF_A_TABLE = 200
-"""So many codes of a table are kept by name; further ones are counted together."""
+MAX_NAMED_CODES = 200
+"""Number of codes of a table that are stored by name; others are counted together."""
 UNNAMED = ""
-_KEPT = 90 * 86_400_000  # ms
+_RETENTION_MS = 90 * 86_400_000  # ms
 
 
 class CodeKey(NamedTuple):
-    """Which code of which table; `code` is empty where it is not to be named."""
+    """A code of a table; `code` is empty if it must not be named."""
 
     mapping: str
     code_table: str
@@ -28,7 +29,7 @@ class CodeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeUse:
-    """How often a version met a code since it was noted last."""
+    """How often a version met a code since it was recorded last."""
 
     version: str
     place: str
@@ -40,9 +41,9 @@ class CodeUse:
 @dataclass(frozen=True, slots=True)
 class UnmappedCodeRecord:
     """
-    A code without an entry; times in ms. `policy` is `write`, `empty` or `refuse`.
+    A code without an entry; times in ms. `policy` is `keep`, `empty` or `refuse`.
 
-    `back`: it was looked up as a value, from right to left.
+    `back`: the code was looked up as a value, from right to left.
     """
 
     mapping: str
@@ -68,48 +69,50 @@ _ADD = text("""
         back = :back, version = :version, count = unknown_code.count + :count, last_at = :now
 """)
 _NAMED = text("SELECT code FROM unknown_code WHERE mapping = :mapping AND code_table = :code_table")
-_STANDING = text(f"""
+_ACTIVE = text(f"""
     SELECT {_COLUMNS} FROM unknown_code u WHERE version = (
         SELECT a.version FROM mapping_activation a WHERE a.name = u.mapping
         ORDER BY a.id DESC LIMIT 1
     ) ORDER BY last_at DESC, mapping, code_table, code LIMIT :limit
 """)  # noqa: S608  # names of columns
-_SEEN = text("""
+_MARK_SEEN = text("""
     UPDATE unknown_code SET seen_at = :now, seen_by = :by
     WHERE mapping = :mapping AND code_table = :code_table AND code = :code AND seen_at IS NULL
 """)
-_FORGET = text("DELETE FROM unknown_code WHERE last_at < :before")
+_DELETE_OLD = text("DELETE FROM unknown_code WHERE last_at < :before")
 
 
 def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
-    """Count codes that were met; ones that nobody has met for ninety days are forgotten."""
+    """Count codes that were met. Codes that were not met for ninety days are deleted."""
     with database.write() as connection:
         database.serialize(connection, "unknown codes")
         for key in sorted(found):
-            named = _within(connection, key)
+            named = _limit_names(connection, key)
             row = {**named._asdict(), "now": now}
-            met = found[key]
-            told = {"place": met.place, "policy": met.policy, "back": int(met.back)}
-            connection.execute(_ADD, {**row, **told, "version": met.version, "count": met.count})
-        connection.execute(_FORGET, {"before": now - _KEPT})
+            use = found[key]
+            columns = {"place": use.place, "policy": use.policy, "back": int(use.back)}
+            connection.execute(_ADD, {**row, **columns, "version": use.version, "count": use.count})
+        connection.execute(_DELETE_OLD, {"before": now - _RETENTION_MS})
 
 
-def _within(connection: Connection, key: CodeKey) -> CodeKey:
-    """Name a code only while there are few of its table."""
+def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
+    """Name a code only if few codes of its table are named."""
     of_table = {"mapping": key.mapping, "code_table": key.code_table}
     known = set(connection.execute(_NAMED, of_table).scalars())
-    full = len(known - {UNNAMED}) >= MOST_OF_A_TABLE and key.code not in known
+    full = len(known - {UNNAMED}) >= MAX_NAMED_CODES and key.code not in known
     return key._replace(code=UNNAMED) if full else key
 
 
 def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
-    """List the codes that the versions in force have met, the last met first."""
+    """List the codes that the active versions have met, last met first."""
     with database.read() as connection:
-        rows = connection.execute(_STANDING, {"limit": limit}).mappings()
+        rows = connection.execute(_ACTIVE, {"limit": limit}).mappings()
         return [UnmappedCodeRecord(**{**row, "back": bool(row["back"])}) for row in rows]
 
 
 def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:
-    """Take note that somebody leaves a code as it is; whether it was there and unseen."""
+    """Mark a code as seen; tell whether it existed and was unseen."""
     with database.write() as connection:
-        return bool(connection.execute(_SEEN, {**key._asdict(), "by": by, "now": now}).rowcount)
+        return bool(
+            connection.execute(_MARK_SEEN, {**key._asdict(), "by": by, "now": now}).rowcount
+        )

@@ -1,5 +1,7 @@
-"""Which visits moved to another patient, or got another number: orders that come later may name
-what they were before. Pointers never chain. Knows no orders.
+"""
+Visits that moved to another patient or got another number.
+
+Later orders may name the former visit. Pointers never chain. Knows no orders.
 """
 
 import json
@@ -29,10 +31,10 @@ class VisitReference(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class VisitTransfer:
     """
-    Where a visit is now, and when the move was sent.
+    The current visit, and when the transfer was sent.
 
-    `tags` and `echo` are the demographics and the segments that said whose it is. `sent_at` is the
-    time of arrival, and `clock` is 0, where MSH-7 is not to be trusted.
+    `tags` and `echo` are the demographics and segments of the message. If MSH-7 cannot be trusted,
+    `sent_at` is the time of arrival and `clock` is 0.
     """
 
     now: VisitReference
@@ -43,14 +45,14 @@ class VisitTransfer:
 
     @property
     def sent(self) -> MessageTime | None:
-        """When the move was sent, as it may be compared."""
+        """The time at which the transfer was sent, for comparisons."""
         return stored(self.sent_at, self.clock)
 
 
 VisitTransfers = Mapping[VisitReference, VisitTransfer]
 
-# One statement for both: every batch of messages asks for them.
-_WHEREABOUTS = key_statement(
+# One statement for both, because each batch of messages needs them.
+_FIND = key_statement(
     "SELECT prior_mrn, mrn, '' AS visit_key, '' AS prior_number, '' AS number, 0 AS said_at,"
     " 0 AS said_by, '' AS tags, '' AS echo FROM merged_patient"
     " WHERE site = :site AND prior_mrn IN :mrns"
@@ -59,13 +61,13 @@ _WHEREABOUTS = key_statement(
     "mrns",
     "text",
 )
-_FOLLOW = text(
+_MOVE_POINTERS = text(
     "UPDATE moved_visit SET mrn = :mrn, number = :number, said_at = :said_at,"
     " said_by = :said_by, tags = :tags, echo = :echo WHERE site = :site AND mrn = :prior_mrn"
     " AND visit_key = :visit_key AND number = :prior_number"
     " AND (said_by = 0 OR said_by / 4 <> :said_by / 4 OR said_at <= :said_at)"
 )
-_POINT = text(
+_ADD_POINTER = text(
     "INSERT INTO moved_visit"
     " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
     " VALUES (:site, :prior_mrn, :visit_key, :prior_number, :mrn, :number, :said_at, :said_by,"
@@ -75,18 +77,18 @@ _POINT = text(
     " WHERE moved_visit.said_by = 0 OR moved_visit.said_by / 4 <> :said_by / 4"
     " OR moved_visit.said_at <= :said_at"
 )
-_STAYS = text(
+_DELETE_SELF_POINTERS = text(
     "DELETE FROM moved_visit WHERE site = :site AND prior_mrn = :mrn AND mrn = :mrn"
     " AND prior_number = number"
 )
-_MERGE = text("UPDATE moved_visit SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
-_INHERIT = text(
+_MERGE_PATIENT = text("UPDATE moved_visit SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
+_COPY_TO_SURVIVOR = text(
     "INSERT INTO moved_visit"
     " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
     " SELECT site, :mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo"
     " FROM moved_visit WHERE site = :site AND prior_mrn = :prior_mrn ON CONFLICT DO NOTHING"
 )
-_FORGET = text(
+_DELETE_OLD = text(
     "DELETE FROM moved_visit WHERE said_at < :before AND NOT EXISTS (SELECT 1 FROM bridge_order"
     " AS o WHERE o.site = moved_visit.site AND o.mrn = moved_visit.mrn)"
 )
@@ -95,11 +97,11 @@ _FORGET = text(
 def find_merges_and_transfers(
     connection: Connection, patients: Iterable[Patient]
 ) -> tuple[dict[Patient, str], dict[VisitReference, VisitTransfer]]:
-    """Give who of the patients was merged into whom, and which of their visits moved."""
+    """Return the survivors of these patients, and the transfers of their visits."""
     survivors: dict[Patient, str] = {}
     moves: dict[VisitReference, VisitTransfer] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        for row in execute_keys(connection, _WHEREABOUTS, [mrn for _, mrn in own], site=site):
+        for row in execute_keys(connection, _FIND, [mrn for _, mrn in own], site=site):
             if not row.visit_key:
                 survivors[site, row.prior_mrn] = row.mrn
                 continue
@@ -115,39 +117,40 @@ def find_merges_and_transfers(
     return survivors, moves
 
 
-def move(connection: Connection, prior: VisitReference, to: VisitTransfer) -> None:
-    """Let a visit, and all that led to it, lead to where it is now; one that is back leads nowhere.
-
-    Of two moves of one visit by one clock the later counts; of others, the one that arrived last.
+def add(connection: Connection, prior: VisitReference, transfer: VisitTransfer) -> None:
     """
-    if prior == to.now:
+    Add a transfer, and move all pointers to the prior visit; a visit that is back has no pointer.
+
+    Of two transfers of one visit by one clock the later wins; otherwise the one that arrived last.
+    """
+    if prior == transfer.now:
         return
     row = {
         "site": prior.site,
         "prior_mrn": prior.mrn,
         "visit_key": prior.key,
         "prior_number": prior.number,
-        "mrn": to.now.mrn,
-        "number": to.now.number,
-        "said_at": to.sent_at,
-        "said_by": to.clock,
-        "tags": json.dumps(dict(to.tags)),
-        "echo": json.dumps(to.echo),
+        "mrn": transfer.now.mrn,
+        "number": transfer.now.number,
+        "said_at": transfer.sent_at,
+        "said_by": transfer.clock,
+        "tags": json.dumps(dict(transfer.tags)),
+        "echo": json.dumps(transfer.echo),
     }
-    connection.execute(_FOLLOW, row)
-    connection.execute(_POINT, row)
-    connection.execute(_STAYS, {"site": prior.site, "mrn": to.now.mrn})
+    connection.execute(_MOVE_POINTERS, row)
+    connection.execute(_ADD_POINTER, row)
+    connection.execute(_DELETE_SELF_POINTERS, {"site": prior.site, "mrn": transfer.now.mrn})
 
 
 def merge(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
-    """Let the visits of a merged patient, and what led to them, be the survivor's."""
+    """Move the visits of a merged patient, and the pointers to them, to the survivor."""
     row = {"site": site, "prior_mrn": prior_mrn, "mrn": mrn}
-    connection.execute(_MERGE, row)
-    connection.execute(_INHERIT, row)
-    connection.execute(_STAYS, {"site": site, "mrn": mrn})
+    connection.execute(_MERGE_PATIENT, row)
+    connection.execute(_COPY_TO_SURVIVOR, row)
+    connection.execute(_DELETE_SELF_POINTERS, {"site": site, "mrn": mrn})
 
 
-def forget(database: Database, before: int) -> None:
-    """Forget what was said before a moment (ms) of visits whose patients have no orders."""
+def delete_old(database: Database, before: int) -> None:
+    """Delete transfers before a time (ms) of patients without orders."""
     with database.delete_without_sync() as connection:
-        connection.execute(_FORGET, {"before": before})
+        connection.execute(_DELETE_OLD, {"before": before})

@@ -86,8 +86,8 @@ def test_little_is_done_in_the_loops_turn(
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
-        first = await at_hand.take(NOW, 2)
-        then = await at_hand.take(NOW, 2)
+        first = await at_hand.claim(NOW, 2)
+        then = await at_hand.claim(NOW, 2)
         after = await at_hand.settle_and_claim(accepted(first), NOW, 100)
         await at_hand.settle(accepted(then), NOW)
         assert not after.messages
@@ -107,7 +107,7 @@ def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: boo
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
-        first = await at_hand.take(NOW, 100)
+        first = await at_hand.claim(NOW, 100)
         second = await at_hand.settle_and_claim(accepted(first), NOW, 100)
         await at_hand.settle(accepted(second), NOW)
         return [len(first.messages), len(second.messages)]
@@ -131,7 +131,7 @@ def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database)
             enough.wait(10)
 
     async def story() -> ClaimedBatch:
-        taking = asyncio.create_task(AsyncInbox(watched).take(NOW, 10))
+        taking = asyncio.create_task(AsyncInbox(watched).claim(NOW, 10))
         await asyncio.sleep(0.1)
         assert taking.done() == (store.dialect != "sqlite")
         enough.set()
@@ -154,7 +154,7 @@ def test_news_that_may_take_long_are_for_a_thread(
 
     async def story() -> None:
         at_hand = AsyncInbox(watched)
-        handful = await at_hand.take(NOW, 2)
+        handful = await at_hand.claim(NOW, 2)
         for outcome, brief in zip(accepted(handful), (False, True), strict=True):
             news = OutcomeRecords(None, otherwise, is_short=brief)
             given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=news)
@@ -172,7 +172,7 @@ def test_large_messages_are_read_in_a_thread(watched: Watched, intake: Intake) -
     intake.keep(keep_large)
 
     async def story() -> ClaimedBatch:
-        return await AsyncInbox(watched).take(NOW, 2)
+        return await AsyncInbox(watched).claim(NOW, 2)
 
     (claimed,) = asyncio.run(story()).messages
     assert claimed.payload == keep_large.payload

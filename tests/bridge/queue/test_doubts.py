@@ -48,7 +48,7 @@ def test_what_was_claimed_and_not_heard_of(
     store: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is applied long before its lease ends, and each message once."""
-    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
     bench = Bench(store, intake)
     inbox = bench.inbox = Deaf(store, "node", lease=60_000)
     kept = bench.keep(*map(str, range(12)))

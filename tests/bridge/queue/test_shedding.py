@@ -139,7 +139,7 @@ def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
     with full.read() as connection:
         connection.execute(text(f"SELECT count(*) FROM message_{SECOND}"))  # noqa: S608  # our own name
         prune(full, NOW - 5000, pause=pauses.append)
-        assert pauses[-partitions.MAX_TRIES :] == [partitions.RETRY_SECONDS] * partitions.TRIES
+        assert pauses[-partitions.MAX_TRIES :] == [partitions.RETRY_SECONDS] * partitions.MAX_TRIES
     assert len(ids_in(full, f"message_{SECOND}")) == SIZE - 2
     archived: list[object] = []
     prune(full, NOW - 5000, archive=lambda *given: archived.append(given))

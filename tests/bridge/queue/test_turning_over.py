@@ -44,7 +44,7 @@ def test_who_is_done_claims_what_came_meanwhile(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
     """With its outcomes, as often as some came; by the ordinary ways where that cannot be."""
-    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
     bench.keep("1")
     inbox = Turning(bench.store, "node")
     inbox.away = away
@@ -61,7 +61,7 @@ def test_who_is_done_claims_what_came_meanwhile(
                 worker.notify()
             yield [accepted(each) for each in batch]
 
-        worker = Worker(inbox, apply, clock=lambda: NOW, poll=60, parallel=1, company=9)
+        worker = Worker(inbox, apply, clock=lambda: NOW, poll=60, parallel=1, gather_seconds=9)
         await worker.start()
         async with asyncio.timeout(20):
             while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`

@@ -126,7 +126,7 @@ def test_what_comes_meanwhile_is_one_batch(bench: Bench) -> None:
                 await asyncio.sleep(0.1)
         yield [accepted(each) for each in batch]
 
-    bench.run(apply, bench.all_done, company=9)
+    bench.run(apply, bench.all_done, gather_seconds=9)
     assert sizes == [1, 2]
 
 
@@ -146,7 +146,7 @@ class Flaky(Inbox):
 
 def test_outcomes_survive_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was applied is written down as soon as the database takes it, not applied again."""
-    monkeypatch.setattr("bridge.queue.worker.worker._PAUSE", 0.01)
+    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
     bench.keep("1", "2")
     bench.inbox = Flaky(bench.store, "node")
     log: list[int] = []

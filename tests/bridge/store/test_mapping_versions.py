@@ -47,6 +47,6 @@ def test_drafts(database: Database) -> None:
         assert kept.save_draft(connection, ann) == 0, "begun twice"
         assert kept.draft(connection, "orders") == replace(newer, revision=2)
         assert [each.actor for each in kept.drafts(connection)] == ["ann", "bob"]
-        assert kept.drop_draft(connection, "orders", "ann")
-        assert not kept.drop_draft(connection, "orders", "ann")
+        assert kept.delete_draft(connection, "orders", "ann")
+        assert not kept.delete_draft(connection, "orders", "ann")
         assert kept.draft(connection, "orders", "ann") is None

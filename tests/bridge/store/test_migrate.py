@@ -82,7 +82,7 @@ def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch)
         connection.execute(text("CREATE TABLE half (id integer)"))
         raise Busy("55P03")
 
-    monkeypatch.setattr("bridge.store.schema_upgrade.run", in_use)
+    monkeypatch.setattr("bridge.store.migration.run_scripts", in_use)
     with pytest.raises(SchemaInUse, match=r"nothing was changed.*stop all nodes"):
         upgrade(empty)
     assert current(empty) == ()

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays
-from bridge.store.records.order_index import NUMBERS
+from bridge.store.records.order_index import ORDER_NUMBERS
 
 pytestmark = [
     pytest.mark.postgres,
@@ -25,7 +25,7 @@ _ORDERS = """
 def asked(connection: Connection, patients: list[str], how: str = "") -> list[tuple[Any, ...]]:
     """Ask for the orders of patients by the very text that runs."""
     (array,) = binary_arrays(("text",), [(each,) for each in patients])
-    statement = f"{how} {NUMBERS.postgres}"
+    statement = f"{how} {ORDER_NUMBERS.postgres}"
     rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})
     return [tuple(row) for row in rows]
 

@@ -19,6 +19,6 @@ def test_of_whom_nothing_is_known_but_a_name_it_is_forgotten(database: Database)
         order_writes.save(
             connection, [IndexedOrder(OrderIndexKey("S", "ordered", "A1"), "ordered", 1, 1)]
         )
-    assert patient_demographics.forget(database, 5) == 1
+    assert patient_demographics.delete_old(database, 5) == 1
     with database.read() as connection:
         assert set(patient_demographics.find(connection, patients)) == set(patients[1:])

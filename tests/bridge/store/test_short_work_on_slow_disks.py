@@ -26,7 +26,7 @@ class Disk:
 
 def short_work_on(disk: Disk) -> ShortWork:
     """Give who commits to it, and computes nothing."""
-    return ShortWork(WriteLock(FairLock(), 1.0), timer=lambda: disk.now, computed=lambda: 0.0)
+    return ShortWork(WriteLock(FairLock(), 1.0), timer=lambda: disk.now, cpu_time=lambda: 0.0)
 
 
 def commit(short_work: ShortWork, disk: Disk) -> bool:

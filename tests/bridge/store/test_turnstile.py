@@ -46,7 +46,7 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
     for name in ("first", "second", "urgent 1", "urgent 2"):
         threads.append(threading.Thread(target=visitor, args=(name,)))
         threads[-1].start()
-        eventually(lambda: len(turnstile._urgent) + len(turnstile._waiting) == len(threads))
+        eventually(lambda: len(turnstile._urgent_waiters) + len(turnstile._waiters) == len(threads))
     turnstile.release()
     for thread in threads:
         thread.join()

@@ -5,7 +5,7 @@ from bridge.store.migration import upgrade
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records import unmapped_codes
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
-from bridge.store.records.unmapped_codes import MOST_OF_A_TABLE, CodeKey, CodeUse
+from bridge.store.records.unmapped_codes import MAX_NAMED_CODES, CodeKey, CodeUse
 
 SEX = CodeKey("orders", "sex", "X")
 V1, V2 = MappingVersion("orders", "a" * 16, {}), MappingVersion("orders", "b" * 16, {})
@@ -51,7 +51,7 @@ def test_a_flood_of_codes_is_counted_together(database: Database) -> None:
     flood = {CodeKey("orders", "sites", f"S{number:04}"): met for number in range(250)}
     unmapped_codes.add(database, flood, 10)
     found = {each.code: each.count for each in unmapped_codes.list_active(database, 1000)}
-    assert len(found) == MOST_OF_A_TABLE + 1
-    assert found[""] == len(flood) - MOST_OF_A_TABLE
+    assert len(found) == MAX_NAMED_CODES + 1
+    assert found[""] == len(flood) - MAX_NAMED_CODES
     unmapped_codes.add(database, {SEX: met}, 100 * 86_400_000)
     assert [each.code for each in unmapped_codes.list_active(database, 1000)] == ["X"]

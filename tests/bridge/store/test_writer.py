@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from bridge.store.connections import Writer
+from bridge.store.connections import DriverWriter
 from bridge.store.database import Database
 from bridge.store.errors import Busy
 
@@ -17,7 +17,7 @@ A_WHILE = 0.3
 
 
 @pytest.fixture
-def writer(database: Database) -> Iterator[Writer]:
+def writer(database: Database) -> Iterator[DriverWriter]:
     """A writer, with a table."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE heap (content)")
@@ -42,7 +42,7 @@ def patience(database: Database) -> int:
 
 
 def test_only_who_asks_for_it_waits(
-    database: Database, writer: Writer, other: sqlite3.Connection
+    database: Database, writer: DriverWriter, other: sqlite3.Connection
 ) -> None:
     """In whatever order it is asked for."""
     usual = patience(database)
@@ -62,7 +62,7 @@ def test_only_who_asks_for_it_waits(
     assert other.execute("SELECT count(*) FROM heap").fetchone() == (4,)
 
 
-def test_who_gets_its_connection_next_waits(database: Database, writer: Writer) -> None:
+def test_who_gets_its_connection_next_waits(database: Database, writer: DriverWriter) -> None:
     """Whether it is let go in peace or for an error."""
     usual = patience(database)
     with database.write_lock.hold_without_waiting(), writer.transaction():

@@ -174,9 +174,9 @@ def test_moves_are_forgotten_with_their_patients_orders(database: Database) -> N
         VisitReference("S", "A", "VisitNumber", "2"),
     )
     with database.write() as connection:
-        visit_transfers.move(connection, old, VisitTransfer(old._replace(mrn="B"), 1))
-        visit_transfers.move(connection, new, VisitTransfer(new._replace(mrn="B"), 10))
-    visit_transfers.forget(database, 5)
+        visit_transfers.add(connection, old, VisitTransfer(old._replace(mrn="B"), 1))
+        visit_transfers.add(connection, new, VisitTransfer(new._replace(mrn="B"), 10))
+    visit_transfers.delete_old(database, 5)
     with database.read() as connection:
         _, moves = visit_transfers.find_merges_and_transfers(connection, {("S", "A")})
     assert set(moves) == {new}
