@@ -2,10 +2,10 @@
 The hash chain: an append-only table in which each event's hash covers the event before it.
 
 The chain is `engine_audit_event` of the engine's database; where the report engine belongs to
-somebody else, it is `audit_event` of the bridge's own. Events of one transaction are appended
+a third party, it is `audit_event` of the bridge's database. Events of one transaction are appended
 together, so that the chain costs one look-up.
 
-A chain that was cut off at its end, or computed anew, is consistent in itself. Only a head that
+A chain that was cut off at its end, or recomputed, is consistent in itself. Only a head that
 was stored elsewhere detects this: see `contains`.
 """
 
@@ -104,7 +104,7 @@ class Chain:
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
     ) -> list[dict[str, Any]]:
-        """Give the rows behind the chain's end, in a transaction that is the only writer."""
+        """Return the rows to append, in a transaction that is the only writer."""
         sequence, previous = self.head(connection)
         rows = []
         for at, event in events:

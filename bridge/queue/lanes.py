@@ -166,7 +166,7 @@ class Lanes:
         lease_until = claim_time(connection, now) + lease
         position = self._watermark.position(self._timer())
         parameters = {"now": now, "channel": channel, "limit": window}
-        claimed, told = list[int](), list[int]()
+        claimed, acknowledged = list[int](), list[int]()
         for _ in range(_ROUNDS):
             rows = self._scan(connection, position, parameters)
             self._watermark.record(position, [row.id for row in rows], self._timer())
@@ -175,7 +175,7 @@ class Lanes:
             free, blocked = self._split_candidates(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
             mine = self._claim_positions(connection, heads)
-            told += self._claim_rows(mine, connection, owner, lease_until)
+            acknowledged += self._claim_rows(mine, connection, owner, lease_until)
             claimed += mine
             if len(rows) < window or len(claimed) == limit or not blocked:
                 more = len(rows) >= window or len(heads) < len(free)
@@ -185,10 +185,10 @@ class Lanes:
                     scan_incomplete=False,
                     more=more,
                     undecided=undecided,
-                    acknowledged=told,
+                    acknowledged=acknowledged,
                 )
         return LaneClaim(
-            claimed, scan_incomplete=True, more=True, undecided=True, acknowledged=told
+            claimed, scan_incomplete=True, more=True, undecided=True, acknowledged=acknowledged
         )
 
     def expect_old_rows(self) -> None:
@@ -328,11 +328,11 @@ class Lanes:
         self, ids: list[int], connection: Connection, owner: str, lease_until: int
     ) -> list[int]:
         """Claim rows; return those whose acknowledgment was stored with the claim."""
-        told = ids if ids and self._are_acknowledged(ids) else []
+        acknowledged = ids if ids and self._are_acknowledged(ids) else []
         if ids:
-            statement = self._sql.claim_acknowledged if told else self._sql.claim
+            statement = self._sql.claim_acknowledged if acknowledged else self._sql.claim
             execute_keys(connection, statement, ids, owner=owner, lease_until=lease_until)
-        return told
+        return acknowledged
 
     def _write_settlements(
         self, connection: Connection, settlements: Sequence[Settlement], now: int

@@ -98,10 +98,10 @@ def execute_sql(
 def execute_bound(connection: Connection, bound: BoundStatement) -> StatementResult:
     """Execute a bound statement. Errors as for `execute_sql`."""
     if has_listeners(connection):
-        heard = connection.exec_driver_sql(bound.statement, bound.values)
-        rows = heard.all() if heard.returns_rows else ()
+        result = connection.exec_driver_sql(bound.statement, bound.values)
+        rows = result.all() if result.returns_rows else ()
         return StatementResult(
-            tuple(heard.keys()) if heard.returns_rows else (), rows, heard.rowcount
+            tuple(result.keys()) if result.returns_rows else (), rows, result.rowcount
         )
     cursor: Any = connection.connection.cursor()
     try:

@@ -49,20 +49,22 @@ def server_problems(database: Database) -> Iterator[ServerProblem]:
         found = connection.execute(_QUERY).one()
     if found.version < MIN_VERSION:
         message = (
-            f"PostgreSQL {found.named} is not mended any more: {MIN_VERSION} or newer is wanted"
+            f"PostgreSQL {found.named} is no longer supported: {MIN_VERSION} or newer is required"
         )
         yield ServerProblem(False, message)
     if found.encoding != "UTF8":
-        message = f"its encoding is {found.encoding}: make the database anew with ENCODING 'UTF8'"
+        message = (
+            f"its encoding is {found.encoding}: create the database again with ENCODING 'UTF8'"
+        )
         yield ServerProblem(True, message)
     if found.fsync == "off":
-        message = "fsync is off: a power cut loses what was acknowledged; switch it on"
+        message = "fsync is off: a power cut loses acknowledged messages; switch it on"
         yield ServerProblem(False, message)
     yield from _failover(found)
     if not found.may_create:
         where = found.place or "public"
         message = (
-            f"role {found.role} may make no tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
+            f"role {found.role} may not create tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
         )
         yield ServerProblem(True, message)
     if found.closed:
@@ -76,14 +78,14 @@ def _failover(found: Row[Any]) -> Iterator[ServerProblem]:
     if setting == "local":
         message = "synchronous_commit is local: commits do not wait for standbys"
         yield ServerProblem(
-            False, f"{message}, and a failover can lose what was acknowledged; set it to on"
+            False, f"{message}, and a failover can lose acknowledged messages; set it to on"
         )
     elif setting == "off":
         message = "synchronous_commit is off: the bridge sets it to on for its own connections"
-        yield ServerProblem(False, f"{message}, let ALTER ROLE or ALTER SYSTEM say the same")
+        yield ServerProblem(False, f"{message}, set it to on with ALTER ROLE or ALTER SYSTEM")
     if found.standbys and not found.has_synchronous_standbys:
         message = f"{found.standbys} standbys are asynchronous"
         advice = "set synchronous_standby_names, and database.require_synchronous"
         yield ServerProblem(
-            False, f"{message}: a failover can lose what was acknowledged; {advice}"
+            False, f"{message}: a failover can lose acknowledged messages; {advice}"
         )

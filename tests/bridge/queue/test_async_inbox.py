@@ -1,4 +1,4 @@
-"""Little is claimed and settled in the loop's own turn, more in a thread; it is the same."""
+"""Short work runs on the event loop and other work on a thread, with the same result."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from bridge.queue.worker.async_inbox import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.short_work import SHORT
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, keep, state_of
+from tests.bridge.queue.samples import NOW, arrival, keep, state_of
 
 
 class Watched(Inbox):
@@ -36,9 +36,9 @@ class Watched(Inbox):
         return super().claim_without_blobs(now, limit)
 
     @override
-    def with_payloads(self, handful: ClaimedBatch) -> ClaimedBatch:
+    def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
         self.note("whole")
-        return super().with_payloads(handful)
+        return super().with_payloads(batch)
 
     @override
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
@@ -60,29 +60,29 @@ def watched(store: Database) -> Watched:
 
 
 @pytest.fixture
-def on_loop(store: Database) -> bool:
+def has_short_work(store: Database) -> bool:
     """Whether the database offers short work on the loop."""
     return store.short_work is not None
 
 
-def accepted(handful: ClaimedBatch, news: OutcomeRecords | None = None) -> list[MessageOutcome]:
+def accepted(batch: ClaimedBatch, records: OutcomeRecords | None = None) -> list[MessageOutcome]:
     """Accept everything."""
     return [
-        MessageOutcome(each.message_id, QueueEvent.ACCEPTED, records=news)
-        for each in handful.messages
+        MessageOutcome(each.message_id, QueueEvent.ACCEPTED, records=records)
+        for each in batch.messages
     ]
 
 
-def people(number: int) -> list[str]:
+def patients(number: int) -> list[str]:
     """Name so many patients."""
     return [str(each) for each in range(number)]
 
 
-def test_little_is_done_in_the_loops_turn(
-    watched: Watched, intake: Intake, on_loop: bool, store: Database
+def test_short_work_runs_on_the_loop(
+    watched: Watched, intake: Intake, has_short_work: bool, store: Database
 ) -> None:
     """Where it takes no way to a server."""
-    ids = keep(intake, *people(4))
+    ids = keep(intake, *patients(4))
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
@@ -97,13 +97,13 @@ def test_little_is_done_in_the_loops_turn(
     done = ["take", "take", "turn over", "settle"]
     # The first left some, so that the second may be of more.
     here = ["take", "take in a thread", "turn over", "settle"]
-    assert watched.here == (here if on_loop else [f"{each} in a thread" for each in done])
+    assert watched.here == (here if has_short_work else [f"{each} in a thread" for each in done])
     assert {state_of(store, each) for each in ids} == {QueueState.DONE}
 
 
-def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: bool) -> None:
+def test_long_work_runs_on_a_thread(watched: Watched, intake: Intake, has_short_work: bool) -> None:
     """But for the first handful, of which nobody knew that there is more."""
-    keep(intake, *people(3 * SHORT))
+    keep(intake, *patients(3 * SHORT))
 
     async def story() -> list[int]:
         at_hand = AsyncInbox(watched)
@@ -113,14 +113,16 @@ def test_much_is_done_in_a_thread(watched: Watched, intake: Intake, on_loop: boo
         return [len(first.messages), len(second.messages)]
 
     sizes = asyncio.run(story())
-    if on_loop:
+    if has_short_work:
         assert sizes == [SHORT, 2 * SHORT]
         assert watched.here == ["take", "turn over in a thread", "settle in a thread"]
     else:
         assert sizes == [3 * SHORT, 0]
 
 
-def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database) -> None:
+def test_the_loop_does_not_wait_for_a_writer(
+    watched: Watched, intake: Intake, store: Database
+) -> None:
     """While a thread writes, another waits for it, and the loop goes on."""
     keep(intake, "1")
     writing, enough = threading.Event(), threading.Event()
@@ -145,8 +147,8 @@ def test_nobody_is_waited_for(watched: Watched, intake: Intake, store: Database)
     thread.join()
 
 
-def test_news_that_may_take_long_are_for_a_thread(
-    watched: Watched, intake: Intake, on_loop: bool
+def test_long_records_are_written_on_a_thread(
+    watched: Watched, intake: Intake, has_short_work: bool
 ) -> None:
     """As merged patients, whose orders may be thousands."""
     keep(intake, "1", "2")
@@ -154,14 +156,14 @@ def test_news_that_may_take_long_are_for_a_thread(
 
     async def story() -> None:
         at_hand = AsyncInbox(watched)
-        handful = await at_hand.claim(NOW, 2)
-        for outcome, brief in zip(accepted(handful), (False, True), strict=True):
-            news = OutcomeRecords(None, otherwise, is_short=brief)
-            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=news)
+        batch = await at_hand.claim(NOW, 2)
+        for outcome, brief in zip(accepted(batch), (False, True), strict=True):
+            records = OutcomeRecords(None, otherwise, is_short=brief)
+            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=records)
             await at_hand.settle([given], NOW)
 
     asyncio.run(story())
-    here = "settle" if on_loop else "settle in a thread"
+    here = "settle" if has_short_work else "settle in a thread"
     assert watched.here[1:] == ["settle in a thread", here]
 
 

@@ -1,4 +1,4 @@
-"""Claims outlast a node whose wall clock is set, and nodes whose clocks differ."""
+"""Claims survive wall-clock changes and differing clocks of nodes."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from bridge.store.database import Database
 from bridge.store.lease_clock import since_boot
 from bridge.store.options import DatabaseOptions
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival
+from tests.bridge.queue.samples import NOW, arrival
 
 JUMP = 10**9  # ms
 

@@ -1,4 +1,4 @@
-"""Messages are handed out in the order of their lanes, each to one worker at a time."""
+"""Messages are claimed in the order of their lanes, each by one worker at a time."""
 
 import threading
 
@@ -12,13 +12,13 @@ from bridge.queue.ledger import arrivals
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, done, ids_of, keep, refused, state_of
+from tests.bridge.queue.samples import NOW, arrival, done, ids_of, keep, refused, state_of
 
 
 class TestClaiming:
     """Who is handed out, and when."""
 
-    def test_heads_of_all_lanes(self, intake: Intake, inbox: Inbox) -> None:
+    def test_the_first_of_each_lane_is_claimed(self, intake: Intake, inbox: Inbox) -> None:
         """The first of each patient is handed out, the second only after it is done."""
         first, second, other = keep(intake, "1", "1", "2")
         assert ids_of(inbox.claim(NOW, 10)) == [first, other]
@@ -26,7 +26,7 @@ class TestClaiming:
         done(inbox, first)
         assert ids_of(inbox.claim(NOW, 10)) == [second]
 
-    def test_what_is_handed_out(self, intake: Intake, inbox: Inbox) -> None:
+    def test_a_claimed_message_is_complete(self, intake: Intake, inbox: Inbox) -> None:
         """A claimed message says all that the worker needs."""
         given = arrival(patient=("1", "2"), flags=2)
         (receipt,) = intake.keep(given)
@@ -81,7 +81,7 @@ class TestClaiming:
         done(other, first)
         assert ids_of(inbox.claim(NOW, 10)) == [third, behind]
 
-    def test_refused_messages_are_not_handed_out(self, intake: Intake, inbox: Inbox) -> None:
+    def test_refused_messages_are_not_claimed(self, intake: Intake, inbox: Inbox) -> None:
         """A refused message never reaches a worker, and holds up nobody."""
         intake.keep(refused())
         assert inbox.claim(NOW, 10) == []
@@ -154,7 +154,7 @@ class TestSettling:
         operations.cancel_message(store, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
-    def test_doubts_outlast_a_restart(self, intake: Intake, store: Database) -> None:
+    def test_ambiguous_attempts_survive_a_restart(self, intake: Intake, store: Database) -> None:
         """Attempts whose outcome nobody knows are counted on by whoever takes the message next."""
         keep(intake, "1")
         first, second = Inbox(store, "node-1"), Inbox(store, "node-2")
@@ -181,7 +181,7 @@ class TestSettling:
         detail = queries.message(store, message_id)
         assert (detail.row.state, detail.notes) == (QueueState.IGNORED, notes)
 
-    def test_only_who_holds_a_claim_settles_it(
+    def test_only_the_owner_settles_a_claim(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """After its lease a message may be another's: the first one's word no longer counts."""
@@ -205,7 +205,7 @@ class TestSettling:
         inbox.extend([message_id], NOW + 900)
         assert Inbox(store, "node-2").requeue_expired_claims(NOW + 1800) == 0
 
-    def test_a_restarted_node_takes_back_its_own(
+    def test_a_restarted_node_requeues_its_claims(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """What was in hand at a crash is queued again at once, in its old place."""

@@ -23,7 +23,7 @@ from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
-from tests.bridge.queue.people import arrival
+from tests.bridge.queue.samples import arrival
 from tests.databases import fresh_file
 
 PATIENTS = st.sampled_from("AB")

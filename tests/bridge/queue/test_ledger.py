@@ -1,4 +1,4 @@
-"""What the ledger reports as kept is kept, once."""
+"""Each message that the ledger reports as stored is stored, once."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,7 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, count_of, refused
+from tests.bridge.queue.samples import NOW, arrival, count_of, refused
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:

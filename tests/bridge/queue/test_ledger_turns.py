@@ -1,4 +1,4 @@
-"""A ledger at work: several nodes, its end, senders that left, who commits."""
+"""The ledger under load: several nodes, shutdown, closed connections, and who commits."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.options import DatabaseOptions
 from bridge.store.short_work import ShortWork
-from tests.bridge.queue.people import arrival, count_of
+from tests.bridge.queue.samples import arrival, count_of
 
 
 def test_acknowledgments_are_noted(store: Database) -> None:

@@ -1,4 +1,4 @@
-"""What stands behind a message in hand is sorted out without holding the loop up."""
+"""A long backlog of one lane does not block the event loop."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from bridge.queue.inbox import Inbox
 from bridge.store.database import Database
 from bridge.store.errors import Busy
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival
+from tests.bridge.queue.samples import NOW, arrival
 
 BACKLOG = 2500
 """More than a transaction sorts out."""

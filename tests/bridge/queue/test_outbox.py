@@ -1,4 +1,4 @@
-"""Deliveries: once a release, in order for each report, the same bytes every time."""
+"""Deliveries: once per release, in order for each report, the same bytes each time."""
 
 import pytest
 from sqlalchemy import text
@@ -11,7 +11,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.queries import Filter
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
-from tests.bridge.queue.people import NOW, release
+from tests.bridge.queue.samples import NOW, release
 
 HERE = "ris-results"
 
@@ -36,7 +36,7 @@ def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: QueueEvent, retry_a
     assert outbox.settle([outcome], NOW) == {claimed.delivery_id}
 
 
-def test_what_is_handed_out(store: Database, outbox: Outbox) -> None:
+def test_a_claimed_delivery_is_complete(store: Database, outbox: Outbox) -> None:
     """A claimed delivery says all that composing needs."""
     given = release("K1")
     assert _queue(store, outbox, given) == 1
@@ -109,7 +109,7 @@ def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox
     assert queries.delivery(store, parked.delivery_id).row.state is QueueState.CANCELLED
 
 
-def test_a_person_retries(store: Database, outbox: Outbox) -> None:
+def test_an_operator_retries(store: Database, outbox: Outbox) -> None:
     """A parked delivery goes out again first; one that waits for its time goes out now."""
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
@@ -161,7 +161,9 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
     }
 
 
-def test_what_an_older_release_composed_and_nobody_sent(store: Database, outbox: Outbox) -> None:
+def test_unsent_payloads_of_older_releases_are_composed_again(
+    store: Database, outbox: Outbox
+) -> None:
     """It is composed again, once; what was claimed before keeps its bytes, also after a retry."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
     early = text("INSERT INTO delivery_body SELECT id, :payload, 'old' FROM delivery")
@@ -179,7 +181,7 @@ def test_what_an_older_release_composed_and_nobody_sent(store: Database, outbox:
     assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
 
 
-def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
+def test_the_result_of_a_delivery_is_stored(store: Database, outbox: Outbox) -> None:
     """When it was sent and acknowledged, what came back, and why it failed before."""
     _queue(store, outbox, release("K1"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
@@ -206,7 +208,7 @@ def test_what_is_known_afterwards(store: Database, outbox: Outbox) -> None:
     assert (row.code, row.failure, row.control_id) == ("AA", "", "C1")
 
 
-def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
+def test_claims_of_a_failed_courier_are_requeued(store: Database, outbox: Outbox) -> None:
     """What was in hand at a crash is sent again by its restarted node, or after the lease."""
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
@@ -224,7 +226,7 @@ def test_a_dead_courier(store: Database, outbox: Outbox) -> None:
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
 
 
-def test_a_time_that_a_wrong_clock_has_set(store: Database, outbox: Outbox) -> None:
+def test_due_times_of_a_wrong_clock_are_corrected(store: Database, outbox: Outbox) -> None:
     """Is brought near where it is further away than any pause, at its destination alone."""
     _queue(store, outbox, release("a"), release("b", destination="archive"))
     for destination in (HERE, "archive"):

@@ -19,8 +19,8 @@ from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.statements import KeyStatement
-from tests.bridge.queue.parted import FIRST, go_on_from, names, own_database
-from tests.bridge.queue.people import NOW
+from tests.bridge.queue.partitioned_databases import FIRST, create_database, go_on_from, names
+from tests.bridge.queue.samples import NOW
 
 pytestmark = pytest.mark.postgres
 
@@ -40,7 +40,7 @@ IDS = [*range(LAST - 20, LAST + 20)]
 @pytest.fixture(scope="module")
 def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
     """A database with a hundred partitions, all made before there was anything to put there."""
-    with own_database(postgres_server, migrated_template) as database:
+    with create_database(postgres_server, migrated_template) as database:
         go_on_from(database, FIRST - 1, SIZE)
         for last in range(FIRST + SIZE - 1, LAST, SIZE):
             go_on_from(database, last, SIZE)

@@ -1,4 +1,4 @@
-"""Large messages: stored in chunks, and read as a whole, also those of earlier releases."""
+"""Large messages are stored in chunks and read as a whole, also those of earlier releases."""
 
 import dataclasses
 import errno
@@ -32,7 +32,7 @@ from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival
+from tests.bridge.queue.samples import NOW, arrival
 
 LENGTH = 700_000
 LARGE = "x" * LENGTH
@@ -94,7 +94,7 @@ def put(store: Database, large: Arrival, pause: Pause = no_rest) -> None:
         blobs.close()
 
 
-def test_whoever_reads_it_gets_all_of_it(intake: Intake, store: Database) -> None:
+def test_readers_get_the_whole_payload(intake: Intake, store: Database) -> None:
     """The page of a message, and its worker."""
     large = arrival("A", content=LARGE)
     (receipt,) = intake.keep(large)
@@ -120,7 +120,7 @@ def test_another_content_under_its_control_id(intake: Intake, store: Database) -
     assert [queries.message(store, each).payload for each in ids] == [first.payload, other.payload]
 
 
-def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) -> None:
+def test_an_interrupted_write_is_completed(intake: Intake, store: Database) -> None:
     """A process that dies between two pieces has answered nobody; the sender comes again."""
     large = arrival("A", content=LARGE)
     with pytest.raises(KeyboardInterrupt):
@@ -131,7 +131,7 @@ def test_one_that_was_cut_short_is_completed(intake: Intake, store: Database) ->
 
 
 @sqlite
-def test_others_write_between_its_pieces(store: Database) -> None:
+def test_other_writers_run_between_chunks(store: Database) -> None:
     """After each of them nobody is in the way."""
     other, turns = store.writer(), []
 

@@ -20,7 +20,7 @@ from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays, force_index_scans
 from bridge.store.statements import BulkStatement, KeyStatement, key_statement
-from tests.bridge.queue.people import NOW
+from tests.bridge.queue.samples import NOW
 
 _ROWS = 20_000
 _SPARE = {

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import arrival
+from tests.bridge.queue.samples import arrival
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,7 +48,7 @@ def test_kill_minus_nine(store: Database) -> None:
     """Every order that was reported as kept is there once, under the id that was told."""
     told: dict[int, int] = {}
     for round_number in range(3):
-        process = _start("acceptor", store, str(round_number * 10**6))
+        process = _start("ledger_process", store, str(round_number * 10**6))
         for line in _lines_until_killed(process, 300 + 77 * round_number):
             number, message_id = map(int, line.split())
             told[number] = message_id
@@ -62,11 +62,11 @@ def test_kill_minus_nine(store: Database) -> None:
 def test_two_nodes_apply_one_inbox(intake: Intake, store: Database) -> None:
     """Each message is applied by one of them, each patient's in order, even after a kill."""
     receipts = intake.keep(*(arrival(patient=str(n % 40)) for n in range(1200)))
-    doomed = _start("applier", store, "node-1")
+    doomed = _start("worker_process", store, "node-1")
     before = _lines_until_killed(doomed, 100)
     assert len(before) < len(receipts)
-    reborn = _start("applier", store, "node-1")
-    other = _start("applier", store, "node-2")
+    reborn = _start("worker_process", store, "node-1")
+    other = _start("worker_process", store, "node-2")
     after = [*_whole_lines(reborn.communicate()[0]), *_whole_lines(other.communicate()[0])]
     applied = sorted(tuple(map(int, line.split())) for line in [*before, *after])
     ids = [message_id for _, _, message_id in applied]

@@ -12,7 +12,7 @@ from bridge.queue.retention.rows import BATCH, HOLD_SECONDS, MIN_BATCH, PAUSE_FA
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW, arrival, refused, release
+from tests.bridge.queue.samples import NOW, arrival, refused, release
 
 OLD = NOW - 10_000
 

@@ -15,7 +15,7 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.migration import upgrade
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import arrival
+from tests.bridge.queue.samples import arrival
 from tests.conftest import server_address, start_server
 
 BIG = "x" * 20_000

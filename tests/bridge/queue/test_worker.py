@@ -14,15 +14,15 @@ from bridge.queue.states import QueueEvent, QueueState
 from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from tests.bridge.queue.bench import Bench, accepted
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.people import NOW
+from tests.bridge.queue.samples import NOW
+from tests.bridge.queue.worker_runner import WorkerRunner, accepted
 
 
 @pytest.fixture
-def bench(store: Database, intake: Intake) -> Bench:
+def bench(store: Database, intake: Intake) -> WorkerRunner:
     """A bench on each database."""
-    return Bench(store, intake)
+    return WorkerRunner(store, intake)
 
 
 def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]) -> Apply:
@@ -36,7 +36,7 @@ def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]
     return apply
 
 
-def test_everything_is_applied_once_and_in_order(bench: Bench) -> None:
+def test_everything_is_applied_once_and_in_order(bench: WorkerRunner) -> None:
     """Fifty messages of five patients, each once, each patient's in order."""
     ids = bench.keep(*(str(n % 5) for n in range(50)))
     log: list[int] = []
@@ -47,7 +47,7 @@ def test_everything_is_applied_once_and_in_order(bench: Bench) -> None:
         assert mine == sorted(mine)
 
 
-def test_what_raises_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_raises_is_tried_again(bench: WorkerRunner, caplog: pytest.LogCaptureFixture) -> None:
     """An unforeseen error postpones its batch, and the log says its kind and no more."""
     bench.keep("1", "2")
     tries: list[int] = []
@@ -64,7 +64,7 @@ def test_what_raises_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixtu
     assert "SECRET" not in caplog.text
 
 
-def test_an_outcome_that_is_missing(bench: Bench) -> None:
+def test_an_outcome_that_is_missing(bench: WorkerRunner) -> None:
     """What apply says nothing about may or may not have been applied: it is tried again."""
     (first, second) = bench.keep("1", "2")
     seen: list[int] = []
@@ -78,7 +78,7 @@ def test_an_outcome_that_is_missing(bench: Bench) -> None:
     assert queries.message(bench.store, second).row.attempts == 2
 
 
-def test_the_retry_policy_sets_the_time(bench: Bench) -> None:
+def test_the_retry_policy_sets_the_time(bench: WorkerRunner) -> None:
     """What is postponed without a time of its own gets one from the policy."""
     bench.keep("1")
 
@@ -94,7 +94,7 @@ def test_the_retry_policy_sets_the_time(bench: Bench) -> None:
     assert len(log) == 4
 
 
-def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
+def test_one_slow_batch_holds_up_nobody_else(bench: WorkerRunner) -> None:
     """While one patient's message hangs, the others' are applied."""
     slow, *others = bench.keep("1", "2", "3")
     log: list[int] = []
@@ -113,7 +113,7 @@ def test_one_slow_batch_holds_up_nobody_else(bench: Bench) -> None:
     assert log == [*others, slow]
 
 
-def test_what_comes_meanwhile_is_one_batch(bench: Bench) -> None:
+def test_what_comes_meanwhile_is_one_batch(bench: WorkerRunner) -> None:
     """What is stored while a batch is on its way waits for it, and is claimed together."""
     bench.keep("1")
     sizes: list[int] = []
@@ -144,7 +144,7 @@ class Flaky(Inbox):
         return super().settle(outcomes, now)
 
 
-def test_outcomes_survive_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_survive_a_full_disk(bench: WorkerRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was applied is written down as soon as the database takes it, not applied again."""
     monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
     bench.keep("1", "2")
@@ -154,7 +154,7 @@ def test_outcomes_survive_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert len(log) == 2
 
 
-def test_a_restart_takes_up_what_was_in_hand(bench: Bench) -> None:
+def test_a_restart_takes_up_what_was_in_hand(bench: WorkerRunner) -> None:
     """Claims of the process that was killed are applied at once after the start."""
     bench.keep("1", "2")
     assert len(Inbox(bench.store, "node").claim(NOW, 10)) == 2
@@ -163,7 +163,7 @@ def test_a_restart_takes_up_what_was_in_hand(bench: Bench) -> None:
     assert len(log) == 2
 
 
-def test_stop_gives_back_what_hangs(bench: Bench) -> None:
+def test_stop_gives_back_what_hangs(bench: WorkerRunner) -> None:
     """What does not finish in time is queued again for whoever starts next."""
     bench.keep("1")
     begun: list[int] = []
@@ -177,7 +177,7 @@ def test_stop_gives_back_what_hangs(bench: Bench) -> None:
     assert bench.states() == [QueueState.QUEUED]
 
 
-def test_notify_wakes_at_once(bench: Bench) -> None:
+def test_notify_wakes_at_once(bench: WorkerRunner) -> None:
     """A worker that is told does not wait for its next look."""
     applied = asyncio.Event()
 
@@ -199,7 +199,7 @@ def test_notify_wakes_at_once(bench: Bench) -> None:
     assert bench.all_done()
 
 
-def without_looking(bench: Bench, **settings: int) -> None:
+def without_looking(bench: WorkerRunner, **settings: int) -> None:
     """Run a worker that hardly ever looks by itself, until all is applied."""
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -217,7 +217,7 @@ def without_looking(bench: Bench, **settings: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_what_moves_up_is_claimed_at_once(bench: Bench, batch: int) -> None:
+def test_what_moves_up_is_claimed_at_once(bench: WorkerRunner, batch: int) -> None:
     """Neither what stood behind another nor what was too much for one batch waits for a look."""
     bench.keep("1", "1", "1", "2", "2", "3", "4", "1")
     without_looking(bench, batch=batch)
@@ -235,7 +235,7 @@ class Counted(Inbox):
         return super().claim_without_blobs(now, limit)
 
 
-def test_nothing_is_asked_for_in_vain(bench: Bench) -> None:
+def test_nothing_is_asked_for_in_vain(bench: WorkerRunner) -> None:
     """Where nothing stood behind what was claimed, one claim is enough."""
     bench.keep("1", "2", "3")
     bench.inbox = Counted(bench.store, "node")

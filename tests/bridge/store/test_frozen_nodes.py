@@ -1,4 +1,4 @@
-"""A node that is stopped, or cut off without a word, holds up no other one for long."""
+"""A node that is stopped or cut off does not block other nodes for long."""
 
 import os
 import select

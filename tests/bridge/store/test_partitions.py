@@ -1,4 +1,4 @@
-"""There is room for messages before it is needed, whoever makes it, and whatever came without."""
+"""Partitions are created ahead by any node; ids without a partition are stored as well."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,13 @@ from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 from bridge.store.migration import revisions, upgrade
 from bridge.store.postgresql.partitions import Partition, create_ahead, parse_bounds
-from tests.bridge.queue.parted import FIRST, go_on_from, ids_in, names, own_database
+from tests.bridge.queue.partitioned_databases import (
+    FIRST,
+    create_database,
+    go_on_from,
+    ids_in,
+    names,
+)
 from tests.conftest import address_of, ask_server
 
 pytestmark = pytest.mark.postgres
@@ -35,7 +41,7 @@ _NUMBER = text("""
 @pytest.fixture
 def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
     """A database of the test's own: its partitions are changed."""
-    with own_database(postgres_server, migrated_template) as database:
+    with create_database(postgres_server, migrated_template) as database:
         yield database
 
 
@@ -56,7 +62,7 @@ def test_what_postgresql_says_of_bounds() -> None:
     assert parse_bounds("message_rest", "DEFAULT") is None
 
 
-def test_nodes_that_make_room_at_once(store: Database) -> None:
+def test_concurrent_creation(store: Database) -> None:
     """Half a partition is free beyond the newest message, made once, whoever looks."""
     assert create_ahead(store) == 0
     assert go_on_from(store, FIRST - 50, 100) == 0
@@ -74,7 +80,7 @@ def test_nodes_that_make_room_at_once(store: Database) -> None:
     assert names(store) == ["from_0", f"from_{FIRST}"]
 
 
-def test_what_comes_while_nobody_makes_room(store: Database) -> None:
+def test_ids_without_a_partition(store: Database) -> None:
     """It is kept and found in the last partition, and the next one begins above it."""
     _fill(store, FIRST + 10, FIRST + 20)
     assert go_on_from(store, FIRST + 20, 100) == 1

@@ -1,4 +1,4 @@
-"""Short work is done in the loop's turn as long as it is short."""
+"""Short work runs on the loop as long as the disk is fast."""
 
 import pytest
 

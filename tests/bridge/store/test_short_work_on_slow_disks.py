@@ -1,4 +1,4 @@
-"""How long a disk that has become slow may hold up a loop that commits in its own turn."""
+"""How long a disk that has become slow can block a loop that commits."""
 
 import pytest
 

@@ -246,6 +246,6 @@ def test_a_database_server_that_is_not_as_it_must_be(
     assert 'database "nosuch" does not exist' in unknown
     with role(postgres_server) as name:
         weak = told(postgres_url.replace("postgres:@", f"{name}:@"))
-    assert any(f"role {name} may make no tables: GRANT" in each for each in weak)
+    assert any(f"role {name} may not create tables: GRANT" in each for each in weak)
     assert any(f"role {name} may not use " in each for each in weak)
     assert told(postgres_url) == []

@@ -1,10 +1,10 @@
 """
-The durable inbox and outbox.
+The inbox and the outbox.
 
-What changes (state, attempts, leases) stands in narrow rows; payloads and acknowledgments are
-written once and stand apart. Index columns hold hashes, never anything about a patient. There
-are no foreign keys: every row of a message is written, and pruned, by one statement group, and
-the check would cost each acknowledgment an index probe.
+Mutable columns (state, attempts, leases) are in narrow rows; payloads and acknowledgments are
+written once, in tables of their own. Index columns contain hashes, never patient data. There are no
+foreign keys: all rows of a message are written and deleted together, and the check would cost each
+acknowledgment an index lookup.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-# Queue tables are mostly dead rows: PostgreSQL's default waits until a fifth of all is dead.
+# Queue tables have many dead rows; by default autovacuum waits until a fifth of the rows is dead.
 _EAGER_VACUUM: dict[str, Any] = {
     "postgresql_with": {
         "fillfactor": 80,
@@ -48,9 +48,9 @@ def upgrade() -> None:
         sa.Column("delivery_id", BIG_KEY, primary_key=True, autoincrement=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
     )
-    # Serves Outbox.enqueue: a release is queued once for each destination.
+    # For Outbox.enqueue: a release is queued once for each destination.
     op.create_index("delivery_release", "delivery", ["destination", "release_key"], unique=True)
-    # Serves the question what became of a report.
+    # For the deliveries of a report.
     op.create_index("delivery_report", "delivery", ["report_id", "id"])
     _line("delivery", "delivery_id", ["destination"])
 
@@ -62,7 +62,7 @@ def _message() -> list[sa.Column[Any]]:
         sa.Column("listener", sa.Text, nullable=False),
         sa.Column("identity", sa.BigInteger, nullable=False),
         sa.Column("digest", sa.BigInteger, nullable=False),
-        # Counts the copies that were refused before this one was accepted.
+        # The number of copies that were refused before this one was accepted.
         sa.Column("edition", sa.Integer, nullable=False),
         sa.Column("message_type", sa.Text, nullable=False),
         sa.Column("mapping", sa.Text, nullable=False),
@@ -101,7 +101,7 @@ def _work() -> list[sa.Column[Any]]:
     """Give what both queues keep about the work itself; bridge.queue.lanes lives by these."""
     return [
         sa.Column("state", sa.Text, nullable=False),
-        # 1: seen to stand behind another of its lane, and no candidate until that one is gone.
+        # 1: waits for an earlier row of its lane, and is no candidate until that one has left.
         sa.Column("blocked", sa.SmallInteger, nullable=False, server_default="0"),
         sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
         sa.Column("not_before", sa.BigInteger, nullable=False, server_default="0"),
@@ -123,21 +123,21 @@ def _line(table: str, key: str, channel: list[str]) -> None:
         sa.Column("claimed", sa.SmallInteger, nullable=False, server_default="0"),
         sqlite_with_rowid=False,
     )
-    # Keeps two of one lane from ever being in hand at once, whatever the code does.
+    # Prevents that two rows of one lane are claimed at the same time.
     op.create_index(
         f"{table}_lane_claimed", f"{table}_lane", ["lane"], unique=True, **_where("claimed = 1")
     )
-    # Serves CANDIDATES: what is due, retries before newcomers. A waiting head and what stands
-    # behind it are not in the range that is read.
+    # For the candidates of a claim: due rows, retries before new ones. Postponed and blocked
+    # rows are outside of the range that is scanned.
     op.create_index(
         f"{table}_candidates",
         table,
         [*channel, "blocked", sa.text("not_before DESC"), "id"],
         **_where("state = 'queued'"),
     )
-    # Serves OVERDUE: the claims of those who died.
+    # For expired claims.
     op.create_index(f"{table}_leases", table, ["lease_until"], **_where("state = 'claimed'"))
-    # Serves operators: the few that want a person. Those done are found by id.
+    # For operators: the few rows that need attention. Finished rows are found by id.
     op.create_index(
         f"{table}_attention",
         table,

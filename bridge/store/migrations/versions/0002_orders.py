@@ -1,5 +1,5 @@
 """
-The order index, and what delivery remembers of reports.
+The order index, and the reports that delivery knows.
 
 The triple SiteID, PatientMRN, Accession is the key here: results have to find the order they
 belong to. Link signals are hashes.
@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("place", sa.Integer, nullable=False),
         sa.Column("last_message", sa.BigInteger, nullable=False),
         sa.Column("closed_at", sa.BigInteger),
-        # By its order a result is found, also where only site and accession are certain.
+        # In this order it also serves lookups by site and accession.
         sa.UniqueConstraint("site", "accession", "mrn", name="uq_bridge_order_key"),
     )
     # A merge moves all orders of a patient.
@@ -44,7 +44,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text, primary_key=True),
         sa.Column("signal", sa.BigInteger, primary_key=True),
     )
-    # Which other orders show the signal of this one.
+    # For orders with the same link signal.
     op.create_index("ix_order_signal_signal", "order_signal", ["signal"])
     op.create_table(
         "report_seen",
@@ -58,7 +58,7 @@ def upgrade() -> None:
         sa.Column("changed_at", sa.BigInteger, nullable=False),
         sa.Column("check_at", sa.BigInteger, nullable=False),
     )
-    # Whose status is asked next; what was active lately comes due most often.
+    # For the next status poll; recently active reports are polled most often.
     op.create_index("ix_report_seen_check", "report_seen", ["check_at"])
     op.create_table(
         "feed_cursor",

@@ -1,8 +1,4 @@
-"""
-What operators decide and are told: paused listeners and destinations, and open alerts.
-
-Small tables: a row a listener or destination, a row an alert. No patient data.
-"""
+"""Paused listeners and destinations, and active alerts. No patient data."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -31,9 +27,9 @@ def upgrade() -> None:
         sa.Column("text", sa.Text, nullable=False),
         sa.Column("raised_at", sa.BigInteger, nullable=False),
         sa.Column("seen_at", sa.BigInteger, nullable=False),
-        # Null: nobody has been told yet.
+        # Null: not notified yet.
         sa.Column("told_at", sa.BigInteger),
-        # Null: it stands.
+        # Null: active.
         sa.Column("cleared_at", sa.BigInteger),
     )
 

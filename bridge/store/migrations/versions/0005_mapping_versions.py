@@ -1,7 +1,7 @@
 """
-Mapping definitions that were in force, which one is, and what is being written.
+Versions of mapping definitions, their activations, and drafts.
 
-A version is never changed. Sources are JSON: the text of each file by its name.
+A version is immutable. Sources are JSON: the text of each file by its name.
 """
 
 import sqlalchemy as sa
@@ -43,7 +43,7 @@ def upgrade() -> None:
         "mapping_draft",
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("sources", sa.Text, nullable=False),
-        # Empty: nobody has checked it, or it has mistakes.
+        # Empty: not checked, or with errors.
         sa.Column("checked_version", sa.Text, nullable=False),
         sa.Column("saved_at", sa.BigInteger, nullable=False),
         sa.Column("actor", sa.Text, nullable=False),

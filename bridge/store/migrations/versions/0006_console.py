@@ -1,7 +1,7 @@
 """
-What the console needs: who may do what in it, what they did, and numbers to find messages by.
+Roles of the console, its actions, and numbers to find messages by.
 
-The numbers are hashes; the record of deeds names rows and codes, never patients.
+The numbers are hashes. The record of actions contains row ids and codes, no patient data.
 """
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ def upgrade() -> None:
         "console_grant",
         sa.Column("email", sa.Text, primary_key=True),
         sa.Column("role", sa.Text, nullable=False),
-        # 1: may read what messages say.
+        # 1: may read message contents.
         sa.Column("bodies", sa.SmallInteger, nullable=False),
         sa.Column("granted_at", sa.BigInteger, nullable=False),
         sa.Column("granted_by", sa.Text, nullable=False),
@@ -40,7 +40,7 @@ def upgrade() -> None:
         sa.Column("message_id", sa.BigInteger, primary_key=True, autoincrement=False),
         sqlite_with_rowid=False,
     )
-    # With a message go its numbers.
+    # Deleted together with the message.
     op.create_index("message_number_message", "message_number", ["message_id"])
     op.create_table(
         "message_number_cursor",

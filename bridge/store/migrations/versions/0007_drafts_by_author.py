@@ -1,7 +1,7 @@
 """
-Drafts of mappings are each author's own, and know what they were begun on.
+Drafts of mappings belong to an author, and have the version that they are based on.
 
-A draft that was there has no known beginning: it counts as begun on nothing.
+Existing drafts have no known base version.
 """
 
 import sqlalchemy as sa
@@ -19,11 +19,11 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("actor", sa.Text, primary_key=True),
         sa.Column("sources", sa.Text, nullable=False),
-        # The version that was in force when it was begun; empty: none was.
+        # The version that was active when the draft was created; empty: none.
         sa.Column("begun_on", sa.Text, nullable=False),
-        # Counts what was saved: who saves over an older one is told.
+        # The number of saves, to detect concurrent changes.
         sa.Column("revision", sa.BigInteger, nullable=False),
-        # Empty: nobody has checked it, or it has mistakes.
+        # Empty: not checked, or with errors.
         sa.Column("checked_version", sa.Text, nullable=False),
         sa.Column("saved_at", sa.BigInteger, nullable=False),
     )
@@ -45,7 +45,7 @@ def downgrade() -> None:
         sa.Column("saved_at", sa.BigInteger, nullable=False),
         sa.Column("actor", sa.Text, nullable=False),
     )
-    # Of several authors' drafts there is room for the last.
+    # Only the last of several authors' drafts is kept.
     op.execute(
         "INSERT INTO mapping_only_draft (name, sources, checked_version, saved_at, actor)"
         " SELECT name, sources, checked_version, saved_at, actor FROM mapping_draft a"

@@ -1,8 +1,8 @@
 """
-Who is limited to which sites, what a deed was about, and messages that were edited and sent again.
+Sites of console users, site and reason of actions, and edited messages.
 
-`sites` is a JSON list; empty where a person is limited to none. A link between two messages names
-rows, never what was changed.
+`sites` is a JSON list; empty if a person is not limited. The link between two messages contains row
+ids, not the changes.
 """
 
 import sqlalchemy as sa
@@ -20,9 +20,9 @@ def upgrade() -> None:
     op.add_column("console_grant", sa.Column("sites", sa.Text, nullable=False, server_default=""))
     op.add_column("console_deed", sa.Column("site", sa.Text, nullable=False, server_default=""))
     op.add_column("console_deed", sa.Column("reason", sa.Text, nullable=False, server_default=""))
-    # Messages are found by their sites from now on: all are read again.
+    # Messages are indexed by site from now on: all are indexed again.
     op.execute("DELETE FROM message_number_cursor")
-    # Until when nothing is sent to a destination that does not answer; null: its circuit is closed.
+    # The time until which an open circuit breaker sends nothing; null: closed.
     op.add_column("channel", sa.Column("open_until", sa.BigInteger))
     op.create_table(
         "message_edit",
@@ -32,7 +32,7 @@ def upgrade() -> None:
         sa.Column("email", sa.Text, nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
     )
-    # What became of the one that was edited.
+    # For the result of an edited message.
     op.create_index("message_edit_origin", "message_edit", ["origin_id"])
 
 

@@ -1,8 +1,8 @@
 """
-Messages in partitions by their ids, on PostgreSQL; what makes two the same stands apart.
+Partitions of messages by id on PostgreSQL, and a table of message identities.
 
-What is stored becomes the first partition as it is: it is read once, to see that it belongs there,
-and its identities are copied. Nothing else is written anew.
+The existing rows become the first partition: they are read once to validate the bounds, and their
+identities are copied. Nothing else is rewritten.
 """
 
 import sqlalchemy as sa
@@ -27,7 +27,7 @@ _IDENTITIES = (
     INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
     SELECT identity, digest, edition, id, ack_code FROM message
     """,
-    # One table, however many partitions there are: it is what keeps two copies from both being new.
+    # One table for all partitions: its unique index prevents that two copies are both new.
     "ALTER TABLE message_identity ADD PRIMARY KEY (identity, digest, edition)",
 )
 _INDEXES = {
@@ -52,7 +52,7 @@ _EAGER_VACUUM = (
     " autovacuum_vacuum_threshold = 2000)"
 )
 _TABLES = (
-    # by what, its primary key, how it is stored
+    # partition key, primary key, storage parameters
     ("message", "id", "id", _EAGER_VACUUM),
     ("message_body", "message_id", "message_id", ""),
     ("message_number", "message_id", "number, message_id", ""),
@@ -62,9 +62,9 @@ _TABLES = (
 def upgrade() -> None:
     if op.get_bind().dialect.name != "postgresql":
         return
-    op.execute("DROP INDEX message_identity")  # from here on nobody else reads or writes messages
-    # A node of an older release knows nothing of identities: what it stored would be taken twice.
-    # Without this name it stores nothing, and says so.
+    op.execute("DROP INDEX message_identity")  # locks out all other readers and writers of messages
+    # A node of an older release does not store identities, so its messages would be accepted twice.
+    # Without this index its inserts fail.
     op.execute("ALTER SEQUENCE message_id_seq RENAME TO message_ids")
     for statement in _IDENTITIES:
         op.execute(statement)
@@ -81,7 +81,7 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY ({key})")
         for statement in _INDEXES[table]:
             op.execute(statement)
-        # What comes while nobody has made room, and what outlives its partition.
+        # The default partition: ids without a partition, and messages that outlive theirs.
         op.execute(f"CREATE TABLE {table}_rest (LIKE {table} INCLUDING DEFAULTS) {storage}")
         op.execute(
             f"ALTER TABLE {table} ATTACH PARTITION {table}_from_0"
@@ -96,7 +96,7 @@ def downgrade() -> None:
     for table, _, key, storage in _TABLES:
         op.execute(f"CREATE TABLE {table}_whole (LIKE {table} INCLUDING DEFAULTS) {storage}")
         op.execute(f"INSERT INTO {table}_whole SELECT * FROM {table}")  # noqa: S608  # our own names
-        if table == "message":  # the sequence goes with the table that owns it
+        if table == "message":  # dropping the table would drop the sequence
             op.execute("ALTER SEQUENCE message_ids OWNED BY message_whole.id")
         op.execute(f"DROP TABLE {table}")
         op.execute(f"ALTER TABLE {table}_whole RENAME TO {table}")

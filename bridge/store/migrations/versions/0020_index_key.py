@@ -1,4 +1,4 @@
-"""The fingerprint of the key that hashes of patient identifiers have; the rows are keyed later."""
+"""The fingerprint of the key of patient hashes; the rows are keyed later."""
 
 import sqlalchemy as sa
 from alembic import op

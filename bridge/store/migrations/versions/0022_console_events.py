@@ -1,4 +1,4 @@
-"""What was done in the console moves to the audit chain: through the outbox, in its order."""
+"""Actions of the console move to the audit chain, in order, through the audit outbox."""
 
 import json
 

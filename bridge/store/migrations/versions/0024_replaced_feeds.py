@@ -1,7 +1,7 @@
 """
-Cursors of the change feed with the service's mark, and when a feed was found to be replaced.
+Cursors of the change feed with the report engine's mark, and when a feed was replaced.
 
-`cursor` stays the number of the change, so that an older release can go on from it.
+`cursor` stays the number of the change, so that an older release can continue from it.
 """
 
 import sqlalchemy as sa

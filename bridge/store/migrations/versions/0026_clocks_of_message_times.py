@@ -1,8 +1,8 @@
 """
 The clock of each stored message time: its sending application and facility, hashed.
 
-Times that were stored before have no clock and are no longer compared. This also ends the effect
-of times in the future, which made later cancellations and corrections have no effect.
+Times that were stored before have no clock and are no longer compared. This also ends the effect of
+times in the future, which made later cancellations and corrections ineffective.
 """
 
 import sqlalchemy as sa

@@ -6,7 +6,7 @@ from sqlmodel import col
 from bridge.engine.records.tables import SiteMembership
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from tests.bridge.store.test_migrate import empty
+from tests.bridge.store.test_migration import empty
 
 __all__ = ["empty"]  # a database without any table
 

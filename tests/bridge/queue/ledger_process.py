@@ -1,0 +1,37 @@
+"""
+Accepts orders as fast as it can and prints the number of each that is kept: to be killed.
+
+Run as `python -m tests.bridge.queue.ledger_process URL FIRST`; numbers count up from FIRST.
+"""
+
+import asyncio
+import sys
+from itertools import count
+
+from bridge.queue.ledger.ledger import Ledger
+from bridge.store.database import Database
+from tests import plain
+from tests.bridge.queue.samples import arrival
+
+SENDERS = 20
+
+
+async def main(url: str, first: int) -> None:
+    """Send until killed."""
+    ledger = Ledger(Database(url))
+    ledger.start(asyncio.get_running_loop())
+    numbers = count(first)
+
+    async def send() -> None:
+        while True:
+            number = next(numbers)
+            receipt = await ledger.accept(arrival(f"N{number}", patient=str(number % 50)))
+            sys.stdout.write(f"{number} {receipt.message_id}\n")
+            sys.stdout.flush()
+
+    await asyncio.gather(*(send() for _ in range(SENDERS)))
+
+
+if __name__ == "__main__":
+    plain.follow()
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

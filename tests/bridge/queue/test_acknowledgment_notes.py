@@ -1,0 +1,118 @@
+"""Sent acknowledgments are recorded with the claim, and otherwise in the background."""
+
+import asyncio
+
+import pytest
+
+from bridge.queue import queries
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
+from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.states import AcknowledgmentState
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.samples import NOW, arrival
+
+PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
+NOT_OWED = AcknowledgmentState.NOT_OWED
+
+
+def noted(store: Database) -> list[AcknowledgmentState]:
+    """Read what is written down, of the oldest first."""
+    return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
+
+
+@pytest.fixture
+def notes(store: Database) -> AcknowledgmentNotes:
+    """Notes that nobody writes down: their thread has not been started."""
+    return AcknowledgmentNotes(store)
+
+
+def kept(intake: Intake, *arrivals: Arrival) -> list[int]:
+    """Store messages."""
+    return [receipt.message_id for receipt in intake.keep(*arrivals)]
+
+
+def test_a_claim_records_acknowledgments(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """For what it takes and nothing else; and nothing is left to note."""
+    first, second = kept(intake, arrival("A"), arrival("B"))
+    notes.add(first)
+    notes.add(second)
+    (claimed,) = Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+    assert claimed.message_id == first
+    assert noted(store) == [DELIVERED, PENDING]
+    assert not notes.contains_all([first])
+    assert notes.contains_all([second])
+
+
+@pytest.mark.parametrize("told", [[], [0], [1]])
+def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes, acknowledgments: list[int]
+) -> None:
+    """A claim in which one is still to be told leaves them all to the notes."""
+    ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
+    for each in acknowledgments:
+        notes.add(ids[each])
+    assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
+    assert noted(store) == [PENDING, PENDING]
+    assert all(notes.contains_all([ids[each]]) for each in acknowledgments)
+
+
+def test_acknowledgments_that_are_not_owed_stay_so(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """Whatever is noted."""
+    (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
+    notes.add(number)
+    assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+    assert noted(store) == [NOT_OWED]
+
+
+def test_settle_and_claim_records_acknowledgments(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """A batch that is done claims the next in the same transaction."""
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
+    (number,) = kept(intake, arrival("A"))
+    notes.add(number)
+    _, handful = inbox.settle_and_claim([], NOW, 10)
+    assert [each.message_id for each in handful.messages] == [number]
+    assert noted(store) == [DELIVERED]
+    assert not notes.contains_all([number])
+
+
+def test_a_rolled_back_claim_keeps_the_notes(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """The note is still to be written."""
+    (number,) = kept(intake, arrival("A"))
+    notes.add(number)
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
+
+    def claim_and_fail() -> None:
+        with store.write() as connection:
+            inbox._claim_rows(connection, NOW, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        claim_and_fail()
+    assert noted(store) == [PENDING]
+    assert notes.contains_all([number])
+
+
+def test_stop_writes_the_remaining_notes(store: Database) -> None:
+    """However soon that comes."""
+
+    async def story() -> None:
+        for patient in "ABC":
+            ledger = Ledger(store)
+            ledger.start(asyncio.get_running_loop())
+            receipt = await ledger.accept(arrival(patient))
+            ledger.acknowledged(receipt.message_id)
+            await ledger.stop()
+
+    asyncio.run(story())
+    assert noted(store) == [DELIVERED] * 3

@@ -1,0 +1,124 @@
+"""The claims of a failed node are requeued by another node; those of a live node never are."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.queue.failover import GRACE_SECONDS, Failover
+from bridge.queue.inbox import Inbox
+from bridge.queue.outbox import Outbox
+from bridge.queue.wakeup import PollTimer
+from bridge.store.database import Database
+from bridge.store.errors import NameTaken
+from bridge.store.presence import Presence, without_heartbeat
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.samples import NOW, arrival
+
+LATER = NOW + 3_600_000  # a clock that was set, or a lease that ended
+
+
+class Timer:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now
+
+
+@pytest.fixture
+def other(store: Database) -> Iterator[Presence]:
+    """Another node, alive."""
+    presence = Presence(store, ("node-2",), "test")
+    presence.start()
+    yield presence
+    presence.stop()
+
+
+def wait_until_unseen(store: Database, owner: str) -> None:
+    """Return once the server has seen off the connection that was closed, and let go its locks."""
+    deadline = time.monotonic() + 30
+    while True:
+        with store.read() as connection:
+            if without_heartbeat(connection, {owner}):
+                return
+        assert time.monotonic() < deadline, "the lock of a closed connection is still held"
+        time.sleep(0.01)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+class TestFailover:
+    """Claims of other nodes."""
+
+    def test_a_live_node_keeps_its_claims(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """Neither an expired lease nor a long time ends them."""
+        intake.keep(arrival(patient="1"))
+        assert Inbox(store, "node-2", lease=1000).claim(NOW, 10)
+        timer = Timer()
+        inbox = Inbox(store, "node-1")
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += 2 * GRACE_SECONDS
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        assert inbox.requeue_expired_claims(LATER) == 0
+
+    def test_a_failed_node_is_taken_over_once(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """After the grace period: its connection alone may have been cut."""
+        intake.keep(arrival(patient="1"))
+        assert Inbox(store, "node-2").claim(NOW, 10)
+        other.stop()
+        wait_until_unseen(store, "node-2")
+        timer = Timer()
+        inbox = Inbox(store, "node-1")
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += GRACE_SECONDS
+        assert (
+            heirs.requeue_claims_of_failed_nodes(NOW),
+            heirs.requeue_claims_of_failed_nodes(NOW),
+        ) == (1, 0)
+        assert len(inbox.claim(NOW, 10)) == 1
+
+    def test_own_claims_are_never_requeued(self, store: Database, intake: Intake) -> None:
+        """Not even while the own connection is cut."""
+        intake.keep(arrival(patient="1"))
+        inbox = Inbox(store, "node-1")
+        assert inbox.claim(NOW, 10)
+        timer = Timer()
+        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        timer.now += 2 * GRACE_SECONDS
+        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+
+    def test_one_leader_and_unique_names(
+        self, store: Database, other: Presence, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A second node does not lead, and cannot use the first one's name."""
+        second = Presence(store, ("node-3",), "test")
+        second.start()
+        assert (other.is_leader, second.is_leader) == (True, False)
+        second.stop()
+        monkeypatch.setattr("bridge.store.presence.START_TIMEOUT_SECONDS", 0.5)
+        with pytest.raises(NameTaken):
+            Presence(store, ("node-2",)).start()
+
+
+def test_polls_follow_due_times() -> None:
+    """Without due times the longest interval applies."""
+    alarm = PollTimer(2.0)
+    assert alarm.seconds_until_next(1000) == 2.0
+    alarm.add_due_time(9000)
+    alarm.add_due_time(1500)
+    assert (
+        alarm.seconds_until_next(1000),
+        alarm.seconds_until_next(1500),
+        alarm.seconds_until_next(8000),
+    ) == (0.5, 2.0, 1.0)

@@ -1,0 +1,60 @@
+"""Most scans skip most partitions; a full scan follows regularly."""
+
+from bridge.queue.lanes import ScanWatermark
+
+
+def test_the_first_scan_is_full() -> None:
+    """And again whenever the interval has passed."""
+    floor = ScanWatermark(every=5.0, margin=10)
+    assert floor.position(100.0) == 0
+    floor.record(0, [57, 31], 100.0)
+    assert floor.position(104.9) == 21
+    assert floor.position(105.0) == 0
+
+
+def test_later_scans_start_below_the_newest_id() -> None:
+    """With a margin, because other transactions commit later."""
+    floor = ScanWatermark(every=5.0, margin=10)
+    floor.record(0, [], 0.0)
+    assert floor.position(1.0) == 0
+    floor.record(0, [157], 0.0)
+    floor.record(140, [188], 1.0)
+    floor.record(0, [], 5.0)
+    assert floor.position(6.0) == 178
+
+
+def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
+    """Nor does it move the watermark."""
+    floor = ScanWatermark(every=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.record(90, [500], 4.0)
+    assert floor.position(4.5) == 90
+    assert floor.position(5.0) == 0
+
+
+def test_a_notification_brings_a_full_scan_soon() -> None:
+    """One scan serves all notifications before it."""
+    floor = ScanWatermark(every=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.expect_old_rows()
+    assert [floor.position(0.1), floor.position(0.25)] == [90, 0]
+    floor.record(0, [100], 0.25)
+    assert floor.position(1.0) == 90
+
+
+def test_unblocked_rows_are_scanned_at_any_age() -> None:
+    """Until the next full scan."""
+    floor = ScanWatermark(every=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.include([])
+    assert floor.position(1.0) == 90
+    floor.include([7, 200])
+    assert floor.position(1.0) == 7
+    floor.record(0, [100], 5.0)
+    assert floor.position(6.0) == 90
+
+
+def test_scan_positions_are_rounded() -> None:
+    """One step below the watermark is included: postponed rows are due on time."""
+    found = [ScanWatermark.of_partitions(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)]
+    assert found == [0, 0, 0, 100_000, 1_100_000]

@@ -1,0 +1,66 @@
+"""A claim whose commit was not confirmed is requeued at once; claims in progress are not."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+from typing_extensions import override
+
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
+from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.worker_runner import WorkerRunner, accepted
+
+LOST = "lost: no connection"
+
+
+class UnconfirmingInbox(Inbox):
+    """An inbox that claims, and does not hear that it did: its third claim, its first turn."""
+
+    claims = 0
+    turns = 0
+
+    @override
+    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
+        """Claim one."""
+        handful = super().claim_without_blobs(now, 1)
+        self.claims += 1
+        if self.claims == 3:
+            raise StoreUnavailable(LOST)
+        return handful
+
+    @override
+    def settle_and_claim(
+        self, outcomes: Sequence[MessageOutcome], now: int, limit: int
+    ) -> tuple[SettlementResult, ClaimedBatch]:
+        """Write outcomes down, and claim one."""
+        told = super().settle_and_claim(outcomes, now, 1)
+        self.turns += 1
+        if self.turns == 1:
+            raise StoreUnavailable(LOST)
+        return told
+
+
+def test_an_unconfirmed_claim_is_applied_once(
+    store: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message is applied once, long before the lease expires."""
+    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
+    bench = WorkerRunner(store, intake)
+    inbox = bench.inbox = UnconfirmingInbox(store, "node", lease=60_000)
+    kept = bench.keep(*map(str, range(12)))
+    applied: Counter[int] = Counter()
+
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        applied.update(each.message_id for each in batch)
+        await asyncio.sleep(0.05)  # others are in hand while one is taken back
+        yield [accepted(each) for each in batch]
+
+    bench.run(apply, bench.all_done)
+
+    assert applied == Counter(kept)
+    assert inbox.claims > 3
+    assert inbox.turns > 1

@@ -1,0 +1,67 @@
+"""Runs a worker on a real inbox until a condition is true."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from bridge.queue import queries
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
+from bridge.queue.worker.worker import Apply, Worker
+from bridge.store.database import Database
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.samples import NOW, arrival
+
+Until = Callable[[], bool]
+
+
+class WorkerRunner:
+    """Runs a worker on an inbox until a condition is true."""
+
+    def __init__(self, store: Database, intake: Intake) -> None:
+        self.store = store
+        self.intake = intake
+        self.now = NOW
+        self.inbox = Inbox(store, "node", lease=60_000)
+
+    def keep(self, *patients: str) -> list[int]:
+        """Store an order for each of the patients."""
+        receipts = self.intake.keep(*(arrival(patient=patient) for patient in patients))
+        return [receipt.message_id for receipt in receipts]
+
+    def states(self) -> list[QueueState]:
+        """Give the states of all messages, oldest first."""
+        return [row.state for row in queries.messages(self.store, queries.Filter(limit=999))][::-1]
+
+    def all_done(self) -> bool:
+        """Tell whether nothing is left to do."""
+        return set(self.states()) == {QueueState.DONE}
+
+    def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
+        """Work until `until` holds, at most half a minute, then stop."""
+
+        async def story() -> None:
+            policy = RetryPolicy(first=0.001, maximum=0.001)
+            worker = Worker(
+                self.inbox,
+                apply,
+                clock=lambda: self.now,
+                policy=policy,
+                random=Random(0),
+                poll=0.01,
+                **settings,
+            )
+            await worker.start()
+            async with asyncio.timeout(30):
+                while not await asyncio.to_thread(until):
+                    await asyncio.sleep(0.005)
+                    self.now += 1
+            await worker.stop(drain)
+
+        asyncio.run(story())
+
+
+def accepted(each: ClaimedMessage) -> MessageOutcome:
+    """Accept everything."""
+    return MessageOutcome(each.message_id, QueueEvent.ACCEPTED)

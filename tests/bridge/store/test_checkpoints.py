@@ -1,0 +1,115 @@
+"""Checkpoints run beside writers and restart the log, with SQLite's own interface."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridge.store.checkpoints import WalCheckpointer
+from bridge.store.database import Database
+
+PAGES = 20
+SOON = 20.0
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def table(database: Database) -> None:
+    """Where rows of a page each go."""
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE heap (content)")
+
+
+@pytest.fixture
+def checkpoints(database: Database) -> Iterator[WalCheckpointer]:
+    """Checkpoints of a log that is long at twenty pages."""
+    checkpoints, ended = WalCheckpointer(database, pages=PAGES), threading.Event()
+
+    def look_on() -> None:
+        while not ended.wait(0.02):
+            checkpoints.run()
+
+    looking = threading.Thread(target=look_on)
+    looking.start()
+    yield checkpoints
+    ended.set()
+    looking.join()
+    checkpoints.close()
+
+
+def write(database: Database, rows: int = 2) -> None:
+    """Write some pages to the log."""
+    with database.write() as connection:
+        for _ in range(rows):
+            connection.exec_driver_sql("INSERT INTO heap VALUES (zeroblob(4000))")
+
+
+def rows_of(file: Path) -> int:
+    """Count the rows of a database that nobody else has open."""
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        (rows,) = connection.execute("SELECT count(*) FROM heap").fetchone()
+    return int(rows)
+
+
+def file_has(database: Database, rows: int) -> bool:
+    """Tell whether the database's file has these rows without its log."""
+    assert database.file is not None
+    alone = database.file.with_name("alone.db")
+    alone.write_bytes(database.file.read_bytes())
+    try:
+        return rows_of(alone) >= rows
+    except (AssertionError, sqlite3.DatabaseError):  # read while it was copied
+        return False
+
+
+def length_of(database: Database) -> int:
+    """Give the size of the log's file, which a log that began anew does not exceed again."""
+    assert database.file is not None
+    return database.file.with_name(f"{database.file.name}-wal").stat().st_size
+
+
+@pytest.mark.usefixtures("table", "checkpoints")
+def test_the_log_restarts_while_others_write(database: Database) -> None:
+    """The log of many writes is no longer than some of them, and the file has the rows."""
+    write(database, PAGES)
+    deadline = time.monotonic() + SOON
+    while not file_has(database, PAGES):
+        assert time.monotonic() < deadline, "the log was not copied"
+        time.sleep(0.02)
+    size = length_of(database)
+    write(database, PAGES // 2)
+    assert length_of(database) <= size
+
+
+@pytest.mark.usefixtures("table", "checkpoints")
+def test_the_log_is_written_by_sqlite_alone(database: Database) -> None:
+    """No room is made in the file of the log: it has the frames of commits and nothing behind."""
+    write(database, 3)
+    deadline = time.monotonic() + SOON
+    while not file_has(database, 3):
+        assert time.monotonic() < deadline, "the log was not copied"
+        time.sleep(0.02)
+    assert length_of(database) < PAGES * 4096
+
+
+@pytest.mark.usefixtures("table", "checkpoints")
+def test_checkpoints_do_not_wait_for_readers(database: Database) -> None:
+    """A reader keeps the log as it is and holds up no writer; the log is copied afterwards."""
+    write(database, 1)
+    with closing(database.dedicated_connection()) as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM heap").fetchone()
+        write(database, PAGES)
+        for _ in range(5):
+            write(database, 1)
+        assert reader.execute("SELECT count(*) FROM heap").fetchone() == before
+        reader.execute("COMMIT")
+    deadline = time.monotonic() + SOON
+    while not file_has(database, PAGES + 6):
+        assert time.monotonic() < deadline, "the log was not copied"
+        time.sleep(0.02)

@@ -1,0 +1,53 @@
+"""Driver errors are translated by their code, without the text about the row."""
+
+import psycopg
+import pytest
+from psycopg import errors
+from sqlalchemy.exc import DBAPIError
+
+from bridge.store.error_translation import is_connection_lost, translate
+from bridge.store.errors import (
+    Busy,
+    Conflict,
+    StatementRefused,
+    StoreError,
+    StoreUnavailable,
+)
+
+POSTGRES = {
+    "23505": Conflict,  # unique_violation
+    "40001": Busy,  # serialization_failure
+    "40P01": Busy,  # deadlock_detected
+    "55P03": Busy,  # lock_not_available
+    "53100": StoreUnavailable,  # disk_full
+    "53300": StoreUnavailable,  # too_many_connections
+    "57P01": StoreUnavailable,  # admin_shutdown
+    "57P03": StoreUnavailable,  # cannot_connect_now
+    "58030": StoreUnavailable,  # io_error
+    "25006": StoreUnavailable,  # read_only_sql_transaction: a standby
+    "25P03": Busy,  # idle_in_transaction_session_timeout
+    "25P04": Busy,  # transaction_timeout
+    "23502": StatementRefused,  # not_null_violation
+    "42601": StatementRefused,  # syntax_error
+}
+
+
+@pytest.mark.parametrize(("state", "expected"), list(POSTGRES.items()))
+def test_postgres(state: str, expected: type[StoreError]) -> None:
+    """Each class of PostgreSQL's codes, raw or wrapped by SQLAlchemy."""
+    error = errors.lookup(state)("Key (mrn)=(SECRET) is no good")
+    assert type(translate(error)) is expected
+    assert type(translate(DBAPIError("SELECT", {}, error))) is expected
+    assert "SECRET" not in str(translate(error))
+
+
+def test_a_connection_that_went_away() -> None:
+    """Without a code there was no server to give one."""
+    gone = psycopg.OperationalError("server closed the connection unexpectedly")
+    assert isinstance(translate(gone), StoreUnavailable)
+    assert is_connection_lost(gone)
+    assert is_connection_lost(errors.AdminShutdown())
+    assert is_connection_lost(errors.IdleInTransactionSessionTimeout())
+    assert not is_connection_lost(errors.ReadOnlySqlTransaction())
+    assert not is_connection_lost(errors.DiskFull())
+    assert not is_connection_lost(errors.UniqueViolation())
