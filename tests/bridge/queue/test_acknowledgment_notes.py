@@ -48,11 +48,11 @@ def test_a_claim_records_acknowledgments(
     assert notes.contains_all([second])
 
 
-@pytest.mark.parametrize("told", [[], [0], [1]])
+@pytest.mark.parametrize("acknowledgments", [[], [0], [1]])
 def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
     store: Database, intake: Intake, notes: AcknowledgmentNotes, acknowledgments: list[int]
 ) -> None:
-    """A claim in which one is still to be told leaves them all to the notes."""
+    """A claim records acknowledgments only if all of its messages have one."""
     ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
     for each in acknowledgments:
         notes.add(ids[each])
@@ -64,7 +64,7 @@ def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
 def test_acknowledgments_that_are_not_owed_stay_so(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
-    """Whatever is noted."""
+    """Even if a note exists."""
     (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
     notes.add(number)
     assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)

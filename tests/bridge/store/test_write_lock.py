@@ -79,7 +79,7 @@ def test_it_does_not_wait_for_threads(database: Database) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("fleeting", [False, True])
+@pytest.mark.parametrize("unsynced", [False, True])
 @pytest.mark.usefixtures("table")
 def test_it_does_not_wait_for_processes(database: Database, unsynced: bool) -> None:
     """As one that is not ours; whoever may wait does so afterwards, by the same connection."""
