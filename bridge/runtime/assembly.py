@@ -136,7 +136,7 @@ def _console(
     offload: Offload,
     schedule: Schedule,
 ) -> tuple[FastAPI, ServicePart]:
-    """Give the console, and the job that keeps its index of numbers up to date."""
+    """Return the console, and the job that indexes the numbers of messages for it."""
     resolve_grants(settings, database)
     subjects_of = MessageSubjects(settings, database, offload)
     index = NumberIndex(database, subjects_of, offload)

@@ -1,8 +1,4 @@
-"""
-One service among real peers: each sends it orders, each receives its results.
-
-The peers from npm are installed by their lock into a folder that goes with the run.
-"""
+"""One service with real peer programs: each sender sends orders, each receiver gets results."""
 
 import shutil
 import subprocess
@@ -16,7 +12,7 @@ import pytest
 
 from tests.acceptance.house import House, free_port
 from tests.acceptance.receiver import Receiver
-from tests.peers.programs import Listening, python, script
+from tests.peers.programs import ReceiverProcess, python, script
 from web.build import node
 
 PROGRAMS = Path(__file__).parent / "node"
@@ -39,14 +35,14 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Town:
-    """The service, its listeners' ports, and the peers that receive its results."""
+class PeerSetup:
+    """The running service, the ports of its listeners, and the receivers of its results."""
 
     house: House
     node: Node
     web: int
     applied: int
-    receivers: dict[str, Listening]
+    receivers: dict[str, ReceiverProcess]
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +52,7 @@ def npm_peers(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 def commands(peers: Node, onward: int) -> dict[str, Callable[[str], list[str]]]:
-    """How the receivers are started on a port; `onward` is the port behind mllp2http."""
+    """Return the commands that start the receivers; `onward` is the port behind mllp2http."""
     twisted = [sys.executable, "-m", "twisted", f"--log-file={peers.folder / 'twisted.log'}"]
     receiver = ["--receiver", "tests.peers.txhl7_receiver.Results"]
     proxy = [script("mllp2http"), "--host", "127.0.0.1"]
@@ -73,17 +69,17 @@ def commands(peers: Node, onward: int) -> dict[str, Callable[[str], list[str]]]:
 
 
 @pytest.fixture(scope="session")
-def receivers(npm_peers: Node) -> Iterator[dict[str, Listening]]:
-    """The peers that receive results, each started by its own means."""
+def receivers(npm_peers: Node) -> Iterator[dict[str, ReceiverProcess]]:
+    """Start the peers that receive results."""
     behind = Receiver()
     with ExitStack() as running:
         running.callback(behind.server.server_close)
         running.callback(behind.server.shutdown)
-        started: dict[str, Listening] = {}
+        started: dict[str, ReceiverProcess] = {}
         for name, command in commands(npm_peers, behind.port).items():
             port = free_port()
             heard = behind if name == "mllp-http" else None
-            started[name] = Listening(command(str(port)), port, heard)
+            started[name] = ReceiverProcess(command(str(port)), port, heard)
             running.callback(started[name].kill)
             started[name].start()
         yield started
@@ -91,9 +87,9 @@ def receivers(npm_peers: Node) -> Iterator[dict[str, Listening]]:
 
 @pytest.fixture(scope="session")
 def town(
-    tmp_path_factory: pytest.TempPathFactory, npm_peers: Node, receivers: dict[str, Listening]
-) -> Iterator[Town]:
-    """The service, running, with every peer as a destination."""
+    tmp_path_factory: pytest.TempPathFactory, npm_peers: Node, receivers: dict[str, ReceiverProcess]
+) -> Iterator[PeerSetup]:
+    """Run the service with every peer as a destination."""
     house = House(tmp_path_factory.mktemp("town") / "home")
     for name, peer in receivers.items():
         house.destination(name, peer.port, ack_timeout="10s")
@@ -102,5 +98,5 @@ def town(
     applied = house.listener("applied", acknowledge="applied")
     house.make()
     house.start()
-    yield Town(house, npm_peers, web, applied, receivers)
+    yield PeerSetup(house, npm_peers, web, applied, receivers)
     assert house.stop() == 0

@@ -1,4 +1,4 @@
-"""hl7apy as a sender: `PORT`; it has no client, but frames its messages and parses the replies."""
+"""hl7apy as a sender: `PORT`; it frames messages and parses replies, but has no client."""
 
 import json
 import socket

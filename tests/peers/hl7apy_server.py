@@ -1,4 +1,4 @@
-"""hl7apy's MLLPServer: `PORT`; what it understood of each ORU, a line for each message."""
+"""hl7apy's MLLPServer: `PORT`; prints a line for each ORU that it parsed."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Peers in processes of their own: senders that are given messages, receivers that tell theirs."""
+"""Peers in their own processes: senders that get messages, receivers that print theirs."""
 
 import json
 import subprocess
@@ -20,12 +20,12 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def script(name: str) -> str:
-    """The path of a command that a Python package brought."""
+    """Return the path of a command that a Python package installed."""
     return str(Path(sys.executable).parent / name)
 
 
 def converse(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
-    """Have a sender send messages; the replies as it understood them, separators as CR."""
+    """Let a sender send messages; return the replies that it parsed, with CR between segments."""
     done = subprocess.run(
         command, cwd=ROOT, input=json.dumps([each.decode() for each in messages]),
         capture_output=True, text=True, timeout=90, check=False,
@@ -34,17 +34,17 @@ def converse(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-class Listening:
-    """A receiver in a process; it tells each message that it understood, as text in JSON."""
+class ReceiverProcess:
+    """A receiver in a process; it prints each message that it parsed, as text in JSON."""
 
     def __init__(self, command: Sequence[str], port: int, behind: Receiver | None = None) -> None:
-        """`behind` hears instead of it: a proxy tells nothing."""
+        """`behind` is a proxy that listens in its place; a proxy prints no messages."""
         self.command, self.port, self.behind = command, port, behind
         self.process: subprocess.Popen[str] | None = None
         self._told: list[str] = []
 
     def start(self) -> None:
-        """Start it, or start it again; returns when it listens."""
+        """Start or restart it; return when it listens."""
         self.process = subprocess.Popen(
             self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -56,13 +56,13 @@ class Listening:
             time.sleep(0.05)
 
     def heard(self) -> list[str]:
-        """All messages it understood so far, in order."""
+        """Return all messages that it parsed so far, in order."""
         if self.behind is None:
             return list(self._told)
         return [body.decode() for _, body in list(self.behind.received)]
 
     def kill(self) -> None:
-        """Kill -9; what it had told is kept."""
+        """Kill it with SIGKILL; its output is kept."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -75,7 +75,7 @@ class Listening:
 
 
 def _listens(port: int) -> bool:
-    """Whether somebody listens, asked of the system: a connection would count as a sender."""
+    """Tell whether a process listens, without a connection, which would count as a sender."""
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
             _, local, _, state = line.split()[:4]

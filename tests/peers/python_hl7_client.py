@@ -1,4 +1,4 @@
-"""python-hl7's blocking client: `PORT`; messages as a JSON array in, a reply a line out."""
+"""python-hl7's blocking client: `PORT`; reads a JSON array of messages, prints a reply per line."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""python-hl7's asyncio server: `PORT`; what it understood, a line for each message."""
+"""python-hl7's asyncio server: `PORT`; prints a line for each message that it parsed."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ LIMIT = 16 * 2**20
 
 
 async def answer(reader: HL7StreamReader, writer: HL7StreamWriter) -> None:
-    """Accept all that comes."""
+    """Accept all messages."""
     try:
         while True:
             message = await reader.readmessage()

@@ -1,4 +1,4 @@
-"""python-hl7's asyncio client: `PORT COUNT`; COUNT replies to each message, a line for each."""
+"""python-hl7's asyncio client: `PORT COUNT`; prints COUNT replies to each message."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Receivers that hospitals use get our results: each once, whole, in order, and after a crash."""
+"""Receivers used in hospitals get our results once, complete, in order, and after a crash."""
 
 import json
 import time
@@ -8,7 +8,7 @@ import pytest
 from tests.acceptance.orders import order
 from tests.acceptance.radiologist import addendum
 from tests.acceptance.test_order_control import send
-from tests.peers.conftest import Town
+from tests.peers.conftest import PeerSetup
 
 pytestmark = pytest.mark.slow
 PEERS = ["python-hl7", "hl7apy", "txHL7", "mllp-http", "medplum", "node-hl7"]
@@ -18,22 +18,16 @@ LARGE = "Normal. " * 12_000
 WITHIN = 60.0
 
 
-def heard(town: Town, peer: str) -> list[str]:
-    """
-    What a receiver understood; of node-hl7-server without what comes of its flaw.
-
-    node-hl7-server keeps the text of earlier messages of a connection: it takes the second for
-    the first with the second behind it, and acknowledges the first again. We see that the
-    acknowledgment is another message's, hang up and send again on a new connection.
-    """
+def heard(town: PeerSetup, peer: str) -> list[str]:
+    """Return what a receiver parsed; for node-hl7-server, without the effect of its defect."""
     messages = town.receivers[peer].heard()
     if peer != "node-hl7":
         return messages
     return list(dict.fromkeys(each for each in messages if each.count("MSH|") == 1))
 
 
-def wait(town: Town, peer: str, mark: str, count: int) -> list[str]:
-    """The messages with a mark, once there are so many."""
+def wait(town: PeerSetup, peer: str, mark: str, count: int) -> list[str]:
+    """Wait for a number of messages with a mark, and return them."""
     deadline = time.monotonic() + WITHIN
     while True:
         found = [each for each in heard(town, peer) if mark in each]
@@ -42,7 +36,7 @@ def wait(town: Town, peer: str, mark: str, count: int) -> list[str]:
         time.sleep(0.05)
 
 
-def sign(town: Town, texts: dict[int, str]) -> None:
+def sign(town: PeerSetup, texts: dict[int, str]) -> None:
     """Order studies and sign a report about each."""
     send(town.house, *(order(number) for number in texts))
     for number, text in texts.items():
@@ -51,7 +45,7 @@ def sign(town: Town, texts: dict[int, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def results(town: Town) -> None:
+def results(town: PeerSetup) -> None:
     """Six reports, the last a large one; the first with two addenda."""
     sign(town, dict.fromkeys(range(12_000, 12_005), TEXT) | {12_005: LARGE})
     for text in ("First addendum.", "Second addendum."):
@@ -59,8 +53,8 @@ def results(town: Town) -> None:
 
 
 @pytest.fixture(scope="module")
-def settled(town: Town, results: None) -> dict[str, list[str]]:
-    """The states of the deliveries to each receiver, once all have ended."""
+def settled(town: PeerSetup, results: None) -> dict[str, list[str]]:
+    """Return the states of the deliveries to each receiver, when all have ended."""
     deadline = time.monotonic() + WITHIN
     while True:
         states: dict[str, list[str]] = {
@@ -71,8 +65,8 @@ def settled(town: Town, results: None) -> dict[str, list[str]]:
         time.sleep(0.3)
 
 
-def deliveries(town: Town, peer: str) -> list[dict[str, str]]:
-    """What the service says of its results for a receiver."""
+def deliveries(town: PeerSetup, peer: str) -> list[dict[str, str]]:
+    """Return the deliveries to a receiver."""
     found: list[dict[str, str]] = json.loads(
         town.house.bridge("deliveries", "list", "--destination", peer, "--json")
     )
@@ -80,8 +74,8 @@ def deliveries(town: Town, peer: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_results(town: Town, settled: dict[str, list[str]], peer: str) -> None:
-    """Eight results, each acknowledged and done, each understood by the receiver's own parser."""
+def test_results(town: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
+    """Eight results are acknowledged, done, and parsed by the receiver's own parser."""
     assert settled[peer] == ["done"] * 8
     for number in range(12_001, 12_005):
         found = wait(town, peer, f"|A{number}|", 1)
@@ -91,8 +85,8 @@ def test_results(town: Town, settled: dict[str, list[str]], peer: str) -> None:
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_a_large_report(town: Town, settled: dict[str, list[str]], peer: str) -> None:
-    """A report of 96 kB arrives whole."""
+def test_a_large_report(town: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
+    """A report of 96 kB arrives complete."""
     found = wait(town, peer, "|A12005|", 1)
 
     assert len(found) == 1
@@ -100,7 +94,9 @@ def test_a_large_report(town: Town, settled: dict[str, list[str]], peer: str) ->
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_addenda_after_their_report(town: Town, settled: dict[str, list[str]], peer: str) -> None:
+def test_addenda_after_their_report(
+    town: PeerSetup, settled: dict[str, list[str]], peer: str
+) -> None:
     """The report, its first addendum, its second: in this order."""
     found = wait(town, peer, "|A12000|", 3)
 
@@ -111,7 +107,7 @@ def test_addenda_after_their_report(town: Town, settled: dict[str, list[str]], p
 
 
 @pytest.fixture(scope="module")
-def crashed(town: Town, settled: dict[str, list[str]]) -> None:
+def crashed(town: PeerSetup, settled: dict[str, list[str]]) -> None:
     """Every receiver is killed, two reports are signed, every receiver starts again."""
     for peer in town.receivers.values():
         peer.kill()
@@ -122,7 +118,7 @@ def crashed(town: Town, settled: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_after_a_crash(town: Town, crashed: None, peer: str) -> None:
-    """What was signed while a receiver was dead arrives when it lives again, once each."""
+def test_after_a_crash(town: PeerSetup, crashed: None, peer: str) -> None:
+    """Reports signed while a receiver is down arrive once each when it is up again."""
     for number in (12_100, 12_101):
         assert len(wait(town, peer, f"|A{number}|", 1)) == 1

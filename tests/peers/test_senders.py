@@ -1,4 +1,4 @@
-"""Senders that hospitals use give us orders, and understand what we answer."""
+"""Senders used in hospitals send us orders and understand our replies."""
 
 import subprocess
 from collections.abc import Callable
@@ -8,15 +8,15 @@ import pytest
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, verdict
-from tests.peers.conftest import Town
-from tests.peers.programs import Listening, converse, python, script
+from tests.peers.conftest import PeerSetup
+from tests.peers.programs import ReceiverProcess, converse, python, script
 
 pytestmark = pytest.mark.slow
 LARGE = "NTE|1||" + "word " * 20_000 + "\r"
 NAME = "Düsenträger^Zoë"
 
 
-def python_hl7(town: Town, messages: list[bytes]) -> list[str]:
+def python_hl7(town: PeerSetup, messages: list[bytes]) -> list[str]:
     """
     python-hl7's blocking client.
 
@@ -26,27 +26,22 @@ def python_hl7(town: Town, messages: list[bytes]) -> list[str]:
     return converse(python("python_hl7_client", str(town.house.mllp_port)), messages)
 
 
-def python_hl7_streams(town: Town, messages: list[bytes]) -> list[str]:
+def python_hl7_streams(town: PeerSetup, messages: list[bytes]) -> list[str]:
     """python-hl7's asyncio client; it does not compare MSA-2 either."""
     return converse(python("python_hl7_streams", str(town.house.mllp_port), "1"), messages)
 
 
-def hl7apy(town: Town, messages: list[bytes]) -> list[str]:
+def hl7apy(town: PeerSetup, messages: list[bytes]) -> list[str]:
     """hl7apy's messages, framed by hl7apy; the library has no client, the socket is the test's."""
     return converse(python("hl7apy_client", str(town.house.mllp_port)), messages)
 
 
-def mllp_http(town: Town, messages: list[bytes]) -> list[str]:
-    """
-    mllp-http's mllp2http, which passes what it hears by MLLP on to our HTTP listener.
-
-    Its flaw: an HTTP status that is no success ends the connection, and a sender is not told
-    why. Ours come with such a status (HL7 over HTTP has them for AE and AR).
-    """
+def mllp_http(town: PeerSetup, messages: list[bytes]) -> list[str]:
+    """mllp-http's mllp2http, which forwards MLLP messages to our HTTP listener."""
     port = free_port()
     url = f"http://127.0.0.1:{town.web}/hl7"
     command = [script("mllp2http"), "--host", "127.0.0.1", "--port", str(port), url]
-    proxy = Listening(command, port)
+    proxy = ReceiverProcess(command, port)
     proxy.start()
     try:
         return converse(python("hl7apy_client", str(port)), messages)
@@ -54,14 +49,14 @@ def mllp_http(town: Town, messages: list[bytes]) -> list[str]:
         proxy.kill()
 
 
-def medplum(town: Town, messages: list[bytes]) -> list[str]:
+def medplum(town: PeerSetup, messages: list[bytes]) -> list[str]:
     """@medplum/hl7's client; it finds the reply by MSA-2."""
     return converse(
         town.node.command("medplum_client", str(town.house.mllp_port), "first"), messages
     )
 
 
-def node_hl7(town: Town, messages: list[bytes]) -> list[str]:
+def node_hl7(town: PeerSetup, messages: list[bytes]) -> list[str]:
     """
     node-hl7-client.
 
@@ -71,7 +66,7 @@ def node_hl7(town: Town, messages: list[bytes]) -> list[str]:
     return converse(town.node.command("node_hl7_client", str(town.house.mllp_port)), messages)
 
 
-Send = Callable[[Town, list[bytes]], list[str]]
+Send = Callable[[PeerSetup, list[bytes]], list[str]]
 SENDERS: dict[str, tuple[int, Send]] = {
     each.__name__: (10_000 + 100 * place, each)
     for place, each in enumerate(
@@ -81,8 +76,8 @@ SENDERS: dict[str, tuple[int, Send]] = {
 
 
 @pytest.mark.parametrize("peer", SENDERS)
-def test_orders(town: Town, peer: str) -> None:
-    """Ten orders on one connection, one of 100 kB: each answered AA by its id, each read whole."""
+def test_orders(town: PeerSetup, peer: str) -> None:
+    """Ten orders on one connection, one of 100 kB: each gets its AA and is read completely."""
     first, send = SENDERS[peer]
     orders = [
         order(n, name=NAME, extra=LARGE if n % 10 == 5 else "") for n in range(first, first + 10)
@@ -98,8 +93,8 @@ def test_orders(town: Town, peer: str) -> None:
 
 
 @pytest.mark.parametrize("peer", sorted(SENDERS.keys() - {"mllp_http"}))
-def test_refusals(town: Town, peer: str) -> None:
-    """A refusal is understood as one, names its message and its reason; the next order is taken."""
+def test_refusals(town: PeerSetup, peer: str) -> None:
+    """A refusal names its message and reason; the next order is accepted."""
     first, send = SENDERS[peer]
     numbers = [first + 20, first + 21, first + 22, first + 23]
     bodies = [order(number) for number in numbers]
@@ -113,8 +108,8 @@ def test_refusals(town: Town, peer: str) -> None:
     assert [("ERR|" in reply) for reply in replies] == [True, False, True, False]
 
 
-def test_refusal_behind_a_proxy(town: Town) -> None:
-    """mllp2http keeps a refusal to itself: the connection ends, and no AA was ever made of it."""
+def test_refusal_behind_a_proxy(town: PeerSetup) -> None:
+    """mllp2http does not forward a refusal: it closes the connection, and the sender gets no AA."""
     bad = order(10_351).replace(b"ORM^O01^ORM_O01", b"ORM^O99^ORM_O99")
     replies = mllp_http(town, [order(10_350), bad, order(10_352)])
     after = mllp_http(town, [order(10_352)])
@@ -125,8 +120,8 @@ def test_refusal_behind_a_proxy(town: Town) -> None:
     ]
 
 
-def test_both_acknowledgments(town: Town) -> None:
-    """python-hl7 asks for both and reads both, of each message, in order."""
+def test_both_acknowledgments(town: PeerSetup) -> None:
+    """python-hl7 requests both acknowledgments and reads both for each message, in order."""
     orders = [order(number, modes="AL|AL") for number in range(11_000, 11_005)]
     replies = converse(python("python_hl7_streams", str(town.applied), "2"), orders)
 
@@ -136,8 +131,8 @@ def test_both_acknowledgments(town: Town) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("first", "CA"), ("application", "AA")])
-def test_enhanced_mode(town: Town, wanted: str, code: str) -> None:
-    """@medplum/hl7 may wait for the first or for the application's word; both are there."""
+def test_enhanced_mode(town: PeerSetup, wanted: str, code: str) -> None:
+    """@medplum/hl7 can wait for the commit or the application acknowledgment."""
     first = {"first": 11_100, "application": 11_200}[wanted]
     orders = [order(number, modes="AL|AL") for number in range(first, first + 5)]
     replies = converse(town.node.command("medplum_client", str(town.applied), wanted), orders)
@@ -146,8 +141,8 @@ def test_enhanced_mode(town: Town, wanted: str, code: str) -> None:
     assert told == [(code, f"C{number}") for number in range(first, first + 5)]
 
 
-def test_python_hl7_command(town: Town) -> None:
-    """`mllp_send` of python-hl7 sends a file of frames and prints our answers."""
+def test_python_hl7_command(town: PeerSetup) -> None:
+    """`mllp_send` of python-hl7 sends a file of frames and prints our replies."""
     framed = b"".join(VT + order(number) + FS_CR for number in (11_300, 11_301))
     command = [script("mllp_send"), "--port", str(town.house.mllp_port), "--file", "-", "127.0.0.1"]
     file = town.node.folder / "frames.hl7"
@@ -160,7 +155,7 @@ def test_python_hl7_command(town: Town) -> None:
     assert b"MSA|AA|C11301" in done.stdout
 
 
-def test_the_other_way_of_mllp_http(town: Town) -> None:
+def test_the_other_way_of_mllp_http(town: PeerSetup) -> None:
     """
     mllp-http's other half, http2mllp, cannot be a peer: its newest release does not start.
 

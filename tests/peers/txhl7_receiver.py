@@ -1,4 +1,4 @@
-"""txHL7's receiver, for `twistd mllp`: what it understood, a line for each message."""
+"""txHL7's receiver for `twistd mllp`: prints a line for each message that it parsed."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ class Results(AbstractHL7Receiver):  # type: ignore[misc]  # txHL7 has no types
     """Accepts results."""
 
     def handleMessage(self, container: HL7MessageContainer) -> str:  # noqa: N802  # its name
-        """Tell, and acknowledge."""
+        """Print the message, and acknowledge it."""
         out = sys.__stdout__  # twisted takes the other one for its log
         assert out is not None
         out.write(json.dumps(str(container.message)) + "\n")
