@@ -1,1 +1,1 @@
-"""`make demo`: the whole story over real sockets, told as it happens."""
+"""`make demo`: the whole product over real sockets, with each step checked and printed."""

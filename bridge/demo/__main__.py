@@ -1,7 +1,7 @@
 """
-`python -m bridge.demo [--keep]`: play the story; `make demo` calls it.
+`python -m bridge.demo [--keep]`: run the demonstration; `make demo` calls it.
 
-Exit status 0: every step held. 1: one did not. 130: interrupted before the end.
+Exit status 0: every step succeeded. 1: a step failed. 130: interrupted.
 """
 
 import argparse
@@ -15,62 +15,64 @@ from typing import Any
 import httpx
 
 from bridge.demo import story
-from bridge.demo.afterwards import keep_running
-from bridge.demo.checks import unless_over
+from bridge.demo.checks import run_until_end
 from bridge.demo.errors import DemoError, Interrupted
 from bridge.demo.hospital import Hospital
+from bridge.demo.inspection import keep_running
 from bridge.demo.installation import Ports
 from bridge.demo.narration import Narrator
 from bridge.demo.radiologist import Radiologist
-from bridge.demo.stage import DemoService, free_ports
+from bridge.demo.service import DemoService, free_ports
 from bridge.runtime.loop import run
 
 FAILED, INTERRUPTED = 1, 130
 
 
-async def demonstrate(teller: Narrator, stop: asyncio.Event, *, keep: bool) -> int:
-    """Play the whole story and clean up, whatever happens; return the exit status."""
-    from twisted.internet import reactor  # noqa: PLC0415  # installed by now
+async def demonstrate(narrator: Narrator, stop: asyncio.Event, *, keep: bool) -> int:
+    """Run the demonstration and clean up; return the exit status."""
+    from twisted.internet import reactor  # noqa: PLC0415  # installed by the loop
 
-    async with DemoService() as stage:
+    async with DemoService() as service:
         try:
-            await _play(teller, stage, reactor, stop, keep=keep)
+            await _play(narrator, service, reactor, stop, keep=keep)
         except Interrupted:
-            teller.say("\nInterrupted: stopping the service and removing its folder.")
+            narrator.say("\nInterrupted: stopping the service and removing its folder.")
             return INTERRUPTED
         except (DemoError, httpx.HTTPError, OSError) as error:
-            teller.failed(str(error) or type(error).__name__, stage.last_lines())
+            narrator.failed(str(error) or type(error).__name__, service.last_lines())
             return FAILED
-        except Exception:  # noqa: BLE001  # whoever watches must see the log and an end
-            teller.failed(traceback.format_exc(), stage.last_lines())
+        except Exception:  # noqa: BLE001  # the output must show the log and the reason
+            narrator.failed(traceback.format_exc(), service.last_lines())
             return FAILED
     return 0
 
 
 async def _play(
-    teller: Narrator, stage: DemoService, reactor: Any, stop: asyncio.Event, *, keep: bool
+    narrator: Narrator, service: DemoService, reactor: Any, stop: asyncio.Event, *, keep: bool
 ) -> None:
     story.read_samples()
     ports = Ports(*free_ports(4))
     hospital = Hospital(reactor)
     hospital.listen(ports.results)
-    token = await unless_over(story.install(teller, stage, ports), stop, stage.ended)
+    token = await run_until_end(story.install(narrator, service, ports), stop, service.ended)
     async with Radiologist(ports.address, token) as radiologist:
-        cast = story.engage(teller, hospital, ports, radiologist)
-        await unless_over(story.play(cast), stop, stage.ended)
-        rows = await unless_over(story.settle(cast, stage), stop, stage.ended)
+        context = story.make_context(narrator, hospital, ports, radiologist)
+        await run_until_end(story.play(context), stop, service.ended)
+        rows = await run_until_end(story.settle(context, service), stop, service.ended)
         if not keep:
-            await story.close(teller, stage)
-        teller.table(rows)
-        teller.say(f"All as it should be, in {teller.seconds:.0f} s.", "bold green")
+            await story.close(narrator, service)
+        narrator.table(rows)
+        narrator.say(f"All as it should be, in {narrator.seconds:.0f} s.", "bold green")
         if keep:
             with suppress(Interrupted):
-                await unless_over(keep_running(cast, stage, ports, token, stop), stop, stage.ended)
-            teller.say("\nStopping the service and removing its folder.")
+                await run_until_end(
+                    keep_running(context, service, ports, token, stop), stop, service.ended
+                )
+            narrator.say("\nStopping the service and removing its folder.")
 
 
 def main() -> None:
-    """Read the arguments, run the story on the shared loop, exit with its status."""
+    """Parse the arguments, run the demonstration on the shared loop, and exit with its status."""
     parser = argparse.ArgumentParser(
         prog="python -m bridge.demo",
         description="The whole story over real sockets: orders in, reports read, results out.",
@@ -79,8 +81,8 @@ def main() -> None:
         "--keep", action="store_true", help="leave it running and print what can be opened"
     )
     keep: bool = parser.parse_args().keep
-    teller = Narrator()
-    teller.title(
+    narrator = Narrator()
+    narrator.title(
         "Report Bridge, the whole story",
         "The real service in a temporary folder; a stand-in hospital talks to it over",
         "MLLP, a stand-in radiologist over HTTP. Each ✓ was checked. Nobody is real.",
@@ -89,7 +91,7 @@ def main() -> None:
     async def whole(stop: asyncio.Event) -> int:
         with suppress(NotImplementedError, AttributeError):  # Windows
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.set)
-        return await demonstrate(teller, stop, keep=keep)
+        return await demonstrate(narrator, stop, keep=keep)
 
     sys.exit(run(whole))
 

@@ -1,4 +1,4 @@
-"""Compare what happens with what the story says; wait for what takes its time. Prints nothing."""
+"""Checks of the demonstration: compare values, and wait for results. Prints nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,16 +8,15 @@ from bridge.demo.errors import Interrupted, ServiceEnded, TooLate, Unexpected
 
 Found = TypeVar("Found")
 
-PATIENCE: Final = 30.0
-"""Seconds: long for a machine with nothing else to do, not for a busy one."""
-LOOK_EVERY: Final = 0.05
-HINDSIGHT: Final = 2.0
-"""Seconds that a failure waits for its cause: a dead service's connections break before its end
-is known."""
+TIMEOUT_SECONDS: Final = 30.0
+"""Generous, because the machine may be busy."""
+POLL_SECONDS: Final = 0.05
+CAUSE_SECONDS: Final = 2.0
+"""Seconds to wait for the end of the service after an error, which may be its cause."""
 
 
 def expect(what: str, expected: object, found: object) -> None:
-    """Raise Unexpected unless both are equal."""
+    """Raise Unexpected unless the values are equal."""
     if expected != found:
         raise Unexpected(what, expected, found)
 
@@ -27,22 +26,22 @@ async def until(
     look: Callable[[], Awaitable[Found]],
     enough: Callable[[Found], bool],
     *,
-    within: float = PATIENCE,
+    within: float = TIMEOUT_SECONDS,
 ) -> Found:
-    """Look again and again until it is enough; raise TooLate after `within` seconds."""
+    """Poll until `enough` returns True. Raises TooLate after `within` seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
     while not enough(found := await look()):
         if loop.time() >= deadline:
             raise TooLate(what, within, found)
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
     return found
 
 
-async def unless_over(
+async def run_until_end(
     work: Awaitable[Found], stop: asyncio.Event, ended: "asyncio.Future[int]"
 ) -> Found:
-    """Give what comes of `work`, unless the user (`stop`) or the service (`ended`) ends first."""
+    """Return the result of `work`. Raises Interrupted or ServiceEnded if one comes first."""
     task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     watched: set[asyncio.Future[Any]] = {task, stopping, ended}
     try:
@@ -50,7 +49,7 @@ async def unless_over(
         if stopping.done():
             raise Interrupted
         if task.done() and task.exception() is not None:
-            await asyncio.wait({ended}, timeout=HINDSIGHT)
+            await asyncio.wait({ended}, timeout=CAUSE_SECONDS)
         if ended.done() and not (task.done() and task.exception() is None):
             raise ServiceEnded(ended.result())
         return await task

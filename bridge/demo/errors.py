@@ -1,18 +1,18 @@
 """
-What can end the demonstration early.
+Errors that end the demonstration early.
 
 * DemoError
-    * SamplesMissing      the sample messages are not where the checkout has them
+    * SamplesMissing      the sample messages are missing
     * CommandFailed       a `bridge` command did not exit 0
-    * ServiceEnded        the service is gone, though nobody stopped it
+    * ServiceEnded        the service ended by itself
     * NotReady            the service did not become ready
     * NoReply             a message got no acknowledgment
     * CallRefused         the service answered a call with an error
-    * Unexpected          something else happened than the story says
-    * TooLate             something did not happen in time
+    * Unexpected          a value differs from the expected one
+    * TooLate             a result did not arrive in time
     * Interrupted         Ctrl-C, or SIGTERM
 
-All people in the demonstration are invented: what was found may be shown.
+All patients in the demonstration are invented, so error texts may contain their data.
 """
 
 # ruff: noqa: N818  # named for what happened
@@ -21,11 +21,11 @@ from pathlib import Path
 
 
 class DemoError(Exception):
-    """The story cannot go on; the text says why, for whoever watches."""
+    """The demonstration cannot continue; the text contains the reason."""
 
 
 class SamplesMissing(DemoError):
-    """A sample message is missing: an installed package does not bring them."""
+    """A sample message is missing: an installed package does not contain them."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class ServiceEnded(DemoError):
 
 
 class NotReady(DemoError):
-    """The service runs, but /readyz did not say so in time."""
+    """/readyz did not report the service as ready in time."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the service was not ready after {seconds:.0f} s")
@@ -70,21 +70,21 @@ class CallRefused(DemoError):
 
 
 class Unexpected(DemoError):
-    """Something else happened than the story says."""
+    """A value differs from the expected one."""
 
     def __init__(self, what: str, expected: object, found: object) -> None:
         super().__init__(f"{what}: expected {expected!r}, found {found!r}")
 
 
 class TooLate(DemoError):
-    """Something did not happen in time; `found` is how things stood at the end."""
+    """A result did not arrive in time; `found` is the last state."""
 
     def __init__(self, what: str, seconds: float, found: object) -> None:
         super().__init__(f"{what}: not within {seconds:.0f} s; at the end: {found!r}")
 
 
 class Interrupted(DemoError):
-    """Somebody wants it to end."""
+    """The user ends the demonstration."""
 
     def __init__(self) -> None:
         super().__init__("interrupted")

@@ -1,7 +1,7 @@
 """
-The stand-in hospital: two systems that send orders, and one that receives results.
+The simulated hospital: two systems that send orders, and one that receives results.
 
-Real MLLP on real sockets, over `bridge.mllp_peers`. It notes what came and when, no more.
+It uses real MLLP connections (`bridge.mllp_peers`) and records each result with its time.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.demo.errors import NoReply, TooLate
-from bridge.demo.stage import HOST
+from bridge.demo.service import HOST
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message
@@ -31,7 +31,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A message that was sent, the reply as it came, and the seconds between."""
+    """The reply to a message, and the seconds until it arrived."""
 
     reply: bytes
     ack: ReceivedAck
@@ -40,7 +40,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result as the RIS has it; `at` in seconds of `clock`."""
+    """A result that the RIS received; `at` in seconds of `clock`."""
 
     at: float
     message: Message
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """The report's lines and its addenda's."""
+        """The lines of the report and its addenda."""
         return "\n".join(
             segment.value("5")
             for segment in self.message.named("OBX")
@@ -66,7 +66,7 @@ class Result:
 
 
 class Hospital:
-    """Sends, and remembers what it received, in order."""
+    """Sends messages, and records results in order."""
 
     def __init__(self, reactor: Any, clock: Callable[[], float] = time.time) -> None:
         self._reactor = reactor
@@ -77,11 +77,11 @@ class Hospital:
         self.on_result: Callable[[Result], None] = lambda _: None
 
     def listen(self, port: int) -> None:
-        """Receive results, and accept each."""
+        """Receive results and accept each."""
         AcknowledgingReceiver(AckCode.ACCEPT, self._take).listen(self._reactor, HOST, port)
 
     async def send(self, system: System, messages: Sequence[bytes]) -> AsyncIterator[Exchange]:
-        """Send one after the other over one connection; yield each exchange."""
+        """Send messages over one connection, one after the other; yield each exchange."""
         began = time.perf_counter()
         replies = send(HOST, system.port, messages, reply_timeout=_REPLY_WITHIN)
         async for answer in replies:
@@ -91,7 +91,7 @@ class Hospital:
             began = time.perf_counter()
 
     async def next(self, count: int, within: float) -> Sequence[Result]:
-        """Return the next `count` results that nobody asked for yet; raise TooLate."""
+        """Return the next `count` results. Raises TooLate."""
         wanted = self._asked + count
         try:
             async with asyncio.timeout(within):
@@ -99,14 +99,14 @@ class Hospital:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            found = [(each.accession, each.status) for each in self.unasked]
+            found = [(each.accession, each.status) for each in self.unread]
             raise TooLate(f"{count} results at the RIS", within, found) from None
         came, self._asked = self.results[self._asked : wanted], wanted
         return came
 
     @property
-    def unasked(self) -> Sequence[Result]:
-        """Results that came and that nobody asked for."""
+    def unread(self) -> Sequence[Result]:
+        """Results that `next` has not returned yet."""
         return self.results[self._asked :]
 
     def _take(self, received: ReceivedMessage) -> None:

@@ -1,17 +1,17 @@
-"""The settings of the demonstration's home: two senders in two charsets, one receiver."""
+"""The settings of the demonstration: two senders with different charsets, one receiver."""
 
 from dataclasses import dataclass
 from string import Template
 from typing import Final
 
-from bridge.demo.stage import HOST
+from bridge.demo.service import HOST
 
 SITE: Final = "SITE1"
 SIGN_DELAY: Final = 3
 """Seconds in which a signature can be recalled."""
 USER, USER_NAME = "ada@example.org", "Ada Reader"
-KEEPER, KEEPER_NAME = "mara@example.org", "Mara Keeper"
-"""Who may do everything in the console."""
+OPERATOR, OPERATOR_NAME = "mara@example.org", "Mara Keeper"
+"""The system administrator of the console."""
 
 _SETTINGS: Final = Template("""\
 # The home of the demonstration.
@@ -20,7 +20,7 @@ bind = "$host:$web"
 public_url = "http://$host:$web"
 
 [sign_in]
-second_factor = "optional"  # an installation that is used needs one
+second_factor = "optional"  # required in production
 
 [[listener]]
 name = "ris-a"
@@ -47,7 +47,7 @@ retry_max = "2s"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where everything listens, on this machine only."""
+    """The ports of the demonstration, on the loopback address."""
 
     web: int
     ris_a: int

@@ -1,7 +1,7 @@
-"""Print the story as it happens: numbered scenes, a line for each step that held, messages, a
-table.
+"""
+Output of the demonstration: numbered scenes, a line for each step, messages, and a table.
 
-At most 100 columns wide; in a pipe as readable as on a terminal. Knows nothing of the story.
+The output is at most 100 columns wide, on a terminal and in a pipe.
 """
 
 import os
@@ -25,8 +25,8 @@ _INDENT: Final = 7
 _NAME: Final = 3
 
 
-class _Paper(Console):
-    """A console that falls silent when nobody reads any more (`make demo | head`)."""
+class _SilentConsole(Console):
+    """A console that ignores a closed pipe (`make demo | head`)."""
 
     @override
     def on_broken_pipe(self) -> None:
@@ -37,14 +37,14 @@ class _Paper(Console):
 
 
 class Narrator:
-    """Prints; `clock` gives seconds."""
+    """Prints the demonstration; `clock` returns seconds."""
 
     def __init__(
         self, out: TextIO = sys.stdout, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if isinstance(out, TextIOWrapper):
-            out.reconfigure(errors="replace")  # names on an ASCII terminal must not end the story
-        self._console = _Paper(file=out, highlight=False, markup=False, emoji=False)
+            out.reconfigure(errors="replace")  # an ASCII terminal must not cause an error
+        self._console = _SilentConsole(file=out, highlight=False, markup=False, emoji=False)
         on_terminal = self._console.is_terminal
         self._console.width = min(self._console.width, WIDEST) if on_terminal else WIDEST
         self._clock = clock
@@ -53,11 +53,11 @@ class Narrator:
 
     @property
     def seconds(self) -> float:
-        """How long the story takes by now."""
+        """Elapsed seconds."""
         return self._clock() - self._began
 
     def title(self, title: str, *lines: str) -> None:
-        """Say what this is."""
+        """Print the title."""
         self._console.print()
         self._console.print(Text(title, "bold"))
         for line in lines:
@@ -70,15 +70,15 @@ class Narrator:
         self._console.print(Text(f"{self._scene}. {name}", "bold cyan"))
 
     def begun(self, text: str) -> None:
-        """Say what is being waited for."""
+        """Print a step that is in progress."""
         self._line(" ", text, "", "dim")
 
     def done(self, text: str, note: str = "") -> None:
-        """Tell of a step that went as it should."""
+        """Print a step that succeeded."""
         self._line("✓", text, note, "")
 
     def message(self, raw: bytes) -> None:
-        """Show a message, a segment a line; long ones go on indented."""
+        """Print a message, one segment per line; long lines continue indented."""
         room = self._console.width - _INDENT - _NAME
         for segment in Message.parse(raw).segments:
             text = segment.text()
@@ -88,7 +88,7 @@ class Narrator:
                 name = Text(" " * (_INDENT + _NAME))
 
     def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show the summary: what, how much, and of what it is made."""
+        """Print the summary: name, value, and parts."""
         table = Table(show_header=False, title="Summary", title_justify="left", title_style="bold")
         table.add_column(style="bold", no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
@@ -99,18 +99,18 @@ class Narrator:
         self._console.print(table)
 
     def facts(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Show names with values, the values unbroken so that they can be copied."""
+        """Print names with values; values are not wrapped, so that they can be copied."""
         widest = max(len(name) for name, _ in rows)
         for name, value in rows:
             line = Text(f"  {name:<{widest}}  ", "bold") + Text(value)
             self._console.print(line, soft_wrap=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """Say something."""
+        """Print a line."""
         self._console.print(Text(text, style))
 
     def failed(self, text: str, log: Sequence[str]) -> None:
-        """Say what went wrong, and how the service's log ends."""
+        """Print the reason of a failure, and the end of the service's log."""
         self._console.print()
         if log:
             self.say("The service's last lines:", "bold")

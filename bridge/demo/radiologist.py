@@ -1,8 +1,8 @@
 """
-The radiologist and her host application: HTTP calls, as an integrator makes them.
+The radiologist and her host application, simulated by HTTP calls.
 
-Reports are opened by launch links; what the page does goes through its session endpoints. The
-rest are the calls of the interface document.
+Reports are opened by launch links. The page uses its session endpoints; all other calls are those
+of the interface document.
 """
 
 import json
@@ -22,13 +22,13 @@ _BOOT: Final = re.compile(r'<script type="application/json" id="boot">(.*?)</scr
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What names a report: the patient and one of its orders."""
+    """The patient and the accession that identify a report."""
 
     mrn: str
     accession: str
 
     def identity(self) -> dict[str, str]:
-        """Return the triple as the interface spells it."""
+        """Return the order key as in the HTTP interface."""
         return {"SiteID": SITE, "PatientMRN": self.mrn, "Accession": self.accession}
 
 
@@ -43,7 +43,7 @@ class WorklistReport:
 
 
 class Radiologist:
-    """One user's token at one address; every call that fails raises CallRefused."""
+    """A client with the token of one user. A failed call raises CallRefused."""
 
     def __init__(self, address: str, token: str) -> None:
         self._http = httpx.AsyncClient(base_url=address, timeout=30, trust_env=False)
@@ -74,7 +74,7 @@ class Radiologist:
         ]
 
     async def report(self, order: Order) -> WorklistReport:
-        """Return the report of an order that is known to be there."""
+        """Return the report of an existing order."""
         reports = await self.worklist()
         found = [each for each in reports if order.accession in each.accessions]
         if len(found) != 1:
@@ -100,14 +100,14 @@ class Radiologist:
             raise CallRefused("opening a report link", answer.status_code, "")
         return Page(self, str(json.loads(boot[1])["session"]))
 
-    async def do(self, deed: str, order: Order, **more: Any) -> None:
-        """POST one of `/api/report/…`, which name an order and answer without a body."""
-        await self.call("POST", f"/api/report/{deed}", {"clinicalInfo": order.identity(), **more})
+    async def do(self, action: str, order: Order, **more: Any) -> None:
+        """Call an action of `/api/report/…` for an order."""
+        await self.call("POST", f"/api/report/{action}", {"clinicalInfo": order.identity(), **more})
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Any:
-        """Call, by default with her token; return the JSON, None for an empty body."""
+        """Make a call, by default with the token; return the JSON, None for an empty body."""
         answer = await self._http.request(
             method, path, json=body, headers=headers if headers is not None else self._token
         )
@@ -118,26 +118,26 @@ class Radiologist:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An opened report page; each deed returns the page's state."""
+    """An opened report page; each action returns the state of the page."""
 
     radiologist: Radiologist
     session: str
 
-    async def do(self, deed: str, **body: Any) -> dict[str, Any]:
-        """Do what a button of the page does."""
-        method, content = ("GET", None) if deed == "report" else ("POST", body)
+    async def do(self, action: str, **body: Any) -> dict[str, Any]:
+        """Perform the action of a button of the page."""
+        method, content = ("GET", None) if action == "report" else ("POST", body)
         headers = {"Authorization": f"Bearer {self.session}"}
-        path = f"/reporting/api/session/{deed}"
+        path = f"/reporting/api/session/{action}"
         state: dict[str, Any] = await self.radiologist.call(method, path, content, headers)
         return state
 
     async def write(self, lines: Sequence[str]) -> None:
-        """Type the report's text and save it."""
+        """Write and save the text of the report."""
         state = await self.do("report")
         await self.do("save", version=state["version"], text="\n".join(lines))
 
     async def write_addendum(self, text: str) -> None:
-        """Begin an addendum, type it, sign it."""
+        """Create, write and sign an addendum."""
         state = await self.do("addendum/create")
         state = await self.do("addendum/save", version=_draft_version(state), text=text)
         await self.do("addendum/sign", version=_draft_version(state))

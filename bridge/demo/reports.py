@@ -1,4 +1,4 @@
-"""The scenes in which reports are read, signed, recalled, addended, and their results come back."""
+"""Scenes of the radiologist: reports are read, signed, recalled and addended."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from bridge.demo import script
-from bridge.demo.checks import PATIENCE, expect
+from bridge.demo.checks import TIMEOUT_SECONDS, expect
 from bridge.demo.errors import Unexpected
 from bridge.demo.hospital import Result
 from bridge.demo.installation import SIGN_DELAY
@@ -15,13 +15,13 @@ from bridge.demo.script import DemoContext
 
 MUELLER_BOTH, HOESS_BOTH = ("ACC7001", "ACC7006"), ("B81001", "B81002")
 _MARGIN: Final = 1.0
-"""Seconds after the end of a sign delay in which a recalled report would have gone out."""
+"""Seconds after a sign delay in which a recalled report would have been sent."""
 
 
-async def reports_are_read(cast: DemoContext) -> None:
-    """Open four reports by their links; release one at once, leave one a draft."""
-    teller, reader = cast.teller, cast.radiologist
-    teller.scene("Reports are read")
+async def reports_are_read(context: DemoContext) -> None:
+    """Open four reports by their links; release one immediately, leave one a draft."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("Reports are read")
     for order, lines in (
         (script.MUELLER, script.MUELLER_TEXT),
         (script.WANG, script.WANG_FIRST),
@@ -30,78 +30,78 @@ async def reports_are_read(cast: DemoContext) -> None:
     ):
         page = await reader.open(order)
         await page.write(lines)
-    teller.done("four reports opened by their launch links, typed and saved", "Draft")
+    narrator.done("four reports opened by their launch links, typed and saved", "Draft")
     await reader.do("prelim", script.WANG, prelimGroup="Residents", prelimTag="Night")
-    await _came(cast, ("ACC7005",), "P", script.WANG_FIRST[0], None)
-    teller.done("Wang: preliminary read; the RIS has its ORU", "P  1 ORU")
+    await _expect_results(context, ("ACC7005",), "P", script.WANG_FIRST[0], None)
+    narrator.done("Wang: preliminary read; the RIS has its ORU", "P  1 ORU")
     began = time.time()
     await reader.do("sign", script.HOESS, ignoreSignDelay=True)
-    await _came(cast, HOESS_BOTH, "F", script.HOESS_TEXT[0], began)
-    teller.done("Höß: signed without delay; one ORU for each of the linked orders", "F  2 ORU")
+    await _expect_results(context, HOESS_BOTH, "F", script.HOESS_TEXT[0], began)
+    narrator.done("Höß: signed without delay; one ORU for each of the linked orders", "F  2 ORU")
 
 
-async def signature_is_recalled(cast: DemoContext) -> None:
-    """Recall a signature within the sign delay, and let the delay of another one pass."""
-    teller, reader = cast.teller, cast.radiologist
-    teller.scene("A signature is recalled")
+async def signature_is_recalled(context: DemoContext) -> None:
+    """Recall one signature within the sign delay; wait for the end of another delay."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("A signature is recalled")
     await reader.do("sign", script.WANG)
-    recalled_until = await _release_at(cast, script.WANG)
-    teller.done(f"Wang: signed; {SIGN_DELAY} s in which it can be recalled", "Final")
+    recalled_until = await _release_at(context, script.WANG)
+    narrator.done(f"Wang: signed; {SIGN_DELAY} s in which it can be recalled", "Final")
     await reader.do("unsign", script.WANG)
     expect("status after the recall", "Preliminary", (await reader.report(script.WANG)).status)
-    teller.done("Wang: recalled in time", "Preliminary")
+    narrator.done("Wang: recalled in time", "Preliminary")
     await reader.do("sign", script.MUELLER)
-    released = await _release_at(cast, script.MUELLER)
-    teller.begun("Müller: signed; its sign delay runs …")
-    arrived = await _came(cast, MUELLER_BOTH, "F", script.MUELLER_TEXT[-1], released)
-    teller.done("Müller: released; one ORU for each of the two orders", "F  2 ORU")
-    teller.say("\n       The first of them, as the RIS received it:\n")
-    teller.message(arrived[0].message.raw)
-    teller.say("")
+    released = await _release_at(context, script.MUELLER)
+    narrator.begun("Müller: signed; its sign delay runs …")
+    arrived = await _expect_results(context, MUELLER_BOTH, "F", script.MUELLER_TEXT[-1], released)
+    narrator.done("Müller: released; one ORU for each of the two orders", "F  2 ORU")
+    narrator.say("\n       The first of them, as the RIS received it:\n")
+    narrator.message(arrived[0].message.raw)
+    narrator.say("")
     await asyncio.sleep(max(0.0, recalled_until + _MARGIN - time.time()))
-    expect("results of the recalled report", 0, len(cast.hospital.unasked))
-    teller.done("Wang: the delay is long over, and nothing was ever sent", "0 ORU")
+    expect("results of the recalled report", 0, len(context.hospital.unread))
+    narrator.done("Wang: the delay is long over, and nothing was ever sent", "0 ORU")
 
 
-async def signed_again(cast: DemoContext) -> None:
-    """Correct and sign again what was recalled; add to what was released."""
-    teller, reader = cast.teller, cast.radiologist
-    teller.scene("Signed again, and an addendum")
+async def signed_again(context: DemoContext) -> None:
+    """Correct and sign the recalled report; add an addendum to the released one."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("Signed again, and an addendum")
     page = await reader.open(script.WANG)
     await page.write(script.WANG_SECOND)
     await reader.do("sign", script.WANG)
-    released = await _release_at(cast, script.WANG)
-    teller.begun("Wang: corrected and signed again; its sign delay runs …")
-    (final,) = await _came(cast, ("ACC7005",), "F", script.WANG_SECOND[-1], released)
+    released = await _release_at(context, script.WANG)
+    narrator.begun("Wang: corrected and signed again; its sign delay runs …")
+    (final,) = await _expect_results(context, ("ACC7005",), "F", script.WANG_SECOND[-1], released)
     expect("the text of the result", list(script.WANG_SECOND), final.text.splitlines())
-    teller.done("Wang: released once, with the corrected text", "F  1 ORU")
+    narrator.done("Wang: released once, with the corrected text", "F  1 ORU")
     page = await reader.open(script.MUELLER)
     await page.write_addendum(script.MUELLER_ADDENDUM)
-    teller.done("Müller: an addendum written and signed on the report's page", "Addendum")
+    narrator.done("Müller: an addendum written and signed on the report's page", "Addendum")
     began = time.time()
     await reader.do("addendum/sign", script.MUELLER, ignoreSignDelay=True)
-    await _came(cast, MUELLER_BOTH, "C", script.MUELLER_ADDENDUM, began)
-    teller.done("Müller: the addendum released, its delay cut short", "C  2 ORU")
+    await _expect_results(context, MUELLER_BOTH, "C", script.MUELLER_ADDENDUM, began)
+    narrator.done("Müller: the addendum released, its delay cut short", "C  2 ORU")
 
 
-async def _came(
-    cast: DemoContext, orders: Collection[str], status: str, text: str, released: float | None
+async def _expect_results(
+    context: DemoContext, orders: Collection[str], status: str, text: str, released: float | None
 ) -> Sequence[Result]:
-    """Wait for one result of each order, with this status and text; note how long they took."""
+    """Wait for one result per order with this status and text; record the time it took."""
     left = 0.0 if released is None else max(0.0, released - time.time())
-    results = await cast.hospital.next(len(orders), left + PATIENCE)
+    results = await context.hospital.next(len(orders), left + TIMEOUT_SECONDS)
     expect("orders that results came for", sorted(orders), sorted(r.accession for r in results))
     expect("OBR-25 of the results", {status}, {each.status for each in results})
     for each in results:
         expect(f"the text of {each.accession}", text, text if text in each.text else each.text)
     if released is not None:
-        cast.score.seconds += [each.at - released for each in results]
+        context.statistics.seconds += [each.at - released for each in results]
     return results
 
 
-async def _release_at(cast: DemoContext, order: Order) -> float:
-    """Return when a signed report will be released, in seconds since 1970."""
-    report = await cast.radiologist.report(order)
+async def _release_at(context: DemoContext, order: Order) -> float:
+    """Return the release time of a signed report, in seconds since the epoch."""
+    report = await context.radiologist.report(order)
     expect("status after signing", "Final", report.status)
     if report.release_at is None:
         raise Unexpected("end of the sign delay", "a time", None)

@@ -1,6 +1,7 @@
-"""The parts of the play: which sample messages are sent, by whom, and what the reports say.
+"""
+Data of the demonstration: the sample messages, their senders, and the texts of the reports.
 
-Only data; the samples' numbers, patients and accession numbers are those of `sample_messages/`.
+Patients and accession numbers are those of `sample_messages/`.
 """
 
 from collections import Counter
@@ -19,16 +20,16 @@ SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"
 RIS_A, HIS_B = "RIS A", "HIS B"
 
 Groups = frozenset[tuple[str, ...]]
-"""Accession numbers, those of one report together, sorted."""
+"""Accession numbers, sorted and grouped by report."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleMessage:
-    """A message to be sent: its file, its sender, what it is, and the answer it must get."""
+    """A message to send: its file, sender, description, and expected acknowledgment."""
 
     file: str
     system: str
-    words: str
+    description: str
     code: str = "AA"
     place: str = ""
 
@@ -74,11 +75,12 @@ REFUSED: Final = (
 
 TO_TRY: Final = SampleMessage("quirks/latin-1-undeclared.hl7", HIS_B, "an order without MSH-18")
 
-STANDING: Final[Groups] = frozenset({("ACC7001", "ACC7006"), ("ACC7002", "ACC7003"), ("ACC7005",),
-                                     ("B81001", "B81002")})  # fmt: skip
-"""The reports that stand on the worklist in the end."""
-WITHDRAWN: Final[Groups] = frozenset({("ACC7004",), ("B81003",)})
-"""Those that stand there before they are cancelled."""
+FINAL_GROUPS: Final[Groups] = frozenset(
+    {("ACC7001", "ACC7006"), ("ACC7002", "ACC7003"), ("ACC7005",), ("B81001", "B81002")}
+)
+"""The reports on the worklist at the end."""
+CANCELLED_GROUPS: Final[Groups] = frozenset({("ACC7004",), ("B81003",)})
+"""Reports that are cancelled."""
 
 NAMES: Final = {
     "ACC7001": "Müller^Jürgen^K^Dr.",
@@ -108,10 +110,10 @@ KIM_TEXT: Final = ("Right knee: small joint effusion.",)
 @dataclass(slots=True)
 class DemoStatistics:
     """
-    What the summary shows. `orders`, `patients` and `senders` count accepted messages, each once.
+    Counts for the summary. `orders`, `patients` and `senders` count accepted messages once.
 
-    `replies` are the first acknowledgments by message; `seconds` those from a release to its
-    result at the RIS.
+    `replies` has the first acknowledgment of each message. `seconds` has the times from a release
+    to its result at the RIS.
     """
 
     orders: Counter[str] = field(default_factory=Counter)
@@ -124,10 +126,10 @@ class DemoStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DemoContext:
-    """Everybody a scene needs."""
+    """The participants of the demonstration."""
 
-    teller: Narrator
+    narrator: Narrator
     hospital: Hospital
     systems: Mapping[str, System]
     radiologist: Radiologist
-    score: DemoStatistics = field(default_factory=DemoStatistics)
+    statistics: DemoStatistics = field(default_factory=DemoStatistics)

@@ -1,4 +1,4 @@
-"""The demonstration from its first scene to its last; each scene checks what it tells."""
+"""The scenes of the demonstration, from installation to stop, and the summary."""
 
 import asyncio
 import json
@@ -14,26 +14,27 @@ from bridge.demo.installation import SIGN_DELAY, SITE, USER, USER_NAME, Ports, s
 from bridge.demo.narration import Narrator
 from bridge.demo.radiologist import Radiologist, WorklistReport
 from bridge.demo.script import DemoContext
-from bridge.demo.stage import HOST, DemoService
+from bridge.demo.service import HOST, DemoService
 
 _STATUSES: Mapping[str, str] = {"P": "preliminary", "F": "final", "C": "with addendum"}
 
 
-def summary(cast: DemoContext, reports: Sequence[WorklistReport]) -> list[tuple[str, str, str]]:
-    """Return the rows: what, how much, and of what it is made."""
-    score, results = cast.score, cast.hospital.results
+def summary(context: DemoContext, reports: Sequence[WorklistReport]) -> list[tuple[str, str, str]]:
+    """Return the rows of the summary: name, value, and parts."""
+    statistics, results = context.statistics, context.hospital.results
     senders = [
-        f"{name} ({cast.systems[name].charset}) {count}" for name, count in score.senders.items()
+        f"{name} ({context.systems[name].charset}) {count}"
+        for name, count in statistics.senders.items()
     ]
     statuses = Counter(each.status for each in reports)
     return [
-        ("Order messages in", str(score.orders.total()), _parts(score.orders)),
-        ("Patient messages in", str(score.patients.total()), _parts(score.patients)),
+        ("Order messages in", str(statistics.orders.total()), _parts(statistics.orders)),
+        ("Patient messages in", str(statistics.patients.total()), _parts(statistics.patients)),
         ("Senders", str(len(senders)), ", ".join(senders)),
-        ("ACKs", str(score.acks.total()), _parts(score.acks)),
+        ("ACKs", str(statistics.acks.total()), _parts(statistics.acks)),
         ("Reports", str(len(reports)), _parts(statuses)),
         ("ORUs out", str(len(results)), _parts(_kinds(results))),
-        ("Sign to ORU", _milliseconds(median(score.seconds)), _latency(score.seconds)),
+        ("Sign to ORU", _milliseconds(median(statistics.seconds)), _latency(statistics.seconds)),
     ]
 
 
@@ -57,72 +58,76 @@ def _milliseconds(seconds: float) -> str:
 
 
 def read_samples() -> None:
-    """Read all that will be sent, before anything is started. Raises SamplesMissing."""
+    """Check that all samples exist. Raises SamplesMissing."""
     for sample in (*script.NEW, *script.CHANGED, script.AGAIN, *script.REFUSED):
         sample.read()
 
 
-async def install(teller: Narrator, stage: DemoService, ports: Ports) -> str:
-    """Make a home, serve it, and return the token of its user."""
-    teller.scene("An installation of its own, made with the bridge command")
-    home = ("--home", str(stage.home))
-    await stage.bridge("init", str(stage.home))
-    (stage.home / "bridge.toml").write_text(settings(ports), "utf-8")
-    teller.done("bridge init: settings, mappings, secrets", "SQLite")
-    await stage.bridge("site", "add", SITE, *home, "--sign-delay", str(SIGN_DELAY),
+async def install(narrator: Narrator, service: DemoService, ports: Ports) -> str:
+    """Create a data directory, start the service, and return the token of its user."""
+    narrator.scene("An installation of its own, made with the bridge command")
+    home = ("--home", str(service.home))
+    await service.bridge("init", str(service.home))
+    (service.home / "bridge.toml").write_text(settings(ports), "utf-8")
+    narrator.done("bridge init: settings, mappings, secrets", "SQLite")
+    await service.bridge("site", "add", SITE, *home, "--sign-delay", str(SIGN_DELAY),
                        "--time-zone", "Europe/Zurich", "--name", "North Radiology")  # fmt: skip
-    teller.done(f"bridge site add {SITE}", f"sign delay {SIGN_DELAY} s")
-    teller.begun("bridge serve: starting …")
-    serving = asyncio.ensure_future(stage.serve(ports.address))
+    narrator.done(f"bridge site add {SITE}", f"sign delay {SIGN_DELAY} s")
+    narrator.begun("bridge serve: starting …")
+    serving = asyncio.ensure_future(service.serve(ports.address))
     try:
         who = (USER, *home, "--name", USER_NAME, "--site", SITE, "--admin")
-        await stage.bridge("user", "add", *who)
-        teller.done(f"bridge user add {USER}", USER_NAME)
-        token = (await stage.bridge("token", "create", *home, "--user", USER)).strip()
-        teller.done("bridge token create", "for the host application")
+        await service.bridge("user", "add", *who)
+        narrator.done(f"bridge user add {USER}", USER_NAME)
+        token = (await service.bridge("token", "create", *home, "--user", USER)).strip()
+        narrator.done("bridge token create", "for the host application")
         await serving
     finally:
         serving.cancel()
-    teller.done("bridge serve is ready", f"{HOST}:{ports.web}")
+    narrator.done("bridge serve is ready", f"{HOST}:{ports.web}")
     return token
 
 
-async def play(cast: DemoContext) -> None:
-    """Play all scenes with a running service."""
-    for system in cast.systems.values():
-        cast.teller.done(f"listens for {system.name} ({system.charset})", f"{HOST}:{system.port}")
-    await orders.orders_arrive(cast)
-    await orders.orders_change(cast)
-    await orders.hospital_errs(cast)
-    await reports.reports_are_read(cast)
-    await reports.signature_is_recalled(cast)
-    await reports.signed_again(cast)
+async def play(context: DemoContext) -> None:
+    """Run all scenes with a running service."""
+    for system in context.systems.values():
+        context.narrator.done(
+            f"listens for {system.name} ({system.charset})", f"{HOST}:{system.port}"
+        )
+    await orders.orders_arrive(context)
+    await orders.orders_change(context)
+    await orders.hospital_errs(context)
+    await reports.reports_are_read(context)
+    await reports.signature_is_recalled(context)
+    await reports.signed_again(context)
 
 
-async def settle(cast: DemoContext, stage: DemoService) -> list[tuple[str, str, str]]:
-    """See that nothing is left over; return the rows of the summary."""
-    cast.teller.scene("Nothing is left over")
-    ids = [each.message.header.control_id for each in cast.hospital.results]
+async def settle(context: DemoContext, service: DemoService) -> list[tuple[str, str, str]]:
+    """Check that no work is left; return the rows of the summary."""
+    context.narrator.scene("Nothing is left over")
+    ids = [each.message.header.control_id for each in context.hospital.results]
     expect("control ids of the results, all different", len(ids), len(set(ids)))
 
     async def states() -> set[str]:
-        command = ("deliveries", "list", "--home", str(stage.home), "--json")
-        rows: list[dict[str, Any]] = json.loads(await stage.bridge(*command))
-        # A cancelled order owes nothing to those who were told no result of it.
+        command = ("deliveries", "list", "--home", str(service.home), "--json")
+        rows: list[dict[str, Any]] = json.loads(await service.bridge(*command))
+        # A cancelled order is not reported to receivers that got no result of it.
         owed = [row["state"] for row in rows if row["state"] != "ignored"]
         expect("deliveries", len(ids), len(owed))
         return set(owed)
 
     await until("deliveries done", states, lambda found: found == {"done"})
-    cast.teller.done("bridge deliveries list: each went out once and was accepted", f"{len(ids)}")
-    expect("results that nobody expected", 0, len(cast.hospital.unasked))
-    return summary(cast, await cast.radiologist.worklist())
+    context.narrator.done(
+        "bridge deliveries list: each went out once and was accepted", f"{len(ids)}"
+    )
+    expect("results that nobody expected", 0, len(context.hospital.unread))
+    return summary(context, await context.radiologist.worklist())
 
 
-async def close(teller: Narrator, stage: DemoService) -> None:
+async def close(narrator: Narrator, service: DemoService) -> None:
     """Stop the service as a process manager does."""
-    expect("exit status of bridge serve after SIGTERM", 0, await stage.stop())
-    teller.done("bridge serve drained and ended after SIGTERM", "exit 0")
+    expect("exit status of bridge serve after SIGTERM", 0, await service.stop())
+    narrator.done("bridge serve drained and ended after SIGTERM", "exit 0")
 
 
 def systems(ports: Ports) -> dict[str, System]:
@@ -133,8 +138,8 @@ def systems(ports: Ports) -> dict[str, System]:
     }
 
 
-def engage(
-    teller: Narrator, hospital: Hospital, ports: Ports, radiologist: Radiologist
+def make_context(
+    narrator: Narrator, hospital: Hospital, ports: Ports, radiologist: Radiologist
 ) -> DemoContext:
-    """Bring everybody together."""
-    return DemoContext(teller, hospital, systems(ports), radiologist)
+    """Return the participants."""
+    return DemoContext(narrator, hospital, systems(ports), radiologist)

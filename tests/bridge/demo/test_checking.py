@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.demo.checks import expect, unless_over, until
+from bridge.demo.checks import expect, run_until_end, until
 from bridge.demo.errors import Interrupted, SamplesMissing, ServiceEnded, TooLate, Unexpected
 from bridge.demo.script import CHANGED, NEW, REFUSED, SampleMessage
 
@@ -49,7 +49,7 @@ def test_who_ends_it(who: str) -> None:
             asyncio.get_running_loop().call_later(0.01, stop.set)
         if who == "service":
             asyncio.get_running_loop().call_later(0.01, ended.set_result, 7)
-        return await unless_over(work(), stop, ended)
+        return await run_until_end(work(), stop, ended)
 
     if who == "nobody":
         assert asyncio.run(play()) == "done"

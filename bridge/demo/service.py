@@ -1,8 +1,8 @@
 """
-A home of its own in a temporary folder, and the real program in subprocesses.
+The service of the demonstration: a temporary data directory, and the real program in subprocesses.
 
-Everything goes through the `bridge` command, as an operator would do it; whatever happens,
-the service is stopped and the folder removed. Knows nothing of the story.
+All steps use the `bridge` command, as an operator does. At the end the service is stopped and the
+folder removed.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _STOP_WITHIN: Final = 20.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many ports that nobody listens on just now, all different."""
+    """Return free ports, all different."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class DemoService:
-    """The folder and the processes; `ended` is done when the service is, with its status."""
+    """The folder and the processes; `ended` gets the exit status of the service."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="report-bridge-demo-"))
@@ -63,7 +63,7 @@ class DemoService:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def bridge(self, *arguments: str, typed: str = "") -> str:
-        """Run one `bridge` command to its end; return what it printed. Raises CommandFailed."""
+        """Run a `bridge` command; return its output. Raises CommandFailed."""
         process = await self._start(
             arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, typed=typed
         )
@@ -79,7 +79,7 @@ class DemoService:
         return text
 
     async def serve(self, address: str) -> None:
-        """Start the service and wait until `address` says that it is ready."""
+        """Start the service and wait until `address` reports that it is ready."""
         with self.log.open("ab") as log:
             self._service = await self._start(
                 ("serve", "--home", str(self.home)), stdout=log, stderr=asyncio.subprocess.STDOUT
@@ -98,7 +98,7 @@ class DemoService:
                 raise NotReady(_READY_WITHIN) from None
 
     async def stop(self) -> int:
-        """Ask the service to end (SIGTERM), make it end if need be; return its exit status."""
+        """Stop the service with SIGTERM, if necessary with SIGKILL; return its exit status."""
         if self._service is None:
             return 0
         with suppress(ProcessLookupError):
@@ -110,14 +110,14 @@ class DemoService:
         return await self.ended
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """Return the end of what the service logged."""
+        """Return the last lines of the service's log."""
         if not self.log.exists():
             return []
         return self.log.read_text("utf-8", "replace").splitlines()[-count:]
 
     @property
     def log(self) -> Path:
-        """The file the service logs to."""
+        """The log file of the service."""
         return self.folder / "serve.log"
 
     async def _start(
@@ -128,7 +128,7 @@ class DemoService:
         stderr: int,
         typed: str = "",
     ) -> asyncio.subprocess.Process:
-        # Settings of whoever runs the demo must not leak into its home.
+        # Settings of the user must not override those of the demonstration.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BRIDGE_")}
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bridge", *arguments),
