@@ -99,8 +99,8 @@ def autocommit(connection: Connection) -> Iterator[None]:
 class PostgreSQLTransactionStart:
     """psycopg begins with the first statement; rows are locked individually."""
 
-    def __init__(self, synchrony: SynchronousCommit) -> None:
-        self._synchrony = synchrony
+    def __init__(self, synchronous_commit: SynchronousCommit) -> None:
+        self._synchronous_commit = synchronous_commit
 
     def __call__(self, cursor: Any, wait: bool) -> None:
         """Check that writing is allowed. Raises NotSynchronous."""
@@ -108,7 +108,7 @@ class PostgreSQLTransactionStart:
 
     def allow(self) -> None:
         """Raise NotSynchronous if nothing may be written now."""
-        self._synchrony.require()
+        self._synchronous_commit.require()
 
     def restore(self, driver: Any) -> None:
         """Do nothing."""

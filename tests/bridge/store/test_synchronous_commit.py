@@ -47,7 +47,7 @@ def server() -> Server:
 
 
 @pytest.fixture
-def synchrony(server: Server) -> SynchronousCommit:
+def check(server: Server) -> SynchronousCommit:
     """What is asked before each write to it."""
     return SynchronousCommit(lambda: server, required=True, timer=lambda: server.now)
 
@@ -61,33 +61,33 @@ def synchrony(server: Server) -> SynchronousCommit:
     ],
 )
 def test_a_setting_that_is_changed_later(
-    server: Server, synchrony: SynchronousCommit, settings: tuple[str, str], problem: str
+    server: Server, check: SynchronousCommit, settings: tuple[str, str], problem: str
 ) -> None:
     """It is noticed within a second, in both directions; until then nobody asks again."""
-    synchrony.require()
+    check.require()
     server.settings = settings
-    synchrony.require()
-    assert (server.asked, synchrony.is_satisfied) == (1, True)
+    check.require()
+    assert (server.asked, check.is_satisfied) == (1, True)
     server.now += 1
-    assert not synchrony.is_satisfied
+    assert not check.is_satisfied
     with pytest.raises(NotSynchronous, match=problem):
-        synchrony.require()
+        check.require()
     server.settings = ("remote_apply", "street")
     server.now += 1
-    synchrony.require()
-    assert synchrony.is_satisfied
+    check.require()
+    assert check.is_satisfied
 
 
-def test_a_server_that_is_away(server: Server, synchrony: SynchronousCommit) -> None:
+def test_a_server_that_is_away(server: Server, check: SynchronousCommit) -> None:
     """What nobody could ask is not taken for granted; when it is back it is asked again."""
-    synchrony.require()
+    check.require()
     server.now += 1
     server.is_away = True
     with pytest.raises(StoreUnavailable):
-        synchrony.require()
-    assert not synchrony.is_satisfied
+        check.require()
+    assert not check.is_satisfied
     server.is_away = False
-    synchrony.require()
+    check.require()
 
 
 @pytest.mark.postgres
