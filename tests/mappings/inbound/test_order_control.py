@@ -11,63 +11,11 @@ from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import ACCEPTED, OrderControlTable, OrderDecision, OrderRules
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "order-control.md").read_text("utf-8")
-TABLE_0119 = frozenset(
-    [
-        "AF",
-        "CA",
-        "CH",
-        "CN",
-        "CP",
-        "CR",
-        "DC",
-        "DE",
-        "DF",
-        "DR",
-        "FU",
-        "HD",
-        "HR",
-        "LI",
-        "MC",
-        "NA",
-        "NR",
-        "NW",
-        "OC",
-        "OD",
-        "OE",
-        "OF",
-        "OH",
-        "OK",
-        "OP",
-        "OR",
-        "PA",
-        "PR",
-        "PY",
-        "RE",
-        "RF",
-        "RL",
-        "RO",
-        "RP",
-        "RQ",
-        "RR",
-        "RU",
-        "SC",
-        "SN",
-        "SR",
-        "SS",
-        "UA",
-        "UC",
-        "UD",
-        "UF",
-        "UH",
-        "UM",
-        "UN",
-        "UR",
-        "UX",
-        "XO",
-        "XR",
-        "XX",
-    ]
-)
+_TABLE_0119 = """
+    AF CA CH CN CP CR DC DE DF DR FU HD HR LI MC NA NR NW OC OD OE OF OH OK OP OR PA PR PY
+    RE RF RL RO RP RQ RR RU SC SN SR SS UA UC UD UF UH UM UN UR UX XO XR XX
+"""
+TABLE_0119 = frozenset(_TABLE_0119.split())
 """Order control codes of v2.5.1."""
 STATUSES = ["A", "CA", "CM", "DC", "ER", "HD", "IP", "RP", "SC"]
 """Order statuses of table 0038."""
