@@ -222,8 +222,8 @@ def _targets(connection: Connection, accounts: list[int]) -> dict[tuple[str, int
 
 def _states(connection: Connection, keys: list[int]) -> tuple[frozenset[int], dict[int, str]]:
     """Return which sessions ended, and when sessions were asked to hand over the write lease."""
-    asked = SESSIONS.c.details[HANDOVER].as_string()
-    query = select(SESSIONS.c.pk, SESSIONS.c.ended_at, asked.label("asked"))
+    requested = SESSIONS.c.details[HANDOVER].as_string()
+    query = select(SESSIONS.c.pk, SESSIONS.c.ended_at, requested.label("requested"))
     rows = connection.execute(query.where(SESSIONS.c.pk.in_(keys))).all()
     ended = frozenset(row.pk for row in rows if row.ended_at is not None)
-    return ended, {row.pk: row.asked for row in rows if row.asked}
+    return ended, {row.pk: row.requested for row in rows if row.requested}

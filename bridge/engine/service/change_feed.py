@@ -372,7 +372,7 @@ def _releases_text(change: Mapping[str, Any]) -> bool:
 
 
 def _text_json(row: Any) -> dict[str, Any]:
-    """Give a text as the export does: what was typed as a document is stored as its text too."""
+    """Return a text as the JSON export does. A stored document already has its plain text."""
     text = row.content_text
     return {
         "content": text if row.document is not None else plain_text(from_text(text)),

@@ -66,12 +66,12 @@ _REPORT_KEYS: Final = key_statement(
 # The inner query orders the locks by key: transactions over several patients never deadlock.
 _PATIENT_LOCKS: Final = """
     SELECT patient.mrn, pg_advisory_xact_lock(patient.key) FROM (
-        SELECT DISTINCT coalesce(p.mrn, asked.mrn) AS mrn, hashtextextended(
-            concat_ws(chr(31), 'patient', %(site_id)s::text, coalesce(p.mrn, asked.mrn)), 0
+        SELECT DISTINCT coalesce(p.mrn, requested.mrn) AS mrn, hashtextextended(
+            concat_ws(chr(31), 'patient', %(site_id)s::text, coalesce(p.mrn, requested.mrn)), 0
         ) AS key
-        FROM unnest(%(mrns)s::text[]) AS asked (mrn)
+        FROM unnest(%(mrns)s::text[]) AS requested (mrn)
         LEFT JOIN engine_patient_pointer AS p
-            ON p.site_id = %(site_id)s::text AND p.prior_mrn = asked.mrn
+            ON p.site_id = %(site_id)s::text AND p.prior_mrn = requested.mrn
         ORDER BY key
     ) AS patient
 """
@@ -81,7 +81,7 @@ _REPORT_KEYS_POSTGRES: Final = BulkStatement(
     "",
     f"""
     SELECT o.site_id, o.mrn, o.accession, o.report_pk
-    FROM {unnest(_IDENTITY_TYPES)} AS asked (site_id, mrn, accession)
+    FROM {unnest(_IDENTITY_TYPES)} AS requested (site_id, mrn, accession)
     JOIN engine_report_order AS o USING (site_id, mrn, accession)
     """,  # noqa: S608  # our own names
 )

@@ -166,8 +166,8 @@ def handover_requested_at(connection: Connection, session_pk: int, now: int) -> 
     """Return when a session was asked to hand over the lease; 0 if done or expired."""
     query = select(SESSIONS.c.details).where(SESSIONS.c.pk == session_pk)
     details = connection.execute(query).scalar_one_or_none() or {}
-    asked = int(details.get(HANDOVER, 0))
-    return asked if abs(lease_time(connection, now) - asked) < HANDOVER_MS else 0
+    requested_at = int(details.get(HANDOVER, 0))
+    return requested_at if abs(lease_time(connection, now) - requested_at) < HANDOVER_MS else 0
 
 
 def finish_handover(connection: Connection, session: BrowserSession) -> None:
@@ -175,9 +175,9 @@ def finish_handover(connection: Connection, session: BrowserSession) -> None:
     _store_handover(connection, session.pk, 0)
 
 
-def _store_handover(connection: Connection, session_pk: int, asked: int) -> None:
+def _store_handover(connection: Connection, session_pk: int, requested_at: int) -> None:
     row = SESSIONS.c.pk == session_pk
     query = select(SESSIONS.c.details).where(row).with_for_update()
     details = connection.execute(query).scalar_one()
-    values = {"details": {**details, HANDOVER: asked}}
+    values = {"details": {**details, HANDOVER: requested_at}}
     connection.execute(update(SESSIONS).where(row).values(**values))
