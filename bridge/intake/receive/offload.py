@@ -115,7 +115,7 @@ class FrameOffload:
         return self._threads if len(frame.payload) >= self._least else self._lookup_threads
 
 
-_REMEMBERED = 16  # versions
+_CACHED_VERSIONS = 16  # versions
 """Compiled versions that the worker process keeps."""
 
 
@@ -133,37 +133,37 @@ class DefinitionSource:
         return cls(mapping.name, mapping.version, mapping.sources)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _compiled(recipe: DefinitionSource) -> InboundMapping:
+@lru_cache(maxsize=_CACHED_VERSIONS)
+def _compiled(source: DefinitionSource) -> InboundMapping:
     install()  # hooks of this process run in its own workers
-    made = compile_sources(recipe.sources, recipe.name)
-    assert isinstance(made, InboundMapping)  # noqa: S101  # as in the calling process
-    return made
+    mapping = compile_sources(source.sources, source.name)
+    assert isinstance(mapping, InboundMapping)  # noqa: S101  # as in the calling process
+    return mapping
 
 
 # The worker process runs the functions below. They collect unmapped codes in a list of their own.
 
 
 def _inspect(
-    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Inspection, Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
     now = defaults._replace(unmapped_codes=missed)
-    return _compiled(recipe).inspect(raw, fallback, peek(raw), now), missed
+    return _compiled(source).inspect(raw, fallback, peek(raw), now), missed
 
 
 def _read(
-    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
     missed: list[UnmappedCode] = []
-    return _compiled(recipe).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
+    return _compiled(source).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
 
 
 def subjects(
-    raw: bytes, recipe: DefinitionSource, fallback: str, defaults: ListenerDefaults
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> Subjects:
     """Return the subjects of a message. Raises Malformed."""
-    return _compiled(recipe).subjects(Message.parse(raw, fallback=fallback), defaults)
+    return _compiled(source).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class OffloadedDefinition:
         """Return the issues of a message and its patients. Raises Malformed, WorkerError."""
         if len(raw) < LARGE:
             return self.inner.inspect(raw, fallback, head, defaults)
-        recipe = DefinitionSource.of(self.inner)
-        found, missed = self.offload.run(_inspect, raw, recipe, fallback, _bare(defaults))
+        source = DefinitionSource.of(self.inner)
+        found, missed = self.offload.run(_inspect, raw, source, fallback, _bare(defaults))
         _note(defaults, missed)
         return found  # type: ignore[no-any-return]  # the result of `_inspect`
 
@@ -221,8 +221,8 @@ class OffloadedDefinition:
         """Map a message to order events. Raises as `inspect` and as the definition's own `read`."""
         if len(raw) < LARGE:
             return self.inner.read(raw, fallback, defaults)
-        recipe = DefinitionSource.of(self.inner)
-        events, missed = self.offload.run(_read, raw, recipe, fallback, _bare(defaults))
+        source = DefinitionSource.of(self.inner)
+        events, missed = self.offload.run(_read, raw, source, fallback, _bare(defaults))
         _note(defaults, missed)
         return events  # type: ignore[no-any-return]  # the result of `_read`
 

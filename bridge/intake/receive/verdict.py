@@ -34,7 +34,7 @@ from mappings.language.code_tables import UnmappedCode
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import START, Frame
 
-MOST_REMEMBERED = 4096
+MAX_CACHED_ROUTES = 4096
 """Routes in the cache. The cache is cleared when it is full, so that senders cannot fill memory."""
 
 Route = InboundDefinition | MessageRefusal
@@ -60,7 +60,7 @@ class Router:
         route = self._known.get(key)
         if route is None:
             route = self._find(header)
-            if len(self._known) >= MOST_REMEMBERED:
+            if len(self._known) >= MAX_CACHED_ROUTES:
                 self._known.clear()
             self._known[key] = route
         if isinstance(route, MessageRefusal):
