@@ -136,8 +136,8 @@ class Settings(BaseSettings):
         shared = [at for at, each in enumerate(self.listener) if each.share_port]
         if shared and self.database.url.startswith("sqlite:"):
             place = ("listener", shared[0], "share_port")
-            told = "several nodes need PostgreSQL (database.url)"
-            raise PydanticCustomError("share_port", told, {"loc": place})
+            text = "several nodes need PostgreSQL (database.url)"
+            raise PydanticCustomError("share_port", text, {"loc": place})
         return self
 
     def path(self, relative: Path) -> Path:

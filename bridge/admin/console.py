@@ -16,7 +16,7 @@ from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.admin.message_subjects import MessageSubjects
 from bridge.admin.packages.archives import ConsolePackages
-from bridge.admin.replay import StoredMessageReplay
+from bridge.admin.queue.replay import StoredMessageReplay
 from bridge.console.access import AccessAdministration
 from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import NoSuchItem

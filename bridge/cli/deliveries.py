@@ -59,7 +59,7 @@ def list_(
     A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
     message that was sent.
     """
-    from bridge.admin.deliveries import list_deliveries
+    from bridge.admin.queue.deliveries import list_deliveries
     from bridge.cli.output import print_rows, with_times
 
     query = row_query(
@@ -76,7 +76,7 @@ def list_(
 @group.command()
 def show(delivery_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message and the last reply. The output contains patient data."""
-    from bridge.admin.deliveries import show_delivery
+    from bridge.admin.queue.deliveries import show_delivery
     from bridge.cli.output import print_record, with_times
 
     row, texts = show_delivery(home, delivery_id)
@@ -98,7 +98,7 @@ def retry(
     dry_run: DryRun = False,
 ) -> None:
     """Send deliveries now or again, oldest first, with the same bytes and control ids."""
-    from bridge.admin.deliveries import retry_deliveries, select_deliveries
+    from bridge.admin.queue.deliveries import retry_deliveries, select_deliveries
     from bridge.cli.output import print_requeue_results
 
     chosen = selection(delivery_ids, state, destination, since, until, code, limit)
@@ -114,7 +114,7 @@ def retry(
 @group.command()
 def skip(delivery_id: _Id, home: Home) -> None:
     """Cancel one delivery. Other deliveries of its report are still sent."""
-    from bridge.admin.deliveries import skip_delivery
+    from bridge.admin.queue.deliveries import skip_delivery
 
     skip_delivery(home, delivery_id)
     print(f"delivery {delivery_id} will not be sent")

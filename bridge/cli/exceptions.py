@@ -14,7 +14,7 @@ _COLUMNS = ("kind", "row_id", "code", "noted_at")
 @group.command("list")
 def list_(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
     """List exceptions that are not marked as seen, newest first; no patient data."""
-    from bridge.admin.exceptions import list_exceptions
+    from bridge.admin.queue.exceptions import list_exceptions
     from bridge.cli.output import print_rows, with_times
 
     found = [with_times(each) for each in list_exceptions(home, limit)]
@@ -28,7 +28,7 @@ def report(home: Home, as_json: AsJson = False) -> None:
 
     The report covers the last complete round and the current one. No patient data.
     """
-    from bridge.admin.exceptions import NEVER_COMPARED, reconcile_report
+    from bridge.admin.queue.exceptions import NEVER_COMPARED, reconcile_report
     from bridge.cli.output import print_record, with_times
 
     rounds = {
@@ -56,7 +56,7 @@ def reconcile(
 
     Exit status 1 if it does not end in time. It continues in the background.
     """
-    from bridge.admin.exceptions import reconcile_now
+    from bridge.admin.queue.exceptions import reconcile_now
 
     ended = reconcile_now(home, wait)
     report(home, as_json)
@@ -77,7 +77,7 @@ def seen(
     everything: Annotated[bool, typer.Option("--all", help="All exceptions.")] = False,
 ) -> None:
     """Mark exceptions as seen, which ends their alert."""
-    from bridge.admin.exceptions import mark_as_seen
+    from bridge.admin.queue.exceptions import mark_as_seen
 
     rows = (message or (), order or (), feed or ())
     if not any(rows) and not everything:

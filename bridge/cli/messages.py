@@ -55,7 +55,7 @@ def list_(
 
     A search by a number is recorded in the audit trail.
     """
-    from bridge.admin.messages import list_messages
+    from bridge.admin.queue.messages import list_messages
     from bridge.cli.output import print_rows, with_times
 
     query = row_query(
@@ -70,7 +70,7 @@ def list_(
 @group.command()
 def show(message_id: _Id, home: Home, as_json: AsJson = False) -> None:
     """Show one message and its acknowledgment. The output contains patient data."""
-    from bridge.admin.messages import show_message
+    from bridge.admin.queue.messages import show_message
     from bridge.cli.output import print_record, with_times
 
     row, texts = show_message(home, message_id)
@@ -92,7 +92,7 @@ def replay(
     dry_run: DryRun = False,
 ) -> None:
     """Process messages again, oldest first; unfinished messages keep their order."""
-    from bridge.admin.messages import replay_messages, select_messages
+    from bridge.admin.queue.messages import replay_messages, select_messages
     from bridge.cli.output import print_requeue_results
 
     chosen = selection(message_ids, state, listener, since, until, code, limit)

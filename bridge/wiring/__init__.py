@@ -2,4 +2,4 @@
 
 from bridge.workers.hooks import install
 
-install()  # hooks of definitions run in worker processes, whoever compiles the definitions
+install()  # hooks of definitions run in worker processes

@@ -57,7 +57,7 @@ def make_listeners(
     """
     Compile what each listener reads with: what `find` gives, or the files of HOME.
 
-    `recall` gives the versions that messages began with, `missing` is told of codes without an
+    `recall` returns the versions of stored messages, `missing` is called with codes without an
     entry. Raises MappingErrors, WrongKind.
     """
     made = [_listening(settings, each, find) for each in settings.listener]

@@ -239,7 +239,7 @@ class ConsoleDrafts(DefinitionDrafts):
         return {file: text for file, text in latest.items() if text and text != held[file]}
 
     def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
-        """Name the files of a definition that was never in force."""
+        """Return the files of a definition that was never activated."""
         made = check_cached(sources, name).made
         own = f"{name}.yaml"
         return list(made.files) if made else [own] if own in sources else []

@@ -279,7 +279,7 @@ class ConsoleTrials(DefinitionTrials):
         )
 
     def _made(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
-        """Compile a version; a draft that does not exist is what is in force."""
+        """Compile a version; without a draft, `draft` is the active version."""
         try:
             sources = sources_of(self._settings, self._database, name, version, actor)
         except NoDraft:

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channels import charset_of, require_channel
-from bridge.admin.replay import BatchReplay
-from bridge.admin.selection import RequeueResult, RowQuery, Selection
+from bridge.admin.queue import selection
+from bridge.admin.queue.replay import BatchReplay
+from bridge.admin.queue.selection import RequeueResult, RowQuery, Selection
 from bridge.console.message_view import message_text
 from bridge.monitoring.channels import ChannelKind
 from bridge.queue import queries

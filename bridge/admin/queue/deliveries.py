@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channels import require_channel, stopped_destinations
-from bridge.admin.selection import RequeueResult, RowQuery, Selection
+from bridge.admin.queue import selection
+from bridge.admin.queue.selection import RequeueResult, RowQuery, Selection
 from bridge.console.message_view import message_text
 from bridge.monitoring.channels import ChannelKind
 from bridge.queue import operations, queries

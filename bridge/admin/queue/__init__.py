@@ -1,0 +1,1 @@
+"""Use cases for stored messages, deliveries and exceptions."""
