@@ -11,7 +11,7 @@ Errors of the engine, each with an HTTP status and a stable code.
     │   └── PrelimNotFound
     ├── StateConflict         409
     │   ├── OrderChanged           changed during processing; retry
-    │   ├── VersionConflict        saved by another session; load again
+    │   ├── ReportVersionConflict  saved by another session; load again
     │   ├── BeingEdited            another session writes
     │   ├── PatientNameMismatch    not retryable
     │   ├── MergeConflict          not retryable
@@ -144,7 +144,7 @@ class OrderChanged(StateConflict):
     retryable = True
 
 
-class VersionConflict(StateConflict):
+class ReportVersionConflict(StateConflict):
     """The report was changed after the caller loaded it."""
 
     code = "version_conflict"

@@ -8,7 +8,7 @@ another session holds the write lease. The page's state is in
 
 from typing import Any
 
-from bridge.engine.errors import EngineError, Forbidden, RuleBroken, VersionConflict
+from bridge.engine.errors import EngineError, Forbidden, ReportVersionConflict, RuleBroken
 from bridge.engine.records.tables import Addendum, Report
 from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.reasons import Reason
@@ -50,7 +50,7 @@ def save(
     """
     Save the page's text, and the number of the template if one was applied.
 
-    Raise VersionConflict or BeingEdited.
+    Raise ReportVersionConflict or BeingEdited.
     """
     report = lock_report_by_id(work, report_id)
     _require_permitted(editor, report, ReportAction.EDIT)
@@ -59,7 +59,7 @@ def save(
     lease.require(work, editor, report)
     content = read_document(document)
     if version != report.version:
-        raise VersionConflict
+        raise ReportVersionConflict
     lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
@@ -80,7 +80,7 @@ def sign(
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
-            raise VersionConflict
+            raise ReportVersionConflict
         _refuse_prohibited(work, report)
     return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
 
@@ -101,7 +101,7 @@ def prelim(
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
-            raise VersionConflict
+            raise ReportVersionConflict
     return prelim_report(work, report, editor.account_id, group, tag)
 
 
@@ -183,7 +183,7 @@ def _lock_for_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 def _require_addendum_version(work: Work, report: Report, version: int) -> None:
     drafts = [each for each in addenda_of(work, report) if each.state is AddendumState.DRAFT]
     if drafts and drafts[-1].version != version:
-        raise VersionConflict
+        raise ReportVersionConflict
 
 
 def _require_permitted(editor: Editor, report: Report, action: ReportAction) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.errors import BeingEdited, Forbidden, RuleBroken, VersionConflict
+from bridge.engine.errors import BeingEdited, Forbidden, ReportVersionConflict, RuleBroken
 from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
@@ -72,7 +72,7 @@ def test_a_stale_save_is_refused(harness: ServiceHarness) -> None:
     loaded = page(harness, order, ann)
     harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("first"))
 
-    with pytest.raises(VersionConflict):
+    with pytest.raises(ReportVersionConflict):
         harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("second"))
 
     assert harness.content(order) == "first"
@@ -118,7 +118,7 @@ def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None
     loaded = page(harness, order, ann)
     harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("later"))
 
-    with pytest.raises(VersionConflict):
+    with pytest.raises(ReportVersionConflict):
         harness.do(page_actions.sign, ann, loaded["reportId"], loaded["version"])
     fresh = page(harness, order, ann)
     harness.do(page_actions.sign, ann, loaded["reportId"], fresh["version"])
@@ -138,7 +138,7 @@ def test_an_addendum_from_creation_to_release(harness: ServiceHarness) -> None:
 
     harness.do(page_actions.create_addendum, ann, report_id)
     harness.do(page_actions.save_addendum, ann, report_id, 1, text("more"))
-    with pytest.raises(VersionConflict):
+    with pytest.raises(ReportVersionConflict):
         harness.do(page_actions.save_addendum, ann, report_id, 1, text("stale"))
     harness.do(page_actions.sign_addendum, ann, report_id, 2)
     harness.do(page_actions.unsign_addendum, ann, report_id)
