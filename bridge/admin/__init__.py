@@ -1,1 +1,5 @@
-"""Use cases of operators, called by commands and console; each one is audited here."""
+"""
+Use cases of operators, called by commands and console alike.
+
+Commands are audited here, console routes by their guard.
+"""

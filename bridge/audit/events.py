@@ -59,7 +59,7 @@ class AuditEvent:
     """
     One event. `actor` is an e-mail address or an operating-system user, `source` an address.
 
-    `before` and `next_state` are the changed administrative members. `event_id` is unique in the
+    `before` and `after` are the changed administrative members. `event_id` is unique in the
     trail; it is empty for events that are written to the chain directly.
     """
 
@@ -81,7 +81,7 @@ class AuditEvent:
     event_id: str | None = None
 
     def members(self, at: int) -> dict[str, Any]:
-        """Return the members as the chain stores them; `position` in milliseconds."""
+        """Return the members as the chain stores them; `at` is in milliseconds."""
         kind, identity = self.target or self._implied_target()
         return {
             "at": at,

@@ -1,1 +1,1 @@
-"""The admin console: queries and use cases for operators; it reaches the report engine by HTTP."""
+"""The admin console: its HTTP routes and queries. Its use cases are in `bridge.admin`."""

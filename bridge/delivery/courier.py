@@ -16,7 +16,7 @@ import structlog
 
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.outcomes import CircuitBreaker, CircuitState, OutcomePolicy, give_up
+from bridge.delivery.outcome_policy import CircuitBreaker, CircuitState, OutcomePolicy, give_up
 from bridge.delivery.preparation import ClaimedBatch, Preparation, PreparedDelivery
 from bridge.delivery.reply_policy import REPLY_OF_LOSS, ReplyKind, read_reply
 from bridge.delivery.report_texts import ReportTexts

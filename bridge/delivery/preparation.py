@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bridge.delivery.composer import Composer, DeliveryContext, MessageDraft, make_draft
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.errors import CompositionError
-from bridge.delivery.outcomes import OutcomePolicy, give_up, outcome_without_message
+from bridge.delivery.outcome_policy import OutcomePolicy, give_up, outcome_without_message
 from bridge.delivery.report_texts import ReportContent, ReportTexts
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, text
 from bridge.queue import payload_blobs
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, Settlement, SettlementResult
 from bridge.queue.lanes import LaneClaim, Lanes
-from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
+from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
@@ -144,7 +144,7 @@ class Inbox:
 
     def _claim(self, now: int, limit: int) -> tuple[LaneClaim, list[ClaimedMessage]]:
         with self._database.write_without_sync() as connection:
-            claimed = self._claim_rows(connection, now, limit)
+            claimed = self._claim_and_read(connection, now, limit)
         self._discard_notes(claimed[0])
         return claimed
 
@@ -153,7 +153,7 @@ class Inbox:
         if claim.acknowledged and self._acknowledgments is not None:
             self._acknowledgments.discard(claim.acknowledged)
 
-    def _claim_rows(
+    def _claim_and_read(
         self, connection: Connection, now: int, limit: int
     ) -> tuple[LaneClaim, list[ClaimedMessage]]:
         claim = self._lanes.claim(
@@ -164,7 +164,7 @@ class Inbox:
             limit=limit,
         )
         rows = execute_keys(connection, _CLAIMED, claim.ids).all() if claim.ids else []
-        return claim, [_claim_rows(row) for row in rows]
+        return claim, [_claimed_message(row) for row in rows]
 
     def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
         """Read the payloads of the large messages of a batch."""
@@ -211,7 +211,7 @@ class Inbox:
         try:
             with self._database.write() as connection:
                 settled = self._settle_in(connection, outcomes, now)
-                claim, messages = self._claim_rows(connection, now, limit)
+                claim, messages = self._claim_and_read(connection, now, limit)
         except StoreUnavailable:
             raise
         except StoreError:  # records that cannot be written, or a conflict of claims
@@ -293,7 +293,7 @@ class Inbox:
             return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
 
 
-def _claim_rows(row: Row[Any]) -> ClaimedMessage:
+def _claimed_message(row: Row[Any]) -> ClaimedMessage:
     return ClaimedMessage(
         message_id=row.id,
         payload=bytes(row.payload),

@@ -73,7 +73,7 @@ class ScanWatermark:
         return 0
 
     def record(self, position: int, ids: Sequence[int], now: float) -> None:
-        """Record the candidates that a scan from `floor` found."""
+        """Record the candidates that a scan from `position` found."""
         self._newest = max(self._newest, *ids) if ids else self._newest
         if position == 0:
             self._everything_at = now

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bridge.delivery.change_feed import ChangeFeedReader
+from bridge.delivery.change_feed_reader import ChangeFeedReader
 from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier

@@ -109,7 +109,7 @@ class IntakeParts:
         self._waiting = CompletionWaiter(self._state_of)
         known = self._known(self._first)
         memory = OrderRepository(database, now_ms)
-        self._forwarder = OrderProcessor(client, memory, known, self._waiting, metrics)
+        self._order_processor = OrderProcessor(client, memory, known, self._waiting, metrics)
         self._worker = self._applying(
             Inbox(database, owner, write_records=memory.write, acknowledgments=self._ledger.notes)
         )
@@ -119,7 +119,7 @@ class IntakeParts:
     def _applying(self, inbox: Inbox) -> Worker:
         return Worker(
             inbox,
-            traced_apply(self._forwarder.apply, self._tracer),
+            traced_apply(self._order_processor.apply, self._tracer),
             clock=now_ms,
             throttle=ProcessingThrottle(
                 lambda: self._ledger.arrived, time.monotonic, time.process_time
@@ -141,7 +141,7 @@ class IntakeParts:
             self._ledger.start(asyncio.get_running_loop())
 
         async def adopt(found: ActiveListeners) -> None:
-            self._forwarder.adopt(self._known(found))
+            self._order_processor.adopt(self._known(found))
             await listeners.adopt(found, self._control)
             await self._store_failures(listeners)
 

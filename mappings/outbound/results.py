@@ -1,7 +1,5 @@
 """
-The input of an outbound definition:
-
-one release or status change of a report, as plain values.
+The input of an outbound definition: one release or status change of a report.
 """
 
 from collections.abc import Mapping

@@ -147,9 +147,9 @@ class BatchReplay:
     def __call__(self, message_id: int) -> int:
         """Queue a message again, as `StoredMessageReplay.replay`."""
         if monotonic() >= self._stale_at:  # a slow replay may take hours
-            self._rejudging = StoredMessageReplay(self._settings, self._database)
+            self._replay = StoredMessageReplay(self._settings, self._database)
             self._stale_at = monotonic() + FRESH_SECONDS
-        return self._rejudging.replay(message_id, self._chosen)
+        return self._replay.replay(message_id, self._chosen)
 
 
 def _refused(verdict: Verdict) -> StillRefused:

@@ -175,8 +175,8 @@ class DatabaseExecutor:
         """
         Wait for a notification, at most so many seconds; tell whether it came.
 
-        The wait ends early if another process may have written: when the mark differs from
-        `mark`, or, without marks, every `poll_seconds`.
+        The wait ends early if another process may have written: when the version of the database
+        differs from `data_version`, or, if that is None, every `poll_seconds`.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds

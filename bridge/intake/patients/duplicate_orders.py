@@ -33,7 +33,7 @@ def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     deciding = _deciding_row(one, other)
     first = min(one, other, key=lambda each: (each.first_message, each.place))
     past, last = (one, other) if behind else (other, one)
-    index_after_merge = replace(
+    combined_order = replace(
         one,
         state=deciding.state,
         first_message=first.first_message,
@@ -49,7 +49,7 @@ def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         said_at=newest(past.said_at, last.said_at),
         signals=combined_signals(one.signals, other.signals),
     )
-    return with_later_events_of(index_after_merge, (one, other))
+    return with_later_events_of(combined_order, (one, other))
 
 
 def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first: bool) -> bool:

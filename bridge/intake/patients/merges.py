@@ -42,7 +42,7 @@ PATIENTS_NOT_SUPPORTED = "patients_not_supported"
 """The note if the engine cannot correct or merge patients."""
 
 
-async def call_patient_service(
+async def send_patient_change(
     client: EngineClient, event: OrderEvent, updates: Mapping[str, str]
 ) -> str:
     """
@@ -95,7 +95,7 @@ class WorklistClient:
     launcher: Launcher
 
 
-async def apply_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
+async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
     """Record a merge, and combine the orders that both patients have."""
     context.merges.append((event.site, event.prior_mrn, event.mrn))
     context.demographics += former_identity(

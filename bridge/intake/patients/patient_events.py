@@ -6,10 +6,10 @@ from bridge.intake.patients.merges import (
     PATIENTS_NOT_SUPPORTED,
     WorklistClient,
     apply_early_rows,
-    apply_merge,
     apply_visit_change,
-    call_patient_service,
+    record_merge,
     renamed_patients,
+    send_patient_change,
 )
 from bridge.intake.patients.names import takes_identifier_of_other
 from bridge.intake.patients.visit_transfers import later_moves, moves_of
@@ -59,13 +59,13 @@ async def _apply_patient_event(
         context.notes.append(SUPERSEDED)
     if takes_identifier_of_other(event, context.job.demographics, context.index.values()):
         raise IdentifierTakenError
-    note = await call_patient_service(worklist.client, event, updates)
+    note = await send_patient_change(worklist.client, event, updates)
     context.notes.append(note)
     if note == PATIENTS_NOT_SUPPORTED:
         return
     context.renamed_patients += renamed_patients(event, updates)
     if event.action is OrderAction.PATIENT_MERGE:
-        await apply_merge(worklist, context, event)
+        await record_merge(worklist, context, event)
     for each in corrections(event, updates, context.index.values()):
         context.changed[each.key] = context.index[each.key] = each
     if updates and not stale:

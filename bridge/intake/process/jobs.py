@@ -115,8 +115,8 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     """
     Map a stored message.
 
-    Raises Refusal, DefinitionMissingError, ContentMissingError, ContentUnreadableError, and what
-    hooks raise.
+    Raises MessageRefusal, DefinitionMissingError, ContentMissingError, ContentUnreadableError, and
+    what hooks raise.
     """
     if claimed.unreadable:
         raise ContentUnreadableError(claimed.unreadable)

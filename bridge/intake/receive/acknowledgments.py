@@ -78,7 +78,7 @@ _Key = tuple[str, str, str]
 
 
 def _matrix() -> Mapping[_Key, _MatrixRow]:
-    text = files("bridge.intake").joinpath("acknowledgments.csv").read_text("ascii")
+    text = files("bridge.intake.receive").joinpath("acknowledgments.csv").read_text("ascii")
     return MappingProxyType(
         {
             (row["accept_ack"], row["application_ack"], row["outcome"]): _MatrixRow(

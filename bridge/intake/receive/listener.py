@@ -48,7 +48,7 @@ class InboundDefinition(Protocol):
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Return the issues of a message and its patients. Raises Malformed."""
+        """Return the issues of a message and its patients. Raises MalformedMessage."""
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """

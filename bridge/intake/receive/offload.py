@@ -162,7 +162,7 @@ def _read(
 def subjects(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> Subjects:
-    """Return the subjects of a message. Raises Malformed."""
+    """Return the subjects of a message. Raises MalformedMessage."""
     return _compiled(source).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
@@ -205,7 +205,7 @@ class OffloadedDefinition:
     def inspect(
         self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
-        """Return the issues of a message and its patients. Raises Malformed, WorkerError."""
+        """Return the issues of a message and its patients. Raises MalformedMessage, WorkerError."""
         if len(raw) < LARGE:
             return self.inner.inspect(raw, fallback, head, defaults)
         source = DefinitionSource.of(self.inner)

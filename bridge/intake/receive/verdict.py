@@ -49,7 +49,7 @@ class Router:
         self._known: dict[tuple[object, ...], Route] = {}
 
     def route(self, header: Header) -> InboundDefinition:
-        """Return the definition that accepts a message. Raises Refusal."""
+        """Return the definition that accepts a message. Raises MessageRefusal."""
         key = (
             header.message_code,
             header.trigger,

@@ -16,7 +16,7 @@ import structlog
 
 from bridge.executors import Threads
 from bridge.queue.errors import LedgerClosed
-from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
+from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.commit_delay import CommitDelay
 from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter, GroupResult

@@ -9,14 +9,21 @@ the caller passes counters and clocks.
 
 from collections.abc import Callable
 
-BUSY, RUSH = 50.0, 300.0  # arrivals per second
-LEAST = {RUSH: 0.1, BUSY: 0.5, 0.0: 1.0}  # minimum share of processing by arrival rate
-FLOOD = 1200.0  # arrivals per second that exceed what one process can apply
-FULL = 0.8  # CPU share above which processing is throttled during a flood
-KEPT_UP = 0.95  # CPU share above which it is throttled otherwise
-LESS, MORE = 0.7, 0.05  # multiplicative decrease and additive increase of the share
-LONGEST = 2.0  # seconds; longest pause
-SMALL = 20  # messages of a batch while the process is loaded
+BUSY_RATE, RUSH_RATE = 50.0, 300.0  # arrivals per second
+MINIMUM_SHARE = {
+    RUSH_RATE: 0.1,
+    BUSY_RATE: 0.5,
+    0.0: 1.0,
+}  # of processing, by arrival rate
+FLOOD_RATE = 1200.0  # arrivals per second that exceed what one process can apply
+FLOOD_CPU_LIMIT = 0.8  # CPU share above which processing is throttled during a flood
+CPU_LIMIT = 0.95  # CPU share above which it is throttled otherwise
+SHARE_FACTOR, SHARE_INCREASE = (
+    0.7,
+    0.05,
+)  # multiplicative decrease and additive increase of the share
+LONGEST_PAUSE = 2.0  # seconds; longest pause
+SMALL_BATCH = 20  # messages of a batch while the process is loaded
 _SAMPLE = 0.1  # seconds
 _AVERAGE = 1.0  # seconds of the moving average of the arrival rate
 
@@ -48,7 +55,7 @@ class ProcessingThrottle:
     def pause(self) -> float:
         """Seconds to pause before the next batch, derived from the duration of the last one."""
         share = self._current_share()
-        return min(LONGEST, self._took * (1.0 - share) / share)
+        return min(LONGEST_PAUSE, self._took * (1.0 - share) / share)
 
     def worked(self, seconds: float) -> None:
         """Record the duration of a batch."""
@@ -62,10 +69,10 @@ class ProcessingThrottle:
             self._before = (now, self._arrived(), self._spent())
             rate = (self._before[1] - count) / (now - at)
             self._average_rate += (rate - self._average_rate) * min(1.0, (now - at) / _AVERAGE)
-            bound = FULL if self._average_rate >= FLOOD else KEPT_UP
+            bound = FLOOD_CPU_LIMIT if self._average_rate >= FLOOD_RATE else CPU_LIMIT
             full = (self._before[2] - spent) / (now - at) > bound
-            self._share = self._share * LESS if full else self._share + MORE
-            least = next(share for rush, share in LEAST.items() if rate >= rush)
+            self._share = self._share * SHARE_FACTOR if full else self._share + SHARE_INCREASE
+            least = next(share for rush, share in MINIMUM_SHARE.items() if rate >= rush)
             self._share = min(1.0, max(least, self._share))
         return self._share
 

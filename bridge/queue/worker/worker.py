@@ -20,7 +20,7 @@ from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.queue.wakeup import PollTimer
 from bridge.queue.worker.async_inbox import AsyncInbox
 from bridge.queue.worker.in_flight import Batch, InFlightBatches, UnconfirmedClaims
-from bridge.queue.worker.throttle import SMALL, ProcessingThrottle, unthrottled
+from bridge.queue.worker.throttle import SMALL_BATCH, ProcessingThrottle, unthrottled
 from bridge.store.errors import StoreError, StoreUnavailable
 
 Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
@@ -218,7 +218,7 @@ class Worker:
     def _size(self) -> int:
         """Return the number of messages to claim."""
         small = self._throttle.is_loaded or self._failed_batches
-        return min(self._batch, SMALL) if small else self._batch
+        return min(self._batch, SMALL_BATCH) if small else self._batch
 
     def _note(self, batch: ClaimedBatch) -> None:
         self._undecided, self._more = batch.undecided, batch.more

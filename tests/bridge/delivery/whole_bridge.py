@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from bridge.delivery.change_feed import ChangeFeedReader
+from bridge.delivery.change_feed_reader import ChangeFeedReader
 from bridge.delivery.change_processor import ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier

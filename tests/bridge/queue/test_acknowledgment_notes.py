@@ -6,7 +6,7 @@ import pytest
 
 from bridge.queue import queries
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.acknowledgments import AcknowledgmentNotes
+from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import AcknowledgmentState
@@ -94,7 +94,7 @@ def test_a_rolled_back_claim_keeps_the_notes(
 
     def claim_and_fail() -> None:
         with store.write() as connection:
-            inbox._claim_rows(connection, NOW, 10)
+            inbox._claim_and_read(connection, NOW, 10)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -3,11 +3,11 @@
 import pytest
 
 from bridge.queue.worker.throttle import (
-    BUSY,
-    FLOOD,
-    LEAST,
-    LONGEST,
-    RUSH,
+    BUSY_RATE,
+    FLOOD_RATE,
+    LONGEST_PAUSE,
+    MINIMUM_SHARE,
+    RUSH_RATE,
     ProcessingThrottle,
     unthrottled,
 )
@@ -45,7 +45,12 @@ def test_a_process_with_time_left_holds_nothing_back() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "least"),
-    [(RUSH * 3, LEAST[RUSH]), (BUSY * 2, LEAST[BUSY]), (BUSY / 5, 1.0), (0, 1.0)],
+    [
+        (RUSH_RATE * 3, MINIMUM_SHARE[RUSH_RATE]),
+        (BUSY_RATE * 2, MINIMUM_SHARE[BUSY_RATE]),
+        (BUSY_RATE / 5, 1.0),
+        (0, 1.0),
+    ],
 )
 def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
     """To a rush nearly all, to what comes steadily half, to single messages nothing."""
@@ -55,7 +60,9 @@ def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
     assert day.throttle.is_loaded is (least < 1.0)
 
 
-@pytest.mark.parametrize(("rate", "share"), [(FLOOD * 0.8, 1.0), (FLOOD * 1.5, LEAST[RUSH])])
+@pytest.mark.parametrize(
+    ("rate", "share"), [(FLOOD_RATE * 0.8, 1.0), (FLOOD_RATE * 1.5, MINIMUM_SHARE[RUSH_RATE])]
+)
 def test_a_flood_is_given_way_to_sooner(rate: float, share: float) -> None:
     """What can be applied as it comes is, as long as the process is not busy all the time."""
     day = Day()
@@ -66,7 +73,7 @@ def test_a_flood_is_given_way_to_sooner(rate: float, share: float) -> None:
 def test_a_rush_ends() -> None:
     """When arrivals stop, what was accepted is applied at full speed at once."""
     day = Day()
-    day.goes_by(RUSH * 3, load=1.0)
+    day.goes_by(RUSH_RATE * 3, load=1.0)
     day.goes_by(0, load=1.0, seconds=0.125)
     assert day.share == 1
     assert not day.throttle.is_loaded
@@ -75,18 +82,18 @@ def test_a_rush_ends() -> None:
 def test_the_share_grows_again() -> None:
     """While they still come, and there is time left."""
     day = Day()
-    day.goes_by(RUSH * 3, load=1.0)
+    day.goes_by(RUSH_RATE * 3, load=1.0)
     before = day.share
-    day.goes_by(RUSH * 3, load=0.5, seconds=0.5)
+    day.goes_by(RUSH_RATE * 3, load=0.5, seconds=0.5)
     assert before < day.share < 1
 
 
 def test_no_pause_is_endless() -> None:
     """Whatever a batch took."""
     day = Day()
-    day.goes_by(RUSH * 3, load=1.0)
+    day.goes_by(RUSH_RATE * 3, load=1.0)
     day.throttle.worked(60.0)
-    assert day.throttle.pause == LONGEST
+    assert day.throttle.pause == LONGEST_PAUSE
 
 
 def test_nobody_is_given_way_to() -> None:

@@ -17,7 +17,6 @@ from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import apply_event, clear
 from bridge.engine.service.report_lookup import (
     current_identity,
     key_of,
@@ -26,6 +25,7 @@ from bridge.engine.service.report_lookup import (
     orders_of,
 )
 from bridge.engine.service.report_status import has_content
+from bridge.engine.service.report_transitions import apply_event, clear
 from bridge.engine.service.work import ChangeEvent, Work
 
 LINKS = metadata.tables[str(IssuedLink.__tablename__)]

@@ -30,8 +30,8 @@ from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.status import FileKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.first_text import joined, rewrite
-from bridge.engine.service.lifecycle import apply_event
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
+from bridge.engine.service.report_transitions import apply_event
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ChangeEvent, Work
 

@@ -14,9 +14,14 @@ from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signat
 from bridge.engine.rules.priors import AUTO_COMPARED, Study, rank_priors
 from bridge.engine.rules.status import SIGNED
 from bridge.engine.rules.text.document import from_text, to_json
-from bridge.engine.service.lifecycle import addenda_of, document_json, prelim_reads, signed_addenda
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
 from bridge.engine.service.report_status import orders_by_report
+from bridge.engine.service.report_transitions import (
+    addenda_of,
+    document_json,
+    prelim_reads,
+    signed_addenda,
+)
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
 

@@ -19,7 +19,8 @@ from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import (
+from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
+from bridge.engine.service.report_transitions import (
     accept_default_text,
     addenda_of,
     apply_event,
@@ -29,7 +30,6 @@ from bridge.engine.service.lifecycle import (
     sign_delay,
     signed_addenda,
 )
-from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
 from bridge.engine.service.signing import releases
 from bridge.engine.service.work import ChangeEvent, Work
 

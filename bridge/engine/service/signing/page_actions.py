@@ -18,8 +18,8 @@ from bridge.engine.rules.text.document import BadDocument, Document, parse, rest
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, run_checks
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import addenda_of, apply_event, document_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
+from bridge.engine.service.report_transitions import addenda_of, apply_event, document_json
 from bridge.engine.service.reports.deletion import discard
 from bridge.engine.service.signing import addenda, lease
 from bridge.engine.service.signing.lease import Editor

@@ -22,9 +22,9 @@ from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_user, settings_of
-from bridge.engine.service.lifecycle import addenda_of, document_json, sign_delay
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
+from bridge.engine.service.report_transitions import addenda_of, document_json, sign_delay
 from bridge.engine.service.reports.files import list_set_aside
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor

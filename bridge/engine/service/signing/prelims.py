@@ -32,7 +32,9 @@ from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import (
+from bridge.engine.service.report_lookup import key_of, lock_report
+from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
+from bridge.engine.service.report_transitions import (
     apply_event,
     describe_person,
     document_json,
@@ -41,8 +43,6 @@ from bridge.engine.service.lifecycle import (
     read_author,
     require_author,
 )
-from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
 
@@ -108,10 +108,10 @@ def withdraw(work: Work, identity: OrderId) -> Report:
 
 def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
-    Tell whether a user may own a locked report. Any member of the site may, except for Preliminary
-    ones.
+    Tell whether a user may own a locked report.
 
-    Those may be owned by their reader and by the reviewers of their group (V9).
+    Any member of the site may own a report. A Preliminary one may be owned by its reader and by
+    the reviewers of its group only (V9 of the research notes).
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
         return True
@@ -211,8 +211,8 @@ def list_waiting(
     """
     Return the reports that wait in a group and tag, the longest-waiting first.
 
-    A report waits in the group and tag of its newest read, since its first read newest_read. Raise
-    PrelimNotFound for an unknown group or tag.
+    A report waits in the group and tag of its newest read, since its first unreviewed read there.
+    Raise PrelimNotFound for an unknown group or tag.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:

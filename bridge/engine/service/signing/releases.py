@@ -16,9 +16,9 @@ from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Addendum, Report, ReportRelease, metadata
 from bridge.engine.rules.status import ReleaseKind
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import addenda_of, signed_addenda
 from bridge.engine.service.report_lookup import key_of, mark_updated
 from bridge.engine.service.report_status import ReportContext
+from bridge.engine.service.report_transitions import addenda_of, signed_addenda
 from bridge.engine.service.work import ActorRef, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 from bridge.store.statements import BoundStatement, bind, dialect_statement, execute_all

@@ -22,7 +22,15 @@ from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction, SiteRole
 from bridge.engine.rules.status import SIGNED, ReleaseKind, Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import (
+from bridge.engine.service.report_lookup import key_of, lock_report
+from bridge.engine.service.report_status import (
+    GroupOrder,
+    ReportContext,
+    ReportSummary,
+    orders_statement,
+    read_orders,
+)
+from bridge.engine.service.report_transitions import (
     accept_default_text,
     addenda_of,
     apply_event,
@@ -32,14 +40,6 @@ from bridge.engine.service.lifecycle import (
     prelim_reads,
     read_author,
     require_permitted,
-)
-from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import (
-    GroupOrder,
-    ReportContext,
-    ReportSummary,
-    orders_statement,
-    read_orders,
 )
 from bridge.engine.service.signing import releases
 from bridge.engine.service.signing.detached_report import lock_detached

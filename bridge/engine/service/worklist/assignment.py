@@ -9,8 +9,8 @@ from bridge.engine.rules.identity import OrderId
 from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.status import SIGNED, Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import apply_event, clear
 from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.report_transitions import apply_event, clear
 from bridge.engine.service.reports.files import refresh_findings
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
