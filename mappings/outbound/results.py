@@ -1,6 +1,4 @@
-"""
-The input of an outbound definition: one release or status change of a report.
-"""
+"""The input of an outbound definition: one release or status change of a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
