@@ -59,8 +59,8 @@ class AuditEvent:
     """
     One event. `actor` is an e-mail address or an operating-system user, `source` an address.
 
-    `before` and `next_state` are the changed administrative members. `event_id` is unique in the
-    trail; it is empty for events that are written to the chain directly.
+    `before` and `after` are the changed administrative members. `event_id` is unique in the trail;
+    it is empty for events that are written to the chain directly.
     """
 
     action: str
@@ -81,7 +81,7 @@ class AuditEvent:
     event_id: str | None = None
 
     def members(self, at: int) -> dict[str, Any]:
-        """Return the members as the chain stores them; `position` in milliseconds."""
+        """Return the members as the chain stores them; `at` is in milliseconds."""
         kind, identity = self.target or self._implied_target()
         return {
             "at": at,
@@ -120,8 +120,8 @@ def form_around(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     Return the canonical form of an event that has no predecessor yet, in three parts.
 
-    Between them go the predecessor's hash and the event's own number: their names are next to
-    these places because members are sorted by name.
+    The predecessor's hash and the event's own number go between the parts, because members are
+    sorted by name.
     """
     given = {name: row[name] for name in _SECOND_MEMBERS if name not in (_PREVIOUS, _SEQUENCE)}
     before = {name: value for name, value in given.items() if name < _PREVIOUS}
@@ -147,7 +147,7 @@ def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of a refusal, or the name of a failure: its text may quote data."""
+    """Return the code of a refusal, or the class name of a failure, whose text may quote data."""
     code = getattr(error, "code", "")
     return code if isinstance(code, str) and code else type(error).__name__
 
