@@ -28,7 +28,7 @@ _MENTIONS: Final = (
     ("messages", "mapping"),
     ("site", "site"),
 )
-"""Texts of messages without the name of a key, and the key that they mean."""
+"""Parts of messages that do not name a key, and the key of the settings that each one means."""
 
 
 class SettingsLocator:

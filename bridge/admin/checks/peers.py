@@ -30,7 +30,7 @@ _CERTIFICATES: Final = {
     64: "its certificate is not for {host}: set tls.server_name to what it is for",
     **dict.fromkeys((18, 19, 20, 21), "its authority is not trusted: add it to tls.ca"),
 }
-"""By the codes of OpenSSL's X509_verify_cert_error_string."""
+"""Explanations by the codes of OpenSSL's X509_verify_cert_error_string."""
 
 _HANDSHAKES: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS there: remove tls, or ask for its TLS port",

@@ -42,7 +42,7 @@ Recall = Callable[[str, str], InboundMapping | None]
 
 
 class NotAnOrderReader(BridgeError):  # noqa: N818  # named for what happened
-    """The definition given as reader of orders writes messages."""
+    """The definition that was named as reader of orders is an outbound definition."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not read messages: --orders names a definition that does")
@@ -115,7 +115,7 @@ SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]
 
 
 class NotComparable(BridgeError):  # noqa: N818  # named for what happened
-    """One version reads messages and the other writes them."""
+    """One version is an inbound definition and the other an outbound one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class StoredMessageReplay:
         arrival = replace(
             AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
-            acknowledgment=AcknowledgmentState.NOT_OWED,  # there is no sender to answer
+            acknowledgment=AcknowledgmentState.NOT_OWED,  # an edited copy has no sender to answer
             refuse_reuse=None,
         )
         with self._database.write() as connection:
@@ -120,7 +120,7 @@ class StoredMessageReplay:
             return operations.Routing(definition.name, definition.version, lanes)
         if refused:
             raise _refused(verdict)
-        return None  # keep the routing of its arrival
+        return None  # the routing of its arrival stays
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         listening = self._listenings.get(listener)
