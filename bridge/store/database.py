@@ -1,9 +1,9 @@
 """
 `Database`: transactions on SQLite or PostgreSQL.
 
-Together with `sqlite` and `postgresql` the only module that depends on the dialect, and the one
-that guarantees durability: when `write()` returns, the transaction has been flushed to disk. It
-contains no tables and no queries.
+Only this module, `sqlite` and `postgresql` depend on the dialect. This module guarantees
+durability: when `write()` returns, the transaction has been flushed to disk. It contains no tables
+and no queries.
 """
 
 import secrets
@@ -110,8 +110,9 @@ class Database:
     @contextmanager
     def read_on_loop(self) -> Iterator[Connection]:
         """
-        As `read_committed`, on the event loop. Raises Busy without `short_work` or a free
-        connection.
+        As `read_committed`, on the event loop.
+
+        Raises Busy without `short_work`, or if no connection is free.
         """
         if self.short_work is None:
             raise Busy("not on the event loop")
@@ -183,7 +184,7 @@ class Database:
         Yield a connection in a write transaction that only deletes old rows.
 
         The commit does not wait for the disk. If a power cut undoes it, the rows are deleted again.
-        Later commits of others are as durable as ever.
+        Other commits stay durable.
         """
         self.synchronous_commit.require()
         with self.write_lock.hold(), self._translated(), self._writer.connect() as connection:
@@ -295,7 +296,7 @@ class Database:
 
     def writer(self, *, unsynced: bool = False, urgent: bool = False) -> DriverWriter:
         """
-        Return a writer with a connection of its own, for frequent transactions without SQLAlchemy.
+        Return a writer with a dedicated connection, for frequent transactions without SQLAlchemy.
 
         `unsynced` is as `write_without_sync`; `urgent` as in `FairLock`.
         """
@@ -312,20 +313,20 @@ class Database:
         return DriverWriter(self.engine, self.write_lock, begin, postgres.force_index_scans)
 
     def reader(self) -> KeyReader:
-        """Return a reader with a connection of its own, for frequent queries by key."""
+        """Return a reader with a dedicated connection, for frequent queries by key."""
         reader = KeyReader(self.dedicated_connection, is_local=self.dialect == "sqlite")
         self.on_dispose(reader.close)
         return reader
 
     def on_dispose(self, close: Callable[[], None]) -> None:
-        """Call `close` on `dispose`, for a connection outside of the pool."""
+        """Call `close` in `dispose`, for a connection outside of the pool."""
         self._on_dispose.append(close)
 
     def dedicated_connection(self) -> Any:
         """Return a driver connection outside of the pool; the caller closes it."""
         connection = (
             self.engine.pool.recreate().connect()
-        )  # of its own pool: it may outlive the others
+        )  # from a separate pool, because it may outlive the others
         driver = connection.driver_connection
         connection.detach()
         return driver
@@ -343,7 +344,7 @@ class Database:
         self.engine.dispose()
 
     def _refuse_without_connection(self) -> None:
-        """Raise Busy where this thread must not wait and no connection is free."""
+        """Raise Busy if this thread must not wait and no connection is free."""
         if self.write_lock.is_nonblocking and not self._write_cache.has_free_connection():
             raise Busy("no connection is free")
 

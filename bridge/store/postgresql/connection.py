@@ -25,9 +25,9 @@ LOCK_ALL = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k
 NOTIFY = "SELECT pg_notify(%(channel)s, %(mark)s)"
 FROZEN_SECONDS = 10
 """
-Seconds after which the server ends an idle transaction, and with it its locks.
+Seconds after which the server ends an idle transaction and releases its locks.
 
-A process that is stopped, or whose network drops packets, cannot end it itself.
+A stopped process, or one whose network drops packets, cannot end its transaction itself.
 """
 
 BRIEF_SECONDS = 2
@@ -97,7 +97,7 @@ def autocommit(connection: Connection) -> Iterator[None]:
 
 
 class PostgreSQLTransactionStart:
-    """psycopg begins with the first statement; rows are locked individually."""
+    """psycopg begins a transaction with the first statement; rows are locked individually."""
 
     def __init__(self, synchronous_commit: SynchronousCommit) -> None:
         self._synchronous_commit = synchronous_commit
