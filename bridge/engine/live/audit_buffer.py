@@ -1,9 +1,9 @@
 """
 Audit events of reads, buffered and written in batches.
 
-A read has no transaction of its own to record its audit event in, so the events of a short period
+A read has no write transaction that could record its audit event, so the events of a short period
 share one. A process that is killed loses at most the events of that period. Changes are recorded in
-their own transaction and lose nothing.
+their own transactions and lose nothing.
 """
 
 import asyncio

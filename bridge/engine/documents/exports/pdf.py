@@ -2,7 +2,7 @@
 A report as PDF, for export from the reporting app.
 
 typst sets the pages with the template `report.typ`. The text is passed as data, never as markup.
-East Asian fonts come from a package of their own; without it, the fonts of the machine are used.
+East Asian fonts come from a separate package; without it, the fonts of the machine are used.
 """
 
 import json

@@ -73,7 +73,7 @@ class HeadRequests:
     """
     Middleware that serves HEAD below `HEAD_PATHS` by the GET route; the server omits the body.
 
-    Pages that browsers open have HEAD routes of their own, and event streams have none.
+    Pages that browsers open have separate HEAD routes. Event streams have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:

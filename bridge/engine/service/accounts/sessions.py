@@ -46,8 +46,8 @@ _VALID = (
     )
 )
 """
-Whether a session is valid, apart from its times. An account session is valid for all sites of the
-account.
+The condition for a valid session, except its times. An account session is valid for all sites of
+the account.
 """
 
 

@@ -45,7 +45,7 @@ from bridge.engine.service.work import Work
 
 
 class LaunchKind(StrEnum):
-    """What the launches of a run have in common."""
+    """The kind of launches that a run executes together."""
 
     REGISTER = "register"
     LAZY = "lazy"

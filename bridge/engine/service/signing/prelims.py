@@ -108,10 +108,11 @@ def withdraw(work: Work, identity: OrderId) -> Report:
 
 def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
-    Tell whether a user may own a locked report. Any member of the site may, except for Preliminary
-    ones.
+    Tell whether a user may own a locked report.
 
-    Those may be owned by their reader and by the reviewers of their group (V9).
+    Any member of the site may own a report that is not Preliminary. A Preliminary report may be
+    owned by its present owner, by the reader of its newest active read, and by the reviewers of
+    that reader's group.
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
         return True
@@ -211,8 +212,8 @@ def list_waiting(
     """
     Return the reports that wait in a group and tag, the longest-waiting first.
 
-    A report waits in the group and tag of its newest read, since its first read newest_read. Raise
-    PrelimNotFound for an unknown group or tag.
+    A report waits in the group and tag of its newest read. It has waited since its first unreviewed
+    read there. Raise PrelimNotFound for an unknown group or tag.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:

@@ -56,10 +56,10 @@ def schedule(
     before: Sequence[BoundStatement] = (),
 ) -> None:
     """
-    Schedule a release at a moment, or release at once (`due_at` None). An addendum's sequence is
-    its number.
+    Schedule a release at a moment, or release at once (`due_at` None).
 
-    `context` must be from this transaction; statements of `before` are executed in the same batch.
+    The sequence of an addendum's release is the number of the addendum. `context` must be from this
+    transaction; statements of `before` are executed in the same batch.
     """
     row: dict[str, Any] = {
         "report_pk": key_of(report),
