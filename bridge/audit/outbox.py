@@ -129,7 +129,7 @@ def pending(database: Database) -> int:
 
 def relay(database: Database, chain: Chain, chained: Database) -> int:
     """Append the events of the outbox to the chain in `chained`; return their number."""
-    with before_commit(None):  # no event of an action in progress for these writes
+    with before_commit(None):  # relaying does not belong to the action in progress
         return _relay(database, chain, chained)
 
 

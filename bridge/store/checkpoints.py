@@ -40,7 +40,7 @@ class WalCheckpointer:
                 return
             try:
                 self._checkpoint_if_needed()
-            except Busy:  # another writer holds the lock for very long
+            except Busy:  # another writer has held the lock for long
                 self._version = -1
             except driver_errors():  # such as a full disk: commits report the error
                 self._disconnect()
@@ -72,7 +72,7 @@ class WalCheckpointer:
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with self._database.write_lock.hold():  # with constant writes it would never be complete
+        with self._database.write_lock.hold():  # constant writes would prevent completion
             return _checkpoint(driver, "FULL").is_complete
 
     def _connect(self) -> Any:

@@ -151,7 +151,7 @@ class KeyReader:
             driver = self._driver = self._connect()
             if not self.is_local:
                 driver.autocommit = True
-        if driver is None or self._closed:  # closed while it was connecting
+        if driver is None or self._closed:  # `close` was called while it was connecting
             self._disconnect()
             raise StoreUnavailable("closed")
         return driver

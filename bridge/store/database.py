@@ -296,7 +296,7 @@ class Database:
 
     def writer(self, *, unsynced: bool = False, urgent: bool = False) -> DriverWriter:
         """
-        Return a writer with a dedicated connection, for frequent transactions without SQLAlchemy.
+        Return a writer that keeps a connection, for frequent transactions without SQLAlchemy.
 
         `unsynced` is as `write_without_sync`; `urgent` as in `FairLock`.
         """

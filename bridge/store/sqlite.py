@@ -52,13 +52,13 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
         address,
         connect_args=arguments,
         hide_parameters=True,
-        pool_use_lifo=True,  # the last used one has warm caches
+        pool_use_lifo=True,  # the connection that was used last has warm caches
         **options.engine_arguments,
     )
     file = file_of(address)
     event.listen(
         created, "do_connect", lambda *_: create_empty(file)
-    )  # with our file mode, before SQLite creates it
+    )  # creates the file with our file mode, before SQLite does
     event.listen(created, "connect", _prepare)
     event.listen(created, "begin", _begin)
     return created

@@ -168,8 +168,8 @@ def lock_key(name: str) -> int:
 
 
 _NULL = struct.pack(">i", -1)
-_HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, element's type, length, 1
-_EMPTY = struct.Struct(">iiI")  # no dimension, no nulls, element's type
+_HEAD = struct.Struct(">iiIii")  # dimensions, null flag, element type, length, lower bound 1
+_EMPTY = struct.Struct(">iiI")  # dimensions (0), null flag, element type
 _SIZE = struct.Struct(">i")
 _TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # fixed OIDs
 _NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}
