@@ -27,10 +27,10 @@ class LaunchWarning(StrEnum):
     AUTH_IGNORED = (
         "auth_ignored"  # userInfo.Auth is not an administrator's, but the header's token is
     )
-    SYNC_REFUSED = "sync_refused"  # the user's window did not follow, and shows why
+    SYNC_REFUSED = "sync_refused"  # the user's window did not follow and shows the reason
     SYNC_PENDING = "sync_pending"  # the window has not followed yet
     SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file of another patient was set aside
-    FILES_NOT_ADDED = "files_not_added"  # the report is signed and does not have them
+    FILES_NOT_ADDED = "files_not_added"  # the report is signed, so it did not get the files
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class AuditBuffer:
                 self._waiting = events + self._waiting
                 self._tally.give_back(counts)
                 return
-            counts.clear()  # written
+            counts.clear()
 
     async def stop(self) -> None:
         """Stop the background task and write the buffered events."""

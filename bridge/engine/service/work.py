@@ -140,7 +140,7 @@ class Work:
         lengths = [len(each) for each in lists]
         try:
             with self.session.begin_nested():
-                self.session.connection()  # sets the savepoint now, not with the first statement
+                self.session.connection()  # sets the savepoint now, not with the first query
                 yield
         except BaseException:
             for each, length in zip(lists, lengths, strict=True):

@@ -83,7 +83,7 @@ class HeadRequests:
         """Serve one request."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
         if is_head and scope["path"].startswith(HEAD_PATHS):
-            scope = {**scope, "method": "GET"}  # a copy, because the server needs HEAD
+            scope = {**scope, "method": "GET"}  # a copy: the server needs the method HEAD
         await self._app(scope, receive, send)
 
 

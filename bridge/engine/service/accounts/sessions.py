@@ -60,7 +60,7 @@ class NewSession:
     framed: bool = False
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-    ended: bool = False  # ended already: a record of its details
+    ended: bool = False  # the session only records its details and is not valid
 
 
 @dataclass(frozen=True, slots=True)
