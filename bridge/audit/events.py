@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 
 class AuditOrigin(StrEnum):
-    """The entrance through which an action came."""
+    """The interface through which an action was requested."""
 
     API = "api"
     APP = "app"

@@ -221,7 +221,7 @@ class Database:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
 
     def disable_idle_timeout(self, connection: Connection) -> None:
-        """Let this transaction pause between its statements without a limit."""
+        """Disable the time limit for pauses between the statements of this transaction."""
         if self.dialect == "postgresql":
             connection.exec_driver_sql(postgres.DISABLE_IDLE_TIMEOUT)
 
@@ -268,7 +268,7 @@ class Database:
         self._commit_statements[connection].add(name, words, channel)
 
     def try_lock(self, connection: Connection, name: str) -> bool:
-        """Tell whether this transaction could lock `name`, which no other transaction holds."""
+        """Lock `name` until the commit if no other transaction holds it; return whether it did."""
         if self.dialect != "postgresql":
             return True
         question = text("SELECT pg_try_advisory_xact_lock(:key)")

@@ -109,7 +109,7 @@ def without_sync(connection: Connection) -> AbstractContextManager[None]:
 
 
 def without_waiting(connection: Connection) -> AbstractContextManager[None]:
-    """Let a connection not wait for locks of other processes in a block."""
+    """Make a connection fail at once on locks of other processes, in a block."""
     return _with_settings(connection, [_NO_WAIT], [_WAIT_FOR_LOCKS])
 
 

@@ -86,7 +86,7 @@ def connect(address: tuple[str, int], limit: float) -> socket.socket:
 
 
 class FirstAction(Enum):
-    """What a peer does first while we send nothing."""
+    """The first action of a peer while we send nothing."""
 
     LISTENS = "listens"
     SPEAKS = "speaks"
@@ -94,7 +94,7 @@ class FirstAction(Enum):
 
 
 def first_action(wire: socket.socket) -> FirstAction:
-    """Return what a peer does first. Raises OSError, also for TLS alerts."""
+    """Return the first action of a peer. Raises OSError, also for TLS alerts."""
     before = wire.gettimeout()
     wire.settimeout(_LISTENS)
     try:

@@ -243,9 +243,9 @@ def assign_definitions(
     home: Path, listener: str, names: Sequence[str], by: Author
 ) -> Sequence[str]:
     """
-    Let a listener read with these definitions, without names with those of bridge.toml; audited.
+    Set the definitions of a listener; without names those of bridge.toml. Audited.
 
-    Return the definitions that the listener reads with.
+    Return the definitions that the listener then uses.
     """
     settings = load_settings(home)
     with (

@@ -52,7 +52,7 @@ class OrderReaders:
     """Finds the definition that reads a message. Raises MappingErrors if it has mistakes."""
 
     def __init__(self, settings: Settings, find: SourceFinder, recall: Recall) -> None:
-        """Look up sources with `find` and versions with `recall`; `settings` are active."""
+        """`find` returns sources, `recall` returns versions; `settings` are the active settings."""
         self._settings = settings
         self._find = find
         self._recall = recall

@@ -36,7 +36,7 @@ from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
 FRESH_SECONDS = 2.0
-"""How long a command uses the definitions it has read; a running service follows as fast."""
+"""Seconds after which a command reads the definitions again, as a running service does."""
 
 _LINK = text("""
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)

@@ -27,7 +27,7 @@ MAX_WAITING = 20_000
 """The size of the buffer. Beyond it the oldest events are dropped, and their number is recorded."""
 
 MOST_AT_ONCE = 500
-"""Events in one commit: other writers of the trail wait meanwhile."""
+"""Maximum number of events in one commit, for which other writers of the trail wait."""
 
 log = structlog.get_logger(__name__)
 

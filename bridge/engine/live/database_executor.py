@@ -112,7 +112,7 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 4
 MOST_SHARING = 64
-"""Use cases in one transaction: more would make the first ones wait."""
+"""Maximum number of use cases in one transaction: with more, the first ones would wait long."""
 
 LANES = {"sqlite": 1, "postgresql": 4}
 """Concurrent shared transactions: one that waits for a lock blocks only its own lane."""

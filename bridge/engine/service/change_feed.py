@@ -132,7 +132,7 @@ def cursor_at(connection: Connection, position: int) -> int:
 
 
 def _mark(change: Any) -> int:
-    """Return a hash that tells a change from one with the same number in a restored database."""
+    """Return a hash that differs for a change with the same number in a restored database."""
     content = f"{change.report_id} {change.at} {change.event}".encode()
     return int.from_bytes(blake2b(content, digest_size=8).digest()) % MOST_MARKS
 

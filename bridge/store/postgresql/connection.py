@@ -84,7 +84,7 @@ ASYNCHRONOUS_COMMIT = "SET LOCAL synchronous_commit = off"
 
 @contextmanager
 def autocommit(connection: Connection) -> Iterator[None]:
-    """Let each statement be a transaction, and restore the connection."""
+    """Run the statements of a block in autocommit mode; restore the connection afterwards."""
     driver: Any = connection.connection.driver_connection
     driver.autocommit = True
     try:
@@ -97,7 +97,7 @@ def autocommit(connection: Connection) -> Iterator[None]:
 
 
 class PostgreSQLTransactionStart:
-    """psycopg begins a transaction with the first statement; rows are locked individually."""
+    """Start of transactions on PostgreSQL: psycopg begins with the first statement."""
 
     def __init__(self, synchronous_commit: SynchronousCommit) -> None:
         self._synchronous_commit = synchronous_commit
@@ -131,7 +131,7 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
     from bridge.store.postgresql.driver import register_dumper  # noqa: PLC0415  # loads psycopg
 
     register_dumper()
-    # READ COMMITTED, whatever the server's default: each statement must see earlier commits.
+    # READ COMMITTED regardless of the server's default: each statement must see earlier commits.
     # No pool_use_lifo: after a server restart each dead connection would fail a transaction.
     # No pool_pre_ping: it costs a round trip for each transaction.
     made = sqlalchemy.create_engine(

@@ -1,7 +1,7 @@
 """
 Visits that moved to another patient or got another number.
 
-Later orders may name the former visit. Pointers never chain. Knows no orders.
+Later orders may name the former visit. Pointers never chain. Orders are stored in `order_index`.
 """
 
 import json
