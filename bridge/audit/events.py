@@ -37,7 +37,7 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 class Outcome(StrEnum):
-    """How an action ended."""
+    """The outcome of an action."""
 
     SUCCESS = "success"
     REFUSED = "refused"

@@ -58,7 +58,7 @@ class SizeLimits:
 
 @dataclass(frozen=True, slots=True)
 class AccessLifetimes:
-    """How long links and sessions are valid, in seconds (a site may override `frame_link`)."""
+    """Lifetimes of links and sessions, in seconds (a site may override `frame_link`)."""
 
     frame_link: int = 12 * 3600
     login_link: int = 90 * 24 * 3600

@@ -88,7 +88,7 @@ class WalCheckpointer:
 
 
 class _CheckpointResult(NamedTuple):
-    """Whether others were in the way, the pages of the log, and the pages copied."""
+    """The result of a checkpoint: whether others blocked it, pages in the log, and pages copied."""
 
     busy: int
     logged: int

@@ -158,7 +158,7 @@ class KeyReader:
 
 
 class TransactionStart(Protocol):
-    """How a writer's transactions begin on a database."""
+    """Begins the transactions of a writer on one dialect."""
 
     def __call__(self, cursor: Any, wait: bool) -> None:
         """Begin; wait for another process that is writing only if `wait`."""
@@ -237,7 +237,7 @@ class DriverWriter:
                 self._roll_back(driver)
                 raise
         except driver_errors() as error:
-            raise _translated(error, was_kept) from None  # as above
+            raise _translated(error, was_kept) from None  # the message may quote the row
 
     def close(self) -> None:
         """Return the connection; the next transaction takes another."""

@@ -89,7 +89,7 @@ class Database:
     @contextmanager
     def read_committed(self) -> Iterator[Connection]:
         """
-        As `read`, but each statement may see newer commits.
+        Yield a connection as `read` does; each statement may see newer commits.
 
         On PostgreSQL the statements run in autocommit mode, which saves the round trips of a
         transaction.
@@ -110,7 +110,7 @@ class Database:
     @contextmanager
     def read_on_loop(self) -> Iterator[Connection]:
         """
-        As `read_committed`, on the event loop.
+        Yield a connection as `read_committed` does, without blocking the event loop.
 
         Raises Busy without `short_work`, or if no connection is free.
         """
@@ -159,7 +159,7 @@ class Database:
     @contextmanager
     def write_without_sync(self) -> Iterator[Connection]:
         """
-        As `write`, for changes that may be lost together with this process.
+        Yield a connection as `write` does, for changes that may be lost together with this process.
 
         On SQLite the commit does not wait for the disk; only a power cut can undo it. On PostgreSQL
         the server survives this process, so this is `write`.

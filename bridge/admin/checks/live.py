@@ -139,7 +139,7 @@ def _services(settings: Settings) -> Iterator[PeerCheck]:
         try:
             token = read_token(settings.path(file))
         except SettingsError:
-            continue  # as above
+            continue  # `check_home` reports the reason
         yield PeerCheck(_SERVICE, partial(_service, engine.base_url, token, str(file)))
 
 
@@ -191,7 +191,7 @@ def _destination(settings: Settings, chosen: DestinationSettings) -> Iterator[Ch
     try:
         context = _context(settings, chosen) if secure else None
     except (OSError, ValueError):
-        return  # as above
+        return  # `check_home` reports the reason
     name = (chosen.tls.server_name if chosen.tls else None) or address.host
     where, began = f"{address.host}:{address.port}", False
     try:

@@ -20,7 +20,7 @@ class LaunchStatus(StrEnum):
 
 
 class LaunchWarning(StrEnum):
-    """What a launch could not do; it was executed nevertheless."""
+    """A warning of a launch that was executed nevertheless."""
 
     UNKNOWN_TEMPLATE = "unknown_template"
     REPORT_SIGNED = "report_signed"

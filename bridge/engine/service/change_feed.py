@@ -187,7 +187,7 @@ def read_changes(
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
-    Events of `without` are left out, and the returned cursor is behind them. Without changes the
+    Events of `without` are left out, and the returned cursor is after them. Without changes the
     given cursor is returned.
     """
     if sites is None:

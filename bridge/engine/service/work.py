@@ -29,7 +29,7 @@ _INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body"
 
 @dataclass(frozen=True, slots=True)
 class ActorRef:
-    """Who acts: account, access token and page session. All are None for scheduled work."""
+    """The actor: account, access token and page session. All are None for scheduled work."""
 
     account_id: int | None = None
     token_id: int | None = None

@@ -38,7 +38,7 @@ class SessionLocks:
     """Session locks for all threads; a background thread releases them and keeps the connection."""
 
     def __init__(self, database: Database) -> None:
-        """Take the database; the connection is opened for the first lock."""
+        """Connect to `database` when the first lock is taken."""
         self._database = database
         self._mutex = threading.Lock()
         self._driver: Any = None

@@ -17,7 +17,7 @@ Sources = Mapping[str, str]
 
 
 class ActivationOrigin(StrEnum):
-    """How a version was activated."""
+    """The way in which a version was activated."""
 
     START = "start"  # the files of HOME at the start of the service
     ACTIVATE = "activate"

@@ -82,12 +82,12 @@ class BrowserSession:
 
     @property
     def persistent(self) -> bool:
-        """Whether its window follows launches (SyncLaunch)."""
+        """Whether the session's window follows launches (SyncLaunch)."""
         return bool(self.details.get("persistent"))
 
     @property
     def sequence(self) -> int:
-        """The newest launch of its user that its window has seen."""
+        """The newest launch of the user that the session's window has seen."""
         return int(self.details.get("sync_sequence", 0))
 
     @property

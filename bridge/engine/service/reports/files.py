@@ -138,7 +138,7 @@ _BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
 
 
 class UpdateMode(StrEnum):
-    """Whether new structured reports replace the existing ones."""
+    """The mode of an update: new structured reports replace the existing ones, or are added."""
 
     REPLACE = "replace"
     APPEND = "append"

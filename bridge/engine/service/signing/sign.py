@@ -63,7 +63,7 @@ _INSERT_SIGNATURE: Final = prepare_insert(
 
 
 class _SigningContext(NamedTuple):
-    """What a signing has read: report summary, orders, and the signer with their role."""
+    """The data that a signing has read: report summary, orders, and the signer with their role."""
 
     summary: ReportSummary
     orders: Sequence[GroupOrder]
