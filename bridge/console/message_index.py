@@ -31,7 +31,7 @@ from mappings.inbound.definition import Subjects
 
 
 class NumberKind(StrEnum):
-    """The kind of object that a number identifies."""
+    """What a number identifies."""
 
     CONTROL = "control"
     PATIENT = "patient"

@@ -138,7 +138,7 @@ _BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
 
 
 class UpdateMode(StrEnum):
-    """The mode of an update: new structured reports replace the existing ones, or are added."""
+    """Whether new structured reports replace the existing ones."""
 
     REPLACE = "replace"
     APPEND = "append"
