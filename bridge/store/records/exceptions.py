@@ -14,7 +14,7 @@ from bridge.store.database import Database
 
 
 class ExceptionSubject(StrEnum):
-    """The kind of object that an exception is about."""
+    """What an exception is about."""
 
     MESSAGE = "message"
     ORDER = "order"
