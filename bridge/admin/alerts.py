@@ -22,7 +22,7 @@ def list_alerts(home: Path) -> list[dict[str, Any]]:
 
 
 def send_test_notification(home: Path) -> Iterator[tuple[str, str]]:
-    """Notify by each configured way; yield the way and its error, empty if it worked."""
+    """Send a test notification by each configured way; yield the way and its error ('' if sent)."""
     notice = AlertNotice(
         AlertEvent.RAISED,
         AlertCondition("test", AlertSeverity.WARNING, "a test: nothing is wrong"),

@@ -106,7 +106,7 @@ def audited(
 def recorded(
     database: Database, action: str, target: tuple[str, str], **details: Any
 ) -> Iterator[None]:
-    """Record a command in the transaction of its change, or its refusal."""
+    """Record a command in the transaction of its change, a refusal in a separate one."""
     event = command_event(action, target=target, details=details)
     with outbox.recorded(database, event, time.time_ns() // 1_000_000):
         yield

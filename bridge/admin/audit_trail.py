@@ -66,7 +66,7 @@ def head(home: Path) -> tuple[int, str]:
 
 
 class BadHead(BridgeError):  # noqa: N818  # named for what happened
-    """A head is neither a hash nor a number and a hash."""
+    """The given head is neither a hash nor a number and a hash."""
 
     def __init__(self) -> None:
         super().__init__("write a head as `bridge audit head` prints it: SEQUENCE HASH, or HASH")

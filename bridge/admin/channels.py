@@ -61,7 +61,7 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def charset_of(settings: Settings, database: Database, listener: str) -> str:
-    """Return the charset of a listener's messages without MSH-18; UTF-8 if it was removed."""
+    """Return the charset of a listener's messages without MSH-18; UTF-8 for a removed listener."""
     known = current(settings, database).listener
     return next((each.charset for each in known if each.name == listener), "utf-8")
 

@@ -44,7 +44,7 @@ from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
 from mappings.language.errors import MappingErrors
 
-_LIMIT = 5.0  # seconds for a listener of our own
+_LIMIT = 5.0  # seconds for a test of a listener
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to connect to for a bind address
 
 
@@ -82,7 +82,7 @@ async def steps(
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """Accept any certificate of an own listener: the test reports the certificate."""
+    """Return a TLS context that accepts any certificate, so that the test can report it."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -219,7 +219,12 @@ class ConsoleConnections(Connections):
         return active_settings.current(self._settings, self._database)
 
     def _leave(self, kind: ChannelKind, name: str) -> None:
-        """Require that a connection that is not in bridge.toml is disabled before it is removed."""
+        """
+        Raise InvalidState for an enabled connection that is not in bridge.toml.
+
+        Without a table in bridge.toml the connection would be removed, so it must be disabled
+        first.
+        """
         if any(
             each.name == name for each in saved_connections.connections_of(self._settings, kind)
         ):
@@ -237,7 +242,7 @@ class ConsoleConnections(Connections):
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=mistakes)
 
     def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
-        """Build the connection as a start does, and yield the mistake of each part."""
+        """Build the connection as a start does; yield a mistake for each failed part."""
         find, said = active_sources(self._settings, self._database), set()
         for part in connections.checks_of(planned, kind, name, find):
             try:

@@ -45,7 +45,7 @@ _APP = "src/console/main.ts"
 
 
 class _Installation:
-    """What the console needs of this installation; see `bridge.console.context.Installation`."""
+    """The installation as the console uses it (`bridge.console.context.Installation`)."""
 
     def __init__(
         self,

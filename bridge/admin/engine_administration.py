@@ -240,7 +240,7 @@ class EngineAdministration:
         ]
 
     def has_account(self, email: str) -> bool:
-        """Tell whether somebody can sign in by this address."""
+        """Tell whether an enabled account with this address exists."""
         with self._database.read() as connection:
             return users.known_account(connection, email) is not None
 
@@ -333,7 +333,7 @@ class EngineAdministration:
 
     @contextmanager
     def auditing(self, event: dict[str, Any]) -> Iterator[tuple[Connection, int]]:
-        """As `transaction`; a refusal or a failure is recorded in a transaction of its own."""
+        """As `transaction`; a refusal or a failure is recorded in a separate transaction."""
         now = time.time_ns() // 1_000_000
         try:
             with as_refusal(), self._database.write() as connection:

@@ -79,7 +79,7 @@ def prune_home(
 
 
 def _read_so_far(bridge: Database) -> int | None:
-    """Return the lowest feed cursor of our readers, None without readers."""
+    """Return the lowest cursor of the bridge in the change feed; None before the first read."""
     with bridge.read() as connection:
         found: int | None = connection.execute(
             text("SELECT MIN(cursor) FROM feed_cursor")

@@ -1,12 +1,12 @@
 """
 The hash chain: an append-only table in which each event's hash covers the event before it.
 
-The chain is `engine_audit_event` of the engine's database; where the report engine belongs to
-a third party, it is `audit_event` of the bridge's database. Events of one transaction are appended
+The chain is `engine_audit_event` of the engine's database. If the report engine belongs to a third
+party, it is `audit_event` of the bridge's database. The events of one transaction are appended
 together, so that the chain costs one look-up.
 
-A chain that was cut off at its end, or recomputed, is consistent in itself. Only a head that
-was stored elsewhere detects this: see `contains`.
+A chain that was truncated or recomputed is consistent in itself. Only a head that was stored
+outside of the database detects this (`contains`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,8 +90,8 @@ class Chain:
         """
         Append events, each with its moment in milliseconds, in this transaction.
 
-        On PostgreSQL the server appends them at the commit and computes their hashes; it ignores
-        an event whose `event_id` is there already.
+        On PostgreSQL the server appends them at the commit and computes their hashes. It ignores an
+        event whose `event_id` is in the chain already.
         """
         if not events:
             return
@@ -104,7 +104,7 @@ class Chain:
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
     ) -> list[dict[str, Any]]:
-        """Return the rows to append, in a transaction that is the only writer."""
+        """Return the rows to append. The caller's transaction must be the only writer."""
         sequence, previous = self.head(connection)
         rows = []
         for at, event in events:
@@ -133,7 +133,7 @@ class Chain:
         return ChainVerification(events, previous, None, sequence)
 
     def contains(self, connection: Connection, head: str, sequence: int | None = None) -> bool:
-        """Tell whether a head that was stored elsewhere is part of the chain, at its number."""
+        """Tell whether the chain contains a head, at its number if given."""
         if head == GENESIS:
             return sequence in (None, 0)
         found = select(self.table.c.sequence).where(self.table.c.hash == head)
@@ -162,7 +162,7 @@ class Chain:
 
 def _chaining(table: Table) -> str:
     """
-    Give the statement by which PostgreSQL appends one event behind the chain's end.
+    Return the PostgreSQL statement that appends one event at the end of the chain.
 
     The server computes the hash of the canonical form (`bridge.audit.events`).
     """

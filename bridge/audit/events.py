@@ -37,7 +37,7 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 class Outcome(StrEnum):
-    """How an action ended."""
+    """The outcome of an action."""
 
     SUCCESS = "success"
     REFUSED = "refused"
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 
 class AuditOrigin(StrEnum):
-    """The entrance through which an action came."""
+    """The interface through which an action was requested."""
 
     API = "api"
     APP = "app"
@@ -59,8 +59,8 @@ class AuditEvent:
     """
     One event. `actor` is an e-mail address or an operating-system user, `source` an address.
 
-    `before` and `after` are the changed administrative members. `event_id` is unique in the
-    trail; it is empty for events that are written to the chain directly.
+    `before` and `after` are the changed administrative members. `event_id` is unique in the trail;
+    it is empty for events that are written to the chain directly.
     """
 
     action: str
@@ -120,8 +120,8 @@ def form_around(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     Return the canonical form of an event that has no predecessor yet, in three parts.
 
-    Between them go the predecessor's hash and the event's own number: their names are next to
-    these places because members are sorted by name.
+    The predecessor's hash and the event's own number go between the parts, because members are
+    sorted by name.
     """
     given = {name: row[name] for name in _SECOND_MEMBERS if name not in (_PREVIOUS, _SEQUENCE)}
     before = {name: value for name, value in given.items() if name < _PREVIOUS}
@@ -147,7 +147,7 @@ def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of a refusal, or the name of a failure: its text may quote data."""
+    """Return the code of a refusal, or the class name of a failure, whose text may quote data."""
     code = getattr(error, "code", "")
     return code if isinstance(code, str) and code else type(error).__name__
 

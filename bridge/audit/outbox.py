@@ -34,7 +34,7 @@ _COUNT = text("SELECT count(*) FROM audit_outbox")
 
 @dataclass(slots=True)
 class Recording:
-    """The event of an action that is being executed; the action fills in what it finds out."""
+    """The event of an action in progress; the action adds members to it."""
 
     event: AuditEvent
 
@@ -52,7 +52,7 @@ class Recording:
 
     @contextmanager
     def enqueued(self, database: Database, now: int) -> Iterator[None]:
-        """Let every write transaction on the database carry the event."""
+        """Add the event to every write transaction on the database."""
 
         def enqueue(written: Database, connection: Connection) -> None:
             if written is database:
@@ -66,7 +66,7 @@ class Recording:
             _current.reset(token)
 
     def finish(self, database: Database, now: int) -> None:
-        """Record an action that has ended, where no transaction of its own did."""
+        """Store the event of an action that has ended, unless a transaction of the action did."""
         with database.write() as connection:
             add(connection, self.event, now)
 
@@ -99,9 +99,9 @@ def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Record
     """
     Record an action on the bridge's database: one event in the transaction of its change.
 
-    Every write transaction of the action carries the event, and the first to commit stores it.
-    Where the action fails or is refused, a second transaction records that, with the code of the
-    refusal. An action that only reads is recorded when it has ended.
+    Every write transaction of the action carries the event, and the first to commit stores it. If
+    the action fails or is refused, a second transaction records that, with the code of the refusal.
+    An action that only reads is recorded when it has ended.
     """
     recording = Recording(replace(event, event_id=event.event_id or secrets.token_hex(16)))
     try:
@@ -114,7 +114,7 @@ def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Record
 
 
 def add(connection: Connection, event: AuditEvent, at: int) -> None:
-    """Add an event to the outbox, in this transaction; one that is there already is ignored."""
+    """Add an event to the outbox, in this transaction; an event that it has already is ignored."""
     event_id = event.event_id or secrets.token_hex(16)
     body = {**event.members(at), "event_id": event_id}
     row = {"event_id": event_id, "at": at, "body": json.dumps(body)}
@@ -128,8 +128,8 @@ def pending(database: Database) -> int:
 
 
 def relay(database: Database, chain: Chain, chained: Database) -> int:
-    """Append the events of the outbox to the chain in `chained`; return how many."""
-    with before_commit(None):  # within an action as well: moving its event is no part of it
+    """Append the events of the outbox to the chain in `chained`; return their number."""
+    with before_commit(None):  # relaying does not belong to the action in progress
         return _relay(database, chain, chained)
 
 
@@ -143,7 +143,7 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
         with chained.write() as connection:
             known = chain.known(connection, [row.event_id for row in rows])
             new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
-            chain.record_all(connection, chained, new)  # which passes over those known by then
+            chain.record_all(connection, chained, new)  # ignores events that it has already
         with database.write() as connection:
             for row in rows:
                 connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})

@@ -60,7 +60,7 @@ class AccountDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """The actor; `grant` None: an operator with access to the data directory, who may `force`."""
+    """The actor. Without `grant`: an operator with the data directory, who may `force`."""
 
     name: str
     grant: Grant | None = None

@@ -310,7 +310,7 @@ class PageAssets:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleContext:
-    """What the routes use."""
+    """The dependencies of the console's routes."""
 
     database: Database
     installation: Installation

@@ -15,7 +15,7 @@ from mappings.inbound.definition import Subjects
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """How a message arrived and which definition read it; `received_at` in ms."""
+    """The arrival of a message, and the definition that read it; `received_at` in ms."""
 
     listener: str
     mapping: str

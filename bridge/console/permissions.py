@@ -26,7 +26,7 @@ class ConsoleRole(StrEnum):
 class Permission(StrEnum):
     """A right that an endpoint requires."""
 
-    SEE = "see"  # states, counts, codes; no patient data
+    SEE = "see"  # states, counts and codes; no patient data
     FIND = "find"  # search by order number and patient id
     OPERATE = "operate"  # replay, retry, skip, pause, test
     EDIT = "edit"  # edit and resend a message; also requires BODIES

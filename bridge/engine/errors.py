@@ -82,7 +82,7 @@ class Forbidden(EngineError):  # noqa: N818  # named for what happened
 
 
 class AuthorNotPermitted(Forbidden):
-    """The person in whose name it would be done may not do it on this site, or has left it."""
+    """The person in whose name the caller acts may not do this on this site, or has left it."""
 
     def __init__(self, action: ReportAction) -> None:
         self.code = f"author_may_not_{action.value}"
@@ -221,7 +221,7 @@ class NoSignedAddendum(BusinessFailure):
 
 
 class SignDelayDisabled(BusinessFailure):
-    """The site has no sign cooling."""
+    """The site has no sign delay."""
 
     code = "sign_delay_disabled"
     text = "the site has no sign cooling period"

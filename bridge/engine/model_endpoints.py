@@ -53,7 +53,7 @@ async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     try:
         async with (
-            asyncio.timeout(endpoint.seconds),  # httpx counts from byte to byte only
+            asyncio.timeout(endpoint.seconds),  # httpx limits each read, not the whole answer
             httpx.AsyncClient(timeout=endpoint.seconds, trust_env=False) as client,
         ):
             answer = await client.post(endpoint.url, headers=headers, **content)

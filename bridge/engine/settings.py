@@ -58,7 +58,7 @@ class SizeLimits:
 
 @dataclass(frozen=True, slots=True)
 class AccessLifetimes:
-    """How long links and sessions are valid, in seconds (a site may override `frame_link`)."""
+    """Lifetimes of links and sessions, in seconds (a site may override `frame_link`)."""
 
     frame_link: int = 12 * 3600
     login_link: int = 90 * 24 * 3600
@@ -133,7 +133,7 @@ class EngineSettings:
     service_token: str | None = field(default=None, repr=False)
     browser_init: bool = True  # GET /reporting/init, which has a token in its URL
     threads: int = 8
-    alone: bool = False  # no listener shares the process, so short work may block the loop
+    alone: bool = False  # no listener shares the process: short work may block the loop
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: AccessLifetimes = AccessLifetimes()

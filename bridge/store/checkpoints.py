@@ -1,11 +1,11 @@
 """
 Checkpoints of SQLite's write-ahead log, in the background.
 
-Otherwise the commit that finds a long log copies it into the database, some ten milliseconds during
-which its acknowledgments wait. `PRAGMA data_version` tells whether there were commits, and `PRAGMA
-wal_checkpoint` returns the length of the log. Most of the copying runs beside writers; the write
-lock is held only for the rest, so that the next writer restarts the log. PostgreSQL has a process
-for this.
+Without this module, a commit that finds a long log would copy it into the database, and its
+acknowledgments would wait for some ten milliseconds. `PRAGMA data_version` tells whether there were
+commits, and `PRAGMA wal_checkpoint` returns the length of the log. Most of the copying does not
+block writers. The write lock is held only for the rest, so that the next writer restarts the log.
+PostgreSQL has a checkpointer process.
 """
 
 from threading import Lock
@@ -34,15 +34,15 @@ class WalCheckpointer:
         self._closed = False
 
     def run(self) -> None:
-        """Checkpoint what was committed; a failure is retried at the next call."""
+        """Checkpoint the commits since the last run; a failure is retried at the next call."""
         with self._mutex:
             if self._closed:
                 return
             try:
                 self._checkpoint_if_needed()
-            except Busy:  # another writer holds the lock for very long
+            except Busy:  # another writer has held the lock for long
                 self._version = -1
-            except driver_errors():  # such as a full disk: commits report it
+            except driver_errors():  # such as a full disk: commits report the error
                 self._disconnect()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class WalCheckpointer:
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with self._database.write_lock.hold():  # with constant writes it would never be complete
+        with self._database.write_lock.hold():  # constant writes would prevent completion
             return _checkpoint(driver, "FULL").is_complete
 
     def _connect(self) -> Any:
@@ -88,7 +88,7 @@ class WalCheckpointer:
 
 
 class _CheckpointResult(NamedTuple):
-    """Whether others were in the way, the pages of the log, and the pages copied."""
+    """The result of a checkpoint: whether others blocked it, pages in the log, and pages copied."""
 
     busy: int
     logged: int

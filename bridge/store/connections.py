@@ -6,8 +6,9 @@ its page and statement caches warm. `KeyReader` and `DriverWriter` bypass SQLAlc
 overhead is the larger part of a small transaction. Each is used by one thread at a time.
 
 `CommitStatements` are sent to PostgreSQL together with the commit in one message. The server
-executes a message when it has received all of it. A process that is stopped, or whose network path
-breaks, has sent the whole message or nothing: no lock of these statements waits for it.
+executes a message only when it has received all of it. If the process stops or its network path
+breaks, the server has received the whole message or nothing, so no other node waits for the locks
+of these statements.
 """
 
 import json
@@ -82,7 +83,7 @@ T = TypeVar("T")
 
 class KeyReader:
     """
-    Queries rows by key on a connection of its own. `is_local`: the database is a local file.
+    Queries rows by key on a dedicated connection. `is_local`: the database is a local file.
 
     A query of a local file takes less time than passing it to a thread.
     """
@@ -108,7 +109,7 @@ class KeyReader:
         except driver_errors() as error:
             self._disconnect()
             if self._closed or not was_kept or not is_connection_lost(error):
-                raise translate(error) from None  # the driver's words may quote the row
+                raise translate(error) from None  # the driver's message may quote the row
         try:  # the server was restarted since the last query
             return ask()
         except driver_errors() as error:
@@ -150,14 +151,14 @@ class KeyReader:
             driver = self._driver = self._connect()
             if not self.is_local:
                 driver.autocommit = True
-        if driver is None or self._closed:  # closed while it was connecting
+        if driver is None or self._closed:  # `close` was called while it was connecting
             self._disconnect()
             raise StoreUnavailable("closed")
         return driver
 
 
 class TransactionStart(Protocol):
-    """How a writer's transactions begin on a database."""
+    """Begins the transactions of a writer on one dialect."""
 
     def __call__(self, cursor: Any, wait: bool) -> None:
         """Begin; wait for another process that is writing only if `wait`."""
@@ -171,7 +172,7 @@ class TransactionStart(Protocol):
 
 class DriverWriter:
     """
-    Write transactions on a cursor of the driver.
+    Runs write transactions on a cursor of the driver.
 
     `prepare` configures a connection that belongs to this writer alone and to no pool. Errors as
     for `Database.write`; Lost if a connection that served an earlier transaction has ended.
@@ -214,7 +215,7 @@ class DriverWriter:
                     self._roll_back(driver)
                     raise
             except driver_errors() as error:
-                raise _translated(error, was_kept) from None  # the driver's words may quote the row
+                raise _translated(error, was_kept) from None  # the message may quote the row
 
     @contextmanager
     def single(self) -> Iterator[Any]:
@@ -236,7 +237,7 @@ class DriverWriter:
                 self._roll_back(driver)
                 raise
         except driver_errors() as error:
-            raise _translated(error, was_kept) from None  # as above
+            raise _translated(error, was_kept) from None  # the message may quote the row
 
     def close(self) -> None:
         """Return the connection; the next transaction takes another."""

@@ -1,9 +1,9 @@
 """
 `Database`: transactions on SQLite or PostgreSQL.
 
-Together with `sqlite` and `postgresql` the only module that depends on the dialect, and the one
-that guarantees durability: when `write()` returns, the transaction has been flushed to disk. It
-contains no tables and no queries.
+Only this module, `sqlite` and `postgresql` depend on the dialect. This module guarantees
+durability: when `write()` returns, the transaction has been flushed to disk. It contains no tables
+and no queries.
 """
 
 import secrets
@@ -89,7 +89,7 @@ class Database:
     @contextmanager
     def read_committed(self) -> Iterator[Connection]:
         """
-        As `read`, but each statement may see newer commits.
+        Yield a connection as `read` does; each statement may see newer commits.
 
         On PostgreSQL the statements run in autocommit mode, which saves the round trips of a
         transaction.
@@ -110,8 +110,9 @@ class Database:
     @contextmanager
     def read_on_loop(self) -> Iterator[Connection]:
         """
-        As `read_committed`, on the event loop. Raises Busy without `short_work` or a free
-        connection.
+        Yield a connection as `read_committed` does, without blocking the event loop.
+
+        Raises Busy without `short_work`, or if no connection is free.
         """
         if self.short_work is None:
             raise Busy("not on the event loop")
@@ -158,7 +159,7 @@ class Database:
     @contextmanager
     def write_without_sync(self) -> Iterator[Connection]:
         """
-        As `write`, for changes that may be lost together with this process.
+        Yield a connection as `write` does, for changes that may be lost together with this process.
 
         On SQLite the commit does not wait for the disk; only a power cut can undo it. On PostgreSQL
         the server survives this process, so this is `write`.
@@ -183,7 +184,7 @@ class Database:
         Yield a connection in a write transaction that only deletes old rows.
 
         The commit does not wait for the disk. If a power cut undoes it, the rows are deleted again.
-        Later commits of others are as durable as ever.
+        Other commits stay durable.
         """
         self.synchronous_commit.require()
         with self.write_lock.hold(), self._translated(), self._writer.connect() as connection:
@@ -220,7 +221,7 @@ class Database:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {limit}")
 
     def disable_idle_timeout(self, connection: Connection) -> None:
-        """Let this transaction pause between its statements without a limit."""
+        """Disable the time limit for pauses between the statements of this transaction."""
         if self.dialect == "postgresql":
             connection.exec_driver_sql(postgres.DISABLE_IDLE_TIMEOUT)
 
@@ -267,7 +268,7 @@ class Database:
         self._commit_statements[connection].add(name, words, channel)
 
     def try_lock(self, connection: Connection, name: str) -> bool:
-        """Tell whether this transaction could lock `name`, which no other transaction holds."""
+        """Lock `name` until the commit if no other transaction holds it; return whether it did."""
         if self.dialect != "postgresql":
             return True
         question = text("SELECT pg_try_advisory_xact_lock(:key)")
@@ -295,7 +296,7 @@ class Database:
 
     def writer(self, *, unsynced: bool = False, urgent: bool = False) -> DriverWriter:
         """
-        Return a writer with a connection of its own, for frequent transactions without SQLAlchemy.
+        Return a writer that keeps a connection, for frequent transactions without SQLAlchemy.
 
         `unsynced` is as `write_without_sync`; `urgent` as in `FairLock`.
         """
@@ -312,20 +313,20 @@ class Database:
         return DriverWriter(self.engine, self.write_lock, begin, postgres.force_index_scans)
 
     def reader(self) -> KeyReader:
-        """Return a reader with a connection of its own, for frequent queries by key."""
+        """Return a reader with a dedicated connection, for frequent queries by key."""
         reader = KeyReader(self.dedicated_connection, is_local=self.dialect == "sqlite")
         self.on_dispose(reader.close)
         return reader
 
     def on_dispose(self, close: Callable[[], None]) -> None:
-        """Call `close` on `dispose`, for a connection outside of the pool."""
+        """Call `close` in `dispose`, for a connection outside of the pool."""
         self._on_dispose.append(close)
 
     def dedicated_connection(self) -> Any:
         """Return a driver connection outside of the pool; the caller closes it."""
         connection = (
             self.engine.pool.recreate().connect()
-        )  # of its own pool: it may outlive the others
+        )  # from a separate pool, because it may outlive the others
         driver = connection.driver_connection
         connection.detach()
         return driver
@@ -343,7 +344,7 @@ class Database:
         self.engine.dispose()
 
     def _refuse_without_connection(self) -> None:
-        """Raise Busy where this thread must not wait and no connection is free."""
+        """Raise Busy if this thread must not wait and no connection is free."""
         if self.write_lock.is_nonblocking and not self._write_cache.has_free_connection():
             raise Busy("no connection is free")
 

@@ -1,9 +1,9 @@
 """
-Columns with keyed hashes (`bridge.index_key`), and the key that the rows of a database have.
+Columns with keyed hashes (`bridge.index_key`), and the key with which their rows were hashed.
 
-A database stores a fingerprint of its key. If it has none, it is new or from an older release: all
-hashes are then replaced by keyed hashes in one transaction. A node of an older release must not run
-meanwhile or afterwards.
+A database stores a fingerprint of its key. Without a fingerprint it is new or from an older
+release: one transaction then replaces all hashes by keyed hashes. A node of an older release must
+not run meanwhile or afterwards.
 """
 
 from collections.abc import Callable, Iterable

@@ -31,8 +31,8 @@ def claim_time(connection: Connection, now: int) -> int:
     """
     As `lease_time`, without a query to the server.
 
-    For claims of the queue: on PostgreSQL a claim ends when the heartbeat lock of its owner is gone
-    (`bridge.store.presence`), whatever the clocks say.
+    For claims of the queue. On PostgreSQL a claim ends when the heartbeat lock of its owner is gone
+    (`bridge.store.presence`), independent of the clocks.
     """
     return now if connection.dialect.name == "postgresql" else lease_time(connection, now)
 

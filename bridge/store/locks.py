@@ -3,7 +3,7 @@ The lock of writers on SQLite: a fair lock in the process.
 
 SQLite has one writer at a time. `threading.Lock` is not fair: a writer that commits in a loop would
 starve all others. An event loop must not wait: it takes the lock only if it is free, and its writes
-wait for no other process. No I/O.
+do not wait for other processes. No I/O.
 """
 
 import threading

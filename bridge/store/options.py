@@ -12,7 +12,7 @@ LOCK_TIMEOUT = 30.0
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """
-    Pool size, additional connections at peak load, and seconds to wait before `Busy`.
+    Pool size, additional connections at peak load, and seconds to wait for one before `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.synchronous_commit`; `lease_clock`:
     `bridge.store.lease_clock`; `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:

@@ -20,11 +20,11 @@ SHORT = 25
 """Number of messages, orders or launches that count as short work: about two milliseconds."""
 
 _MAX_WAIT = 0.002  # seconds of waiting for the disk, on average
-_OUTLIER = 2 * _MAX_WAIT  # limits the weight of an occasional checkpoint
-_WEIGHT = 0.2  # of the newest value in the moving average
-_STALL = 0.2  # seconds; longer than any checkpoint: one such wait suffices
+_OUTLIER = 2 * _MAX_WAIT  # the maximum that counts for one run, such as an occasional checkpoint
+_WEIGHT = 0.2  # the weight of the newest value in the moving average
+_STALL = 0.2  # seconds, longer than any checkpoint; one such wait marks a slow disk
 _MIN_RETRY = 0.25  # seconds until a slow disk is tried again, at least
-_RETRY_FACTOR = 20  # tries of a slow disk use at most 1/20 of the loop's time
+_RETRY_FACTOR = 20  # retries on a slow disk take at most 1/20 of the loop's time
 
 Result = TypeVar("Result")
 

@@ -52,13 +52,13 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
         address,
         connect_args=arguments,
         hide_parameters=True,
-        pool_use_lifo=True,  # the last used one has warm caches
+        pool_use_lifo=True,  # the connection that was used last has warm caches
         **options.engine_arguments,
     )
     file = file_of(address)
     event.listen(
         created, "do_connect", lambda *_: create_empty(file)
-    )  # with our file mode, before SQLite creates it
+    )  # creates the file with our file mode, before SQLite does
     event.listen(created, "connect", _prepare)
     event.listen(created, "begin", _begin)
     return created
@@ -99,25 +99,25 @@ def _begin(connection: Connection) -> None:
 
 
 def disable_sync(driver: Any) -> None:
-    """Let no commit of a connection wait for the disk."""
+    """Switch off the disk syncs of a connection's commits."""
     driver.execute(_NO_SYNC)
 
 
 def without_sync(connection: Connection) -> AbstractContextManager[None]:
-    """Let commits of a connection not wait for the disk, and restore it."""
+    """Switch off the disk syncs of a connection's commits in a block."""
     return _with_settings(connection, [_NO_SYNC], [_FULL_SYNC])
 
 
 def without_waiting(connection: Connection) -> AbstractContextManager[None]:
-    """Let a connection not wait for locks of other processes, and restore it."""
+    """Make a connection fail at once on locks of other processes, in a block."""
     return _with_settings(connection, [_NO_WAIT], [_WAIT_FOR_LOCKS])
 
 
 def with_early_checkpoints(connection: Connection) -> AbstractContextManager[None]:
     """
-    Let commits of a connection not wait for the disk, and restore it.
+    Switch off the disk syncs of a connection's commits in a block, and checkpoint early.
 
-    It checkpoints early, so that urgent writers find a short log.
+    Early checkpoints keep the log short for urgent writers.
     """
     return _with_settings(connection, [_NO_SYNC, _EARLY_CHECKPOINT], [_FULL_SYNC, _CHECKPOINT])
 

@@ -192,7 +192,7 @@ class KeyStatement:
     """
     A statement about rows with given keys; its text does not depend on their number.
 
-    `key_type` is the SQL type of the keys, `parameter` the name of the parameter.
+    `kind` is the SQL type of the keys, `name` the name of the parameter.
     """
 
     kind: str

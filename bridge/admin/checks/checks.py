@@ -92,7 +92,7 @@ def active_or_file_settings(settings: Settings) -> Settings:
 
 
 def _partial_settings(home: Path) -> Iterator[CheckFinding]:
-    """Check listeners and destinations of settings that have mistakes elsewhere."""
+    """Check the listeners and destinations if other sections of the settings have mistakes."""
     settings = remains(home)
     if settings is not None:
         yield from _listeners(settings)
@@ -305,7 +305,7 @@ def _tracing(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
-    """Build each part as the service does; yield each distinct error."""
+    """Build each part as the service does; yield one finding for each distinct error."""
     said = set()
     for part in parts:
         try:

@@ -71,7 +71,7 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
     """
     Compile a definition for each listener and destination that uses it.
 
-    Raises MappingErrors, WrongKind, NotOutgoing, NotRendered and NoMessageFor.
+    Raises MappingErrors, UnknownCharset, NotInbound, NotOutbound, NotRendered and MissingMessage.
     """
     for listener in settings.listener:
         if name in listener.mappings:
@@ -170,7 +170,7 @@ def _site(settings: Settings, listener: ListenerSettings, find: SourceFinder | N
 
 
 def _charset(listener: ListenerSettings) -> None:
-    """Check the charset also if the definitions, which are compiled first, have mistakes."""
+    """Check the charset. Definitions are compiled first, and their mistakes could hide this one."""
     if not is_codec(listener.charset):
         raise listeners.UnknownCharset(listener.name)
 
@@ -193,7 +193,7 @@ def _addresses(settings: Settings, but: ListenerSettings) -> Iterator[tuple[str,
 
 
 def _place(listener: ListenerSettings) -> str:
-    """Return what two listeners cannot share: a folder or a port. Port 0 is always free."""
+    """Return the folder or port that two listeners cannot both use. Port 0 never conflicts."""
     bind = listener.bind
     if isinstance(bind, FolderAddress):
         return str(bind)

@@ -126,7 +126,7 @@ def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
 
 
 def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFinding]:
-    """Check that the index key is the one that keyed the rows of the database."""
+    """Check that the rows of the database were keyed with this installation's index key."""
     if is_missing(url):
         return
     path = settings.path(settings.database.index_key_file)

@@ -1,8 +1,9 @@
 """
 Findings of `bridge check`, with their positions in `bridge.toml`.
 
-A check that builds a connection knows no position. It is found by the name of the connection and
-the setting that the message mentions. Settings that are not in the file keep their name as place.
+A check that builds a connection does not know positions. `SettingsLocator` finds the position by
+the name of the connection and the setting that the message mentions. Settings that are not in the
+file keep their name as place.
 
 An error prevents the start or the configured work, a warning needs attention, a note informs.
 """
@@ -28,7 +29,7 @@ _MENTIONS: Final = (
     ("messages", "mapping"),
     ("site", "site"),
 )
-"""Texts of messages without the name of a key, and the key that they mean."""
+"""Parts of messages that do not name a key, and the key of the settings that each one means."""
 
 
 class SettingsLocator:

@@ -78,7 +78,7 @@ def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, 
         httpx.Client(verify=tls or True, timeout=_SECONDS, trust_env=False) as client,
         client.stream("OPTIONS", url, headers=headers, extensions={"sni_hostname": name}) as answer,
     ):
-        return answer.status_code  # no more is read of it
+        return answer.status_code  # the body is not needed
 
 
 def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
@@ -97,7 +97,7 @@ def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
 
 _REFUSED: Final = frozenset({401, 403})
 _WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
-"""Statuses with which a report service may answer a request without a report."""
+"""Statuses with which a report service may answer a request that names no report."""
 
 _BROKEN: Final = 500
 _MLLP: Final = {
@@ -139,7 +139,7 @@ def _services(settings: Settings) -> Iterator[PeerCheck]:
         try:
             token = read_token(settings.path(file))
         except SettingsError:
-            continue  # as above
+            continue  # `check_home` reports the reason
         yield PeerCheck(_SERVICE, partial(_service, engine.base_url, token, str(file)))
 
 
@@ -150,7 +150,7 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
         with httpx.stream(
             "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_SECONDS
         ) as answer:
-            status = answer.status_code  # no more is read of it
+            status = answer.status_code  # the body is not needed
             page = "html" in answer.headers.get("content-type", "")
     except httpx.TimeoutException:
         message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
@@ -191,7 +191,7 @@ def _destination(settings: Settings, chosen: DestinationSettings) -> Iterator[Ch
     try:
         context = _context(settings, chosen) if secure else None
     except (OSError, ValueError):
-        return  # as above
+        return  # `check_home` reports the reason
     name = (chosen.tls.server_name if chosen.tls else None) or address.host
     where, began = f"{address.host}:{address.port}", False
     try:

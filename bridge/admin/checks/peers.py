@@ -30,7 +30,7 @@ _CERTIFICATES: Final = {
     64: "its certificate is not for {host}: set tls.server_name to what it is for",
     **dict.fromkeys((18, 19, 20, 21), "its authority is not trusted: add it to tls.ca"),
 }
-"""By the codes of OpenSSL's X509_verify_cert_error_string."""
+"""Explanations by the codes of OpenSSL's X509_verify_cert_error_string."""
 
 _HANDSHAKES: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS there: remove tls, or ask for its TLS port",
@@ -86,7 +86,7 @@ def connect(address: tuple[str, int], limit: float) -> socket.socket:
 
 
 class FirstAction(Enum):
-    """What a peer does first while we send nothing."""
+    """The first action of a peer while we send nothing."""
 
     LISTENS = "listens"
     SPEAKS = "speaks"
@@ -94,7 +94,7 @@ class FirstAction(Enum):
 
 
 def first_action(wire: socket.socket) -> FirstAction:
-    """Return what a peer does first. Raises OSError, also for TLS alerts."""
+    """Return the first action of a peer. Raises OSError, also for TLS alerts."""
     before = wire.gettimeout()
     wire.settimeout(_LISTENS)
     try:

@@ -63,11 +63,12 @@ def propose(files: Sequence[Path]) -> str:
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
     """
-    A version of a definition, and messages: those of `files`, else the `last` stored ones.
+    A version of a definition to try, and the messages to try it on.
 
-    `site` is the SiteID of messages without one. `orders` names the definition that reads the
-    orders of an outbound definition, `listener` the listener whose settings apply to `files`.
-    `validate` or a `profile` adds the validation of each message.
+    The messages are those of `files`, or the `last` newest stored ones. `site` is the SiteID of
+    messages without one. `orders` names the definition that reads the orders of an outbound
+    definition, `listener` the listener whose settings apply to `files`. `validate` or a `profile`
+    adds the validation of each message.
     """
 
     home: Path
@@ -84,7 +85,7 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True)
 class InboundTrial:
-    """What an inbound definition makes of a message; `findings` is None without validation."""
+    """The result of an inbound definition for a message; `findings` is None without validation."""
 
     label: str
     trial: Trial
@@ -143,7 +144,11 @@ def _outbound_trial(
 
 
 def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], OrderReader]:
-    """Compile and read. For files, a data directory without database and settings is enough."""
+    """
+    Compile the definition, and read the messages and the definition of their orders.
+
+    The files of a data directory can be tried on message files without a database or settings.
+    """
     if request.version == drafts.FILES and request.files and not request.listener:
         mapping = compiler.load(request.home / "mappings", request.name)
         samples = file_samples(request.files, request.site)
@@ -238,9 +243,9 @@ def assign_definitions(
     home: Path, listener: str, names: Sequence[str], by: Author
 ) -> Sequence[str]:
     """
-    Let a listener read with these definitions, without names with those of bridge.toml; audited.
+    Set the definitions of a listener; without names those of bridge.toml. Audited.
 
-    Return the definitions that the listener reads with.
+    Return the definitions that the listener then uses.
     """
     settings = load_settings(home)
     with (

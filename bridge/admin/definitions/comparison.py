@@ -42,7 +42,7 @@ Recall = Callable[[str, str], InboundMapping | None]
 
 
 class NotAnOrderReader(BridgeError):  # noqa: N818  # named for what happened
-    """The definition given as reader of orders writes messages."""
+    """The definition that was named as reader of orders is an outbound definition."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not read messages: --orders names a definition that does")
@@ -52,7 +52,7 @@ class OrderReaders:
     """Finds the definition that reads a message. Raises MappingErrors if it has mistakes."""
 
     def __init__(self, settings: Settings, find: SourceFinder, recall: Recall) -> None:
-        """Look up sources with `find` and versions with `recall`; `settings` are active."""
+        """`find` returns sources, `recall` returns versions; `settings` are the active settings."""
         self._settings = settings
         self._find = find
         self._recall = recall
@@ -115,7 +115,7 @@ SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]
 
 
 class NotComparable(BridgeError):  # noqa: N818  # named for what happened
-    """One version reads messages and the other writes them."""
+    """One version is an inbound definition and the other an outbound one."""
 
 
 @dataclass(frozen=True, slots=True)

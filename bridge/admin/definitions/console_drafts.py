@@ -209,7 +209,7 @@ class ConsoleDrafts(DefinitionDrafts):
         return {}
 
     def _draft(self, name: str, actor: str) -> tuple[Sources, str, int]:
-        """Give the files of an author's draft, on what it was begun, and its revision."""
+        """Return the files of an author's draft, its base version, and its revision."""
         with self._database.read() as connection:
             own = kept.draft(connection, name, actor)
             active = kept.active_versions(connection).get(name)
@@ -218,7 +218,7 @@ class ConsoleDrafts(DefinitionDrafts):
         return {}, active.version if active else "", 0
 
     def _lists(self, decision: ActivationRequest) -> list[MappingVersion]:
-        """Put a definition before all others of the listeners that are to read with it."""
+        """Return the definition lists of the chosen listeners, with the definition put first."""
         known = active_settings.current(self._settings, self._database).listener
         lists = []
         for name in decision.listeners:
@@ -230,7 +230,7 @@ class ConsoleDrafts(DefinitionDrafts):
         return lists
 
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
-        """Give the files that say something else by now where they come from."""
+        """Return the files whose sources changed since the activation, with new texts."""
         known = all_sources(self._settings, self._database, "")
         own = file_sources(self._settings)(name)
         latest = {

@@ -56,7 +56,7 @@ from mappings.outbound.definition import OutboundMapping
 
 
 def sample(found: MessageSample) -> Mapping[str, Any]:
-    """Tell a stored message, its bytes as base64."""
+    """Return the JSON form of a stored message, with its bytes in base64."""
     return {
         "label": found.label,
         "listener": found.listener,
@@ -69,7 +69,11 @@ def sample(found: MessageSample) -> Mapping[str, Any]:
 def trial(
     mapping: Compiled, found: MessageSample, reader: OrderReader, late: Late = never
 ) -> Mapping[str, Any]:
-    """Try a message until it is too `late`; raises nothing for what is wrong with it."""
+    """
+    Try a definition on a message until `late` returns True.
+
+    Errors of the message become issues of the result.
+    """
     shown = {"segments": _segments(found)}
     if isinstance(mapping, OutboundMapping):
         return {**shown, **_written(mapping, found, reader, late)}
@@ -107,7 +111,7 @@ def _written(
 
 
 def _segments(found: MessageSample) -> list[dict[str, Any]]:
-    """Give segments with all their fields as texts, delimiters and escapes as they were sent."""
+    """Return the segments with all fields, with delimiters and escapes as they were sent."""
     try:
         message = Message.parse(found.payload, fallback=found.charset)
     except MessageRefusal:
@@ -124,7 +128,7 @@ _MOST_SHOWN = 50
 
 
 def answer(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
-    """Tell what was compared; at most so many messages with their fields."""
+    """Return the JSON form of a comparison, with the fields of at most `_MOST_SHOWN` messages."""
     fields = Counter(each.field for _, differences in found.differing for each in differences)
     shown = found.differing[:_MOST_SHOWN]
     return {
@@ -148,9 +152,10 @@ def _told(found: FieldDifference, values: bool) -> dict[str, str]:
 
 def as_read_now(settings: Settings, database: Database, after: Compiled) -> SampleComparison:
     """
-    Compare with whatever reads each message now, where the other version would take it.
+    Return a comparison of `after` with the active definition that reads each message now.
 
-    Raises NotComparable.
+    Messages that `after` does not accept have no differences. Raises NotComparable for an outbound
+    definition.
     """
     if not isinstance(after, InboundMapping):
         raise NotComparable("only what reads messages can take one from another definition")
@@ -178,7 +183,7 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
 _SECONDS = 8.0
 _MOST_OF_A_NUMBER = 20
 NOW = "now"
-"""Which version reads each message now: whichever its listener takes it by."""
+"""The version name that means the active definition with which the listener reads a message."""
 
 
 class ConsoleTrials(DefinitionTrials):
@@ -259,7 +264,11 @@ class ConsoleTrials(DefinitionTrials):
         ]
 
     def _sample(self, name: str, specimen: TrialMessage) -> MessageSample:
-        """Lend a message what its listener knows; what was pasted comes by one that reads so."""
+        """
+        Return a message with the defaults of its listener.
+
+        A pasted message has no listener: it gets the defaults of one that uses the definition.
+        """
         known = active_settings.current(self._settings, self._database).listener
         fit = [each for each in known if each.name == specimen.listener]
         fit += [each for each in known if name in each.mappings]
@@ -295,6 +304,6 @@ class ConsoleTrials(DefinitionTrials):
         return found.made
 
     def _reader(self) -> OrderReader:
-        """Find what reads orders: the version that each message was stored with."""
+        """Return the finder of the version with which the orders of each message were read."""
         current = active_settings.current(self._settings, self._database)
         return OrderReaders(current, active_sources(self._settings, self._database), self._recall)

@@ -104,7 +104,7 @@ FILES, ACTIVE, PREVIOUS, DRAFT = "files", "active", "previous", "draft"
 
 
 def compile_version(settings: Settings, database: Database, name: str, version: str) -> Compiled:
-    """Compile one version. Raises MappingErrors, NoSuchVersion, NothingBefore, NoDraft."""
+    """Compile one version. Raises MappingErrors, NoSuchVersion, NoPreviousVersion, NoDraft."""
     return compile_sources(sources_of(settings, database, name, version), name)
 
 

@@ -47,6 +47,6 @@ def require_code_permission(
     *,
     code: bool,
 ) -> None:
-    """Raise NotPermitted if the definition adds code and the author has no permission (`code`)."""
+    """Raise PermissionDenied if the definition adds code and the author lacks permission `code`."""
     if not code and adds_code(settings, database, name, sources, written):
         raise PermissionDenied(Permission.CODE)

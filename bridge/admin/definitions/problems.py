@@ -114,7 +114,7 @@ _guard = Lock()
 
 def require_readable(files: Sources) -> None:
     """
-    Read the files of an author in a worker process, before this process reads them.
+    Have a worker process read the files of an author before this process reads them.
 
     Raises DocumentTooCostly, DocumentUnparsable, WorkerBusy.
     """

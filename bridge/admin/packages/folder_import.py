@@ -208,8 +208,9 @@ def mappings_of(files: Files) -> Sources:
 
 def require_connections_only(text: str) -> None:
     """
-    Refuse a package with other settings, such as those of sign-in, which nobody expects in it.
+    Require that a package contains listeners and destinations only.
 
+    Other settings, such as those of sign-in, are refused because nobody expects them in a package.
     Raises NotImported, SettingsError.
     """
     others = sorted(read(text, Path(FILE)).keys() - set(KINDS))

@@ -1,7 +1,8 @@
 """
 Tasks of worker processes: read interface packages and definitions.
 
-They show that a document can be read within the limits, before the service reads it itself.
+A worker process reads each document first, within its limits of time and memory. The service itself
+reads only documents that passed.
 """
 
 import json

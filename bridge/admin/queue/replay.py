@@ -36,7 +36,7 @@ from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
 FRESH_SECONDS = 2.0
-"""How long a command uses the definitions it has read; a running service follows as fast."""
+"""Seconds after which a command reads the definitions again, as a running service does."""
 
 _LINK = text("""
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
@@ -96,7 +96,7 @@ class StoredMessageReplay:
         arrival = replace(
             AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
-            acknowledgment=AcknowledgmentState.NOT_OWED,  # there is no sender to answer
+            acknowledgment=AcknowledgmentState.NOT_OWED,  # an edited copy has no sender to answer
             refuse_reuse=None,
         )
         with self._database.write() as connection:
@@ -120,7 +120,7 @@ class StoredMessageReplay:
             return operations.Routing(definition.name, definition.version, lanes)
         if refused:
             raise _refused(verdict)
-        return None  # keep the routing of its arrival
+        return None  # the routing of its arrival stays
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         listening = self._listenings.get(listener)

@@ -97,7 +97,7 @@ def create_application(
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # one address for each route, and no Host header in a Location
+        redirect_slashes=False,  # each route has one address, and no Location repeats a Host header
         separate_input_output_schemas=False,
     )
     application.state.engine = EngineState(settings, database, clock, roles)

@@ -128,7 +128,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
         outcomes = await engine.work.change(
             actor, now, partial(apply, without_savepoint=True), brief=inline
         )
-    except BatchRefused:  # rare, so a retry is cheaper than a savepoint for each batch
+    except BatchRefused:  # rarely raised, so a retry is cheaper than a savepoint for each batch
         outcomes = await engine.work.change(actor, now, partial(apply, without_savepoint=False))
     base, request_id = engine.base_url(request), request.state.request_id
 

@@ -40,7 +40,7 @@ class BadAuthority(Forbidden):
 
 
 class LinkGone(NotFound):
-    """The link does not exist, or no longer."""
+    """The link never existed, or exists no longer."""
 
     code = "link_not_found"
     text = "this link does not exist"
@@ -62,7 +62,7 @@ class ReportDeleted(LinkExpired):
 
 
 class FrameForbidden(Forbidden):
-    """Interface document, Authentication 5: no frame without userInfo and an administrator."""
+    """No administrator named the link's user, so it opens in no frame (Authentication 5)."""
 
     code = "frame_not_permitted"
     text = "this link does not open inside another page"

@@ -20,17 +20,17 @@ class LaunchStatus(StrEnum):
 
 
 class LaunchWarning(StrEnum):
-    """What a launch could not do; it was executed nevertheless."""
+    """A warning of a launch that was executed nevertheless."""
 
     UNKNOWN_TEMPLATE = "unknown_template"
     REPORT_SIGNED = "report_signed"
     AUTH_IGNORED = (
         "auth_ignored"  # userInfo.Auth is not an administrator's, but the header's token is
     )
-    SYNC_REFUSED = "sync_refused"  # the user's window did not follow, and shows why
+    SYNC_REFUSED = "sync_refused"  # the user's window did not follow and shows the reason
     SYNC_PENDING = "sync_pending"  # the window has not followed yet
     SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file of another patient was set aside
-    FILES_NOT_ADDED = "files_not_added"  # the report is signed and does not have them
+    FILES_NOT_ADDED = "files_not_added"  # the report is signed, so it did not get the files
 
 
 @dataclass(frozen=True, slots=True)

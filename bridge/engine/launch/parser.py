@@ -117,7 +117,7 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
         if (
             len(tags[name].encode()) > limits.tag
-        ):  # from an SR file; those of the request are checked already
+        ):  # a tag of an SR file; tags of the request have been checked before
             detail = f"{name} is longer than {limits.tag} bytes"
             raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
 

@@ -1,9 +1,9 @@
 """
 Audit events of reads, buffered and written in batches.
 
-A read has no transaction of its own to record its audit event in, so the events of a short period
+A read has no write transaction that could record its audit event, so the events of a short period
 share one. A process that is killed loses at most the events of that period. Changes are recorded in
-their own transaction and lose nothing.
+their own transactions and lose nothing.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_WAITING = 20_000
 """The size of the buffer. Beyond it the oldest events are dropped, and their number is recorded."""
 
 MOST_AT_ONCE = 500
-"""Events in one commit: other writers of the trail wait meanwhile."""
+"""Maximum number of events in one commit, for which other writers of the trail wait."""
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class AuditBuffer:
                 self._waiting = events + self._waiting
                 self._tally.give_back(counts)
                 return
-            counts.clear()  # written
+            counts.clear()
 
     async def stop(self) -> None:
         """Stop the background task and write the buffered events."""

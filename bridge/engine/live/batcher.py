@@ -56,7 +56,7 @@ class Batcher(Generic[Item, Result]):
         try:
             outcomes = await self._process([item for item, _ in batch])
         except asyncio.CancelledError:
-            for _, future in batch:  # nobody else would resolve them
+            for _, future in batch:  # otherwise the futures would never resolve
                 future.cancel()
             raise
         except Exception as error:  # noqa: BLE001  # each item gets the error

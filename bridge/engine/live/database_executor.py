@@ -4,8 +4,9 @@ Runs the engine's database work off the event loop: one bounded thread pool, and
 Use cases that wait at the same time share a transaction. Each runs in its own savepoint, so one
 that fails is rolled back alone. Their audit events and feed changes are appended once, at the end.
 
-A transaction that lost a race (a unique key, a lock) is repeated, and after `ATTEMPTS` refused as
-`OrderChanged`. Every successful write notifies the waiters of this process.
+A use case that lost a race (a unique key, a lock) is repeated in a new transaction. After
+`ATTEMPTS` attempts it is refused with `OrderChanged`. Every successful write notifies the waiters
+of this process.
 """
 
 import asyncio
@@ -111,7 +112,7 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 4
 MOST_SHARING = 64
-"""Use cases in one transaction: more would make the first ones wait."""
+"""Maximum number of use cases in one transaction: with more, the first ones would wait long."""
 
 LANES = {"sqlite": 1, "postgresql": 4}
 """Concurrent shared transactions: one that waits for a lock blocks only its own lane."""

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 THREADS: Final = 2
 MOST_WAITING: Final = 16
 RESERVED: Final = 6
-"""Places that unknown browsers cannot take, so that guessing does not fill the queue for owners."""
+"""Places in the queue for known browsers, so that guessing does not fill it for owners."""
 
 
 class TooBusy(EngineError):  # noqa: N818  # named for what happened

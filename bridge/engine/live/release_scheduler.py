@@ -26,14 +26,14 @@ RETRY_SECONDS = 0.5
 """How soon a failed release is tried again."""
 
 CHECK_DELAY = 0.02
-"""Seconds between a change and the check for what it makes due."""
+"""Seconds from a change to the check for releases that it makes due."""
 
 NOTHING_DUE = frozenset({
     ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED,
     ChangeEvent.REPORT_OPENED, ChangeEvent.REPORT_CONTENT_UPDATED, ChangeEvent.ADDENDUM_CREATED,
     ChangeEvent.ADDENDUM_CONTENT_UPDATED, ChangeEvent.REPORT_FILES_UPDATED,
 })  # fmt: skip
-"""Changes that never make anything due."""
+"""Events that never make a release due."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,14 +88,14 @@ class ReleaseScheduler:
             return purge(connection, now)
 
     async def _release(self) -> float:
-        """Release what is due; return the seconds until the next check."""
+        """Release the due reports; return the seconds until the next check."""
         due = await self._next_due()
         now = self._clock()
         if due is not None and due <= now:
             if await self._executor.run(lambda: release_due(self._executor.database, now)):
                 self._executor.changed.notify()
                 return 0.0
-            return RETRY_SECONDS  # the report is locked at this moment
+            return RETRY_SECONDS  # another transaction has locked the report
         poll_seconds = self._executor.poll_seconds
         return poll_seconds if due is None else min(poll_seconds, (due - now) / 1000)
 

@@ -146,7 +146,7 @@ class StreamHub:
                 watch.changed.set()
 
     async def _write(self, write: Callable[[Connection], None]) -> None:
-        # Presence is no change of a report, so nobody is notified.
+        # Presence does not change a report, so no waiter is notified.
         def writing() -> None:
             with self._executor.database.write() as connection:
                 write(connection)

@@ -155,8 +155,8 @@ class Window(Record, table=True):
     site_id: str = Field(foreign_key="engine_site.site_id")
     account_id: int = foreign_key_to("engine_account.id", index=False)
     report_id: str = Field(index=True)
-    persistent: bool = False  # follows SyncLaunch
-    stream: str  # the stream that renews it; a newer stream replaces it
+    persistent: bool = False  # whether it follows launches (SyncLaunch)
+    stream: str  # the stream that renews the row; a newer stream replaces it
     seen_at: int = moment()
 
 
@@ -168,9 +168,9 @@ class SyncTarget(Record, table=True):
     site_id: str = Field(foreign_key="engine_site.site_id", primary_key=True)
     account_id: int = Field(foreign_key="engine_account.id", primary_key=True, sa_type=BIG_KEY)
     sequence: int = Field(sa_type=BIG_KEY)
-    handle_hash: str  # of the launch's link, which has the sealed payload
+    handle_hash: str  # the hash of the launch's link
     report_id: str | None = None  # None until the report is created
     accession: str
     launched_at: int = moment()
     answer: FollowAnswer = Field(sa_type=enum_type(FollowAnswer))
-    reason: str = ""  # why it was refused
+    reason: str = ""  # why the window did not follow

@@ -42,7 +42,7 @@ class Report(Record, table=True):
     )
 
     pk: int | None = key()
-    report_id: str = Field(unique=True)  # unguessable
+    report_id: str = Field(unique=True)  # random, so that nobody can guess it
     site_id: str = Field(foreign_key="engine_site.site_id")
     status: Status = Field(sa_type=enum_type(Status))
     origin: ReportOrigin = Field(sa_type=enum_type(ReportOrigin))
@@ -54,8 +54,8 @@ class Report(Record, table=True):
     reporting: dict[str, Any] = json_object()  # the launch's reportingApp
     signed_at: int | None = moment_or_none()
     signed_by_id: int | None = foreign_key_to("engine_account.id", required=False, index=False)
-    signed_by: dict[str, Any] | None = json_or_none()  # {name, email, signature} as they were then
-    signed_zone: str | None = None  # IANA name, where the signing gave one
+    signed_by: dict[str, Any] | None = json_or_none()  # {name, email, signature} at the signing
+    signed_zone: str | None = None  # IANA name, if the signing named one
     content_hash: str | None = None
     cooling_until: int | None = moment_or_none()  # None once released
     lease_holder: str | None = None  # the session that writes
@@ -78,7 +78,7 @@ class ReportOrder(Record, table=True):
 
     __tablename__ = "engine_report_order"
     __table_args__ = (
-        UniqueConstraint("site_id", "mrn", "accession"),  # the identity, and the look-up by patient
+        UniqueConstraint("site_id", "mrn", "accession"),  # also serves look-ups by patient
         Index("ix_engine_report_order_group", "report_pk", "position"),
         Index("ix_engine_report_order_accession", "site_id", "accession"),
     )
@@ -171,7 +171,7 @@ class ReportFile(Record, table=True):
     name: str = ""
     data: bytes = binary()
     details: dict[str, Any] = json_object()
-    orders: list[int] = json_list()  # keys of the orders that brought it and keep it when unlinked
+    orders: list[int] = json_list()  # orders (keys) that brought it; an unlinked order keeps it
     created_at: int = moment()
 
 

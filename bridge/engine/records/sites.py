@@ -57,12 +57,12 @@ class Account(Record, table=True):
     id: int | None = key()
     email: str = Field(unique=True)
     password_hash: str | None = None
-    second_factor_required: bool = False  # it has a console role
+    second_factor_required: bool = False  # the account has a console role
     totp_key_id: str | None = None
     totp_sealed: bytes | None = binary_or_none()
     totp_step: int | None = moment_or_none()
     created_at: int = moment()
-    enrolled_at: int | None = moment_or_none()  # the owner first set a password or signed in
+    enrolled_at: int | None = moment_or_none()  # when the owner first set a password or signed in
     disabled_at: int | None = moment_or_none()
 
 
@@ -79,7 +79,7 @@ class Enrolment(Record, table=True):
     created_at: int = moment()
     expires_at: int = moment()
     used_at: int | None = moment_or_none()
-    ended_at: int | None = moment_or_none()  # a newer link was issued, or the account disabled
+    ended_at: int | None = moment_or_none()  # replaced by a newer link, or account disabled
 
 
 class SignInBucket(Record, table=True):

@@ -104,7 +104,7 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
         _to(DRAFT),
     ),
     (DRAFT, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),),
-    # unassigned, so that it can be linked again
+    # the order becomes unassigned, so that it can be linked again
     (ORDERED, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_EMPTIED),),
     (DRAFT, LifecycleEvent.UNASSIGN): (_to(ORDERED, clears=(ClearedPart.OWNER,)),),
     (DRAFT, LifecycleEvent.DISCARD): (

@@ -23,9 +23,9 @@ class Candidate:
     report_id: str
     status: Status
     has_content: bool
-    is_anchor: bool  # of its group
+    is_anchor: bool  # of its link group
     mrn: str = field(repr=False)
-    patients: Sequence[Mapping[str, Any]] = field(repr=False)  # tags with PatientMRN
+    patients: Sequence[Mapping[str, Any]] = field(repr=False)  # tags of its orders with PatientMRN
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """
-Which persistent window follows a launch (interface document, SyncLaunch).
+The rule of SyncLaunch: which persistent window follows a launch (interface document, SyncLaunch).
 
 The newest window of a user follows the newest launch for that user; older launches are skipped.
 """
@@ -33,7 +33,7 @@ def follows(
     *, window: int, windows: Collection[int], seen: int, sequence: int, answer: FollowAnswer
 ) -> bool:
     """
-    Tell whether a window is the one to follow a launch.
+    Tell whether this window must follow a launch.
 
     `windows` are the numbers of the user's persistent windows, the newest is the highest. `seen` is
     the newest launch that this window knows. A refused launch is not offered again.

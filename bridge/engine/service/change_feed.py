@@ -132,7 +132,7 @@ def cursor_at(connection: Connection, position: int) -> int:
 
 
 def _mark(change: Any) -> int:
-    """Return a hash that tells a change from one with the same number in a restored database."""
+    """Return a hash that differs for a change with the same number in a restored database."""
     content = f"{change.report_id} {change.at} {change.event}".encode()
     return int.from_bytes(blake2b(content, digest_size=8).digest()) % MOST_MARKS
 
@@ -187,7 +187,7 @@ def read_changes(
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
-    Events of `without` are left out, and the returned cursor is behind them. Without changes the
+    Events of `without` are left out, and the returned cursor is after them. Without changes the
     given cursor is returned.
     """
     if sites is None:

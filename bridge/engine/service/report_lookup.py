@@ -302,7 +302,7 @@ def lock_orders(
         before = _places(seen)
         if work.connection.dialect.name != _ONE_WRITER:  # an order may have moved meanwhile
             seen = find_orders(work.session, identities)
-        if _places(seen) == before:  # the locks keep it so until the commit
+        if _places(seen) == before:  # the locks prevent changes until the commit
             return [
                 LockedOrder(seen[identity], reports[seen[identity].report_pk])
                 if identity in seen

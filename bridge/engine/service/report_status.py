@@ -115,27 +115,27 @@ class GroupOrder(Protocol):
 
     @property
     def site_id(self) -> str:
-        """Its SiteID."""
+        """The order's SiteID."""
 
     @property
     def location(self) -> str:
-        """Its SiteLocation, or ''."""
+        """The order's SiteLocation, or ''."""
 
     @property
     def mrn(self) -> str:
-        """Its PatientMRN."""
+        """The order's PatientMRN."""
 
     @property
     def accession(self) -> str:
-        """Its Accession."""
+        """The order's Accession."""
 
     @property
     def tags(self) -> Mapping[str, Any]:
-        """Its clinicalInfo tags that have a value."""
+        """The order's clinicalInfo tags that have a value."""
 
     @property
     def order_metadata(self) -> Mapping[str, Any]:
-        """Its Metadata."""
+        """The order's Metadata."""
 
 
 _SUMMARY: Final = dialect_statement(

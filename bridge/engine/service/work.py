@@ -29,7 +29,7 @@ _INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body"
 
 @dataclass(frozen=True, slots=True)
 class ActorRef:
-    """Who acts: account, access token and page session. All are None for scheduled work."""
+    """The actor: account, access token and page session. All are None for scheduled work."""
 
     account_id: int | None = None
     token_id: int | None = None
@@ -140,7 +140,7 @@ class Work:
         lengths = [len(each) for each in lists]
         try:
             with self.session.begin_nested():
-                self.session.connection()  # sets the savepoint now, not with the first statement
+                self.session.connection()  # sets the savepoint now, not with the first query
                 yield
         except BaseException:
             for each, length in zip(lists, lengths, strict=True):

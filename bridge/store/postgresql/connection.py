@@ -25,9 +25,9 @@ LOCK_ALL = "SELECT pg_advisory_xact_lock(k) FROM unnest(%(keys)s::bigint[]) AS k
 NOTIFY = "SELECT pg_notify(%(channel)s, %(mark)s)"
 FROZEN_SECONDS = 10
 """
-Seconds after which the server ends an idle transaction, and with it its locks.
+Seconds after which the server ends an idle transaction and releases its locks.
 
-A process that is stopped, or whose network drops packets, cannot end it itself.
+A stopped process, or one whose network drops packets, cannot end its transaction itself.
 """
 
 BRIEF_SECONDS = 2
@@ -84,7 +84,7 @@ ASYNCHRONOUS_COMMIT = "SET LOCAL synchronous_commit = off"
 
 @contextmanager
 def autocommit(connection: Connection) -> Iterator[None]:
-    """Let each statement be a transaction, and restore the connection."""
+    """Run the statements of a block in autocommit mode; restore the connection afterwards."""
     driver: Any = connection.connection.driver_connection
     driver.autocommit = True
     try:
@@ -97,7 +97,7 @@ def autocommit(connection: Connection) -> Iterator[None]:
 
 
 class PostgreSQLTransactionStart:
-    """psycopg begins with the first statement; rows are locked individually."""
+    """Start of transactions on PostgreSQL: psycopg begins with the first statement."""
 
     def __init__(self, synchronous_commit: SynchronousCommit) -> None:
         self._synchronous_commit = synchronous_commit
@@ -131,7 +131,7 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
     from bridge.store.postgresql.driver import register_dumper  # noqa: PLC0415  # loads psycopg
 
     register_dumper()
-    # READ COMMITTED, whatever the server's default: each statement must see earlier commits.
+    # READ COMMITTED regardless of the server's default: each statement must see earlier commits.
     # No pool_use_lifo: after a server restart each dead connection would fail a transaction.
     # No pool_pre_ping: it costs a round trip for each transaction.
     made = sqlalchemy.create_engine(
@@ -168,8 +168,8 @@ def lock_key(name: str) -> int:
 
 
 _NULL = struct.pack(">i", -1)
-_HEAD = struct.Struct(">iiIii")  # dimensions, whether there are nulls, element's type, length, 1
-_EMPTY = struct.Struct(">iiI")  # no dimension, no nulls, element's type
+_HEAD = struct.Struct(">iiIii")  # dimensions, null flag, element type, length, lower bound 1
+_EMPTY = struct.Struct(">iiI")  # dimensions (0), null flag, element type
 _SIZE = struct.Struct(">i")
 _TYPES = {"bool": 16, "bytea": 17, "int8": 20, "int4": 23, "text": 25}  # fixed OIDs
 _NAMES = {"bigint": "int8", "integer": "int4", "boolean": "bool"}

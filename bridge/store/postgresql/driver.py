@@ -1,6 +1,7 @@
-"""What needs psycopg itself: translation of its errors, and a dumper for `BinaryArray`.
+"""
+The code that depends on psycopg: translation of its errors, and a dumper for `BinaryArray`.
 
-Imported only after psycopg has been loaded. An installation on SQLite does without psycopg.
+It is imported only after psycopg has been loaded. An installation on SQLite needs no psycopg.
 """
 
 import psycopg
@@ -13,7 +14,7 @@ from bridge.store.postgresql.connection import BinaryArray
 
 ERRORS = psycopg.Error
 
-# SQLSTATE codes, PostgreSQL manual appendix A. A prefix stands for all codes that begin with it.
+# SQLSTATE codes, PostgreSQL manual appendix A. A prefix matches all codes that begin with it.
 _TRANSACTION_TIMEOUT = ("25P03", "25P04")
 """The server ended a transaction that was idle or open for too long, and its connection."""
 _BUSY = {"40001", "40P01", "55P03", "57014", *_TRANSACTION_TIMEOUT}
@@ -50,7 +51,7 @@ def translate(error: psycopg.Error) -> StoreError:
 
 
 def _connect_failure(error: psycopg.Error) -> str:
-    """Return psycopg's text if no connection could be made: it quotes the address alone."""
+    """Return psycopg's text if no connection could be made; it contains only the address."""
     text = " ".join(str(error).split())
     if not text.startswith(_CONNECT_FAILURES):
         return ""

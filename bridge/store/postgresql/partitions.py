@@ -19,7 +19,7 @@ SIZE: Final = 1_000_000
 """Ids of a partition: about a day's messages of a large hospital."""
 
 LOCK_TIMEOUT_MS: Final = 200
-"""Milliseconds that others may have to wait while one is created or dropped."""
+"""Milliseconds that others may wait while a partition is created or detached."""
 
 TABLES: Final = {"message": "id", "message_body": "message_id", "message_number": "message_id"}
 """The id column of each partitioned table."""

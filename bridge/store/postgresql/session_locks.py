@@ -1,9 +1,10 @@
 """
 Session locks: advisory locks that a process holds across transactions.
 
-They exclude other nodes while a process does what no transaction can span, such as calls to the
-report engine. They are only tried, so there are no deadlocks. The server releases them when the
-process dies or is silent for ten seconds. On SQLite one process works, and holds every lock.
+They exclude other nodes during work that one transaction cannot contain, such as calls to the
+report engine. A lock is only tried, never awaited, so there are no deadlocks. The server releases
+the locks when the process dies or is silent for ten seconds. On SQLite one process works, and holds
+every lock.
 """
 
 import threading
@@ -34,10 +35,10 @@ NOTHING_HELD: Final = HeldLocks()
 
 
 class SessionLocks:
-    """Locks from any thread; a thread of its own releases them and keeps the connection alive."""
+    """Session locks for all threads; a background thread releases them and keeps the connection."""
 
     def __init__(self, database: Database) -> None:
-        """Take the database; the connection is opened for the first lock."""
+        """Connect to `database` when the first lock is taken."""
         self._database = database
         self._mutex = threading.Lock()
         self._driver: Any = None

@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.store.error_translation import driver_errors, translate
 from bridge.store.errors import NotSynchronous
 
-# The default of sessions of our role. `bridge.store.postgresql.connection` replaces `off` by `on`.
+# The default for sessions of our role. `bridge.store.postgresql.connection` replaces `off` by `on`.
 _QUERY: Final = """
     SELECT (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
         current_setting('synchronous_standby_names')

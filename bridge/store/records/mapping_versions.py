@@ -17,7 +17,7 @@ Sources = Mapping[str, str]
 
 
 class ActivationOrigin(StrEnum):
-    """How a version was activated."""
+    """The way in which a version was activated."""
 
     START = "start"  # the files of HOME at the start of the service
     ACTIVATE = "activate"
@@ -159,7 +159,7 @@ def save_draft(connection: Connection, draft: MappingDraft) -> int:
     """
     Save a draft in place of the revision that it names (0: a new one); return the new revision.
 
-    0 if it was saved elsewhere meanwhile; the stored draft is then unchanged.
+    Return 0, and change nothing, if another window has saved the draft meanwhile.
     """
     row = {field: getattr(draft, field) for field in MappingDraft.__slots__}
     statement = _SAVE_DRAFT if draft.revision else _CREATE_DRAFT

@@ -1,7 +1,8 @@
 """
 Merged patient identifiers.
 
-Pointers never chain: if a survivor is merged, all pointers to it are moved. Knows no orders.
+Pointers never chain: if a survivor is merged, all pointers to it are moved. Orders are stored in
+`order_index`.
 """
 
 from collections.abc import Iterable, Mapping

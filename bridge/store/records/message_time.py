@@ -70,8 +70,8 @@ def is_earlier(
     """
     Tell whether one message was sent before the other.
 
-    Equal, missing and incomparable times prove nothing. Then the order of arrival counts, which is
-    the order of processing unless `came_first` says otherwise.
+    Equal, missing and incomparable times prove nothing: the result is then `came_first`. By default
+    messages arrived in the order in which they are processed.
     """
     if one is None or other is None or one.sender != other.sender:
         return came_first

@@ -108,7 +108,7 @@ class SignalHash(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class IndexedOrder:
     """
-    An order. `tags` are all clinicalInfo tags with Metadata, `echo` its segments.
+    An order. `tags` are all clinicalInfo tags with Metadata, `echo` the segments for results.
 
     `first_message` and `place` (the position in that message) tell which order came first. Times
     are message times (MSH-7): `opened_at` of the newest order or release, `said_at` of the newest

@@ -88,7 +88,7 @@ DELETE_SIGNALS: Final = key_statement("DELETE FROM order_signal WHERE order_id I
 
 def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
     """Insert or replace orders with their signals; the last of several with one key wins."""
-    if len({order.key for order in orders}) < len(orders):  # after a merge
+    if len({order.key for order in orders}) < len(orders):  # a merge can give two orders one key
         for order in orders:
             _save(connection, [order])
     elif orders:

@@ -110,7 +110,7 @@ def save_round(connection: Connection, one: ReconcileRound, now: int) -> None:
 
 
 def round_summary(one: ReconcileRound) -> dict[str, Any]:
-    """Return what operators see of a round."""
+    """Return the members of a round that operators see."""
     hidden = {"after", "cursor", "sites", "site", "whole", "in_worklist", "still_ordered"}
     return {k: v for k, v in asdict(one).items() if k not in hidden}
 
@@ -123,6 +123,6 @@ def _read(connection: Connection, name: str) -> ReconcileRound | None:
     stored = connection.execute(_READ, {"name": name}).scalar()
     if stored is None:
         return None
-    known = {each.name for each in fields(ReconcileRound)}  # another version may store others
+    known = {each.name for each in fields(ReconcileRound)}  # other releases may store others
     found: dict[str, Any] = {k: v for k, v in json.loads(stored).items() if k in known}
     return ReconcileRound(**found)

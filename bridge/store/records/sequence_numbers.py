@@ -1,7 +1,8 @@
 """
 The sequence number (MSH-13) that was accepted last from each sender.
 
-Stored so that a restarted process, or another node, expects the next one. Knows no HL7.
+It is stored so that a restarted process, or another node, expects the next one. The caller reads
+the number from the message.
 """
 
 from collections.abc import Iterable, Mapping

@@ -29,7 +29,7 @@ class CodeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeUse:
-    """How often a version met a code since it was recorded last."""
+    """The number of times that a version met a code since it was recorded last."""
 
     version: str
     place: str

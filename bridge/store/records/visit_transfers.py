@@ -1,7 +1,7 @@
 """
 Visits that moved to another patient or got another number.
 
-Later orders may name the former visit. Pointers never chain. Knows no orders.
+Later orders may name the former visit. Pointers never chain. Orders are stored in `order_index`.
 """
 
 import json
@@ -119,9 +119,10 @@ def find_merges_and_transfers(
 
 def add(connection: Connection, prior: VisitReference, transfer: VisitTransfer) -> None:
     """
-    Add a transfer, and move all pointers to the prior visit; a visit that is back has no pointer.
+    Add a transfer, and move all pointers to the prior visit.
 
-    Of two transfers of one visit by one clock the later wins; otherwise the one that arrived last.
+    A visit that returns to where it was before loses its pointer. Of two transfers of one visit by
+    one clock the later wins; otherwise the one that arrived last.
     """
     if prior == transfer.now:
         return

@@ -76,7 +76,7 @@ def render(exported: ExportedReport, zone: tzinfo) -> str:
 
 
 def fragment(document: Document) -> str:
-    """Return the content alone, the `html_content` of events."""
+    """Return only the content, for the member `html_content` of events."""
     return _sanitize("".join(_blocks(clean_document(document))))
 
 

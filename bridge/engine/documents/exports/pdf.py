@@ -2,7 +2,7 @@
 A report as PDF, for export from the reporting app.
 
 typst sets the pages with the template `report.typ`. The text is passed as data, never as markup.
-East Asian fonts come from a package of their own; without it, the fonts of the machine are used.
+East Asian fonts come from a separate package; without it, the fonts of the machine are used.
 """
 
 import json
@@ -40,16 +40,16 @@ FONT_PACKAGE = "noto-cjk-sans-otc"
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
 PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # a zero-width space, where a line may end
-HARD_BREAK = 60  # characters of a line of a huge unbroken text
+HARD_BREAK = 60  # maximum characters of a line in a huge text without spaces
 HUGE = 20_000
 STEP, CELL_STEP = 10, 4  # characters between two breaks
-FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # of Noto Sans CJK
+FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # faces of Noto Sans CJK
 LINES_PER_PARAGRAPH = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 LEADING = re.compile("^ +")
 UNBROKEN = 40  # characters without a space that get breaks
-LINE = 80  # about how many characters a line has
+LINE = 80  # approximate number of characters in a line
 
 
 def render(exported: ExportedReport, zone: tzinfo) -> bytes:
@@ -69,7 +69,7 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
         inputs,
         font_paths=[str(own_fonts)] if own_fonts else [],
         ignore_system_fonts=own_fonts is not None,
-        pdf_tags=False,  # structure for each line makes long reports six times as large
+        pdf_tags=False,  # tags of each line make long reports six times as large
     )
     return bytes(pdf)
 

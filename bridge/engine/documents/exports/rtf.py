@@ -73,7 +73,7 @@ class _Escapes(dict[int, str]):
 
 
 def _escape_code(code: int) -> str:
-    if chr(code) in "\\{}":  # as a code, so that no reader finds a `\bin` in a text
+    if chr(code) in "\\{}":  # written as codes, so that no reader finds a `\bin` in a text
         return f"\\'{code:02x}"
     if code == ord("\t"):
         return r"\tab "

@@ -50,7 +50,7 @@ class EncodedImage:
 
 
 Encoder = Callable[[bytes, str, int], tuple[bytes, int, int]]
-"""(bytes, format, maximum pixels) to (re-encoded bytes, width, height)."""
+"""Converts (bytes, format, maximum pixels) to (re-encoded bytes, width, height)."""
 
 
 def accept(
@@ -74,7 +74,7 @@ def accept(
 
 
 def accept_stored(data: bytes, declared_type: str) -> EncodedImage:
-    """Re-encode in this process an image that `accept` has encoded before."""
+    """Re-encode an image that `accept` has encoded before; this needs no worker process."""
     from bridge.engine.documents.uploads.pixels import reencode  # noqa: PLC0415  # slow to load
 
     return _accepted(data, declared_type, ImageLimits(), reencode)

@@ -87,18 +87,18 @@ class _TemplateParser(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.title = ""
         self._open: list[str] = []
-        self._counts: Counter[str] = Counter()  # of open elements by name
+        self._counts: Counter[str] = Counter()  # the number of open elements by name
         self._tags = 0
         self._blocks: list[Block] = []
         self._inlines: list[Inline] = []
         self._heading: list[str] = []
-        self._select: tuple[str, list[str]] | None = None  # name, options
+        self._select: tuple[str, list[str]] | None = None  # of the open pick list: name, options
         self._choice = ""
         self._chosen = False
-        self._lists: list[list[Item]] = []  # those that are open, the innermost last
+        self._lists: list[list[Item]] = []  # the open lists, the innermost last
         self._rows: list[list[TableCell]] | None = None
         self._cell: list[Paragraph | ListBlock] | None = None
-        self._area: tuple[str, list[str]] | None = None  # name, default text
+        self._area: tuple[str, list[str]] | None = None  # of the open text area: name, text
 
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -1,7 +1,7 @@
 """
 Decoding and encoding of images with Pillow.
 
-A module of its own, because Pillow is slow to load. `images` checks what may be sent.
+A separate module, because Pillow is slow to load. `images` checks the uploads before.
 """
 
 from io import BytesIO

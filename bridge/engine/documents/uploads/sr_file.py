@@ -86,8 +86,9 @@ def _has_more_elements(body: bytes, limit: int, *, implicit: bool, little: bool)
     """
     Tell whether a data set has more elements than a limit, in sequences too (PS3.5 §7.1, §7.5).
 
-    pydicom reads the elements of items only later, with no way to stop it. Sequences that an
-    implicit data set does not name by a known tag are not read later either, and are skipped.
+    pydicom parses the items of sequences later, and then nothing can stop it. In a data set with
+    implicit VR it recognizes a sequence by its known tag only. Other sequences are not parsed and
+    are not counted here.
     """
     order = "<" if little else ">"
     tag_at = struct.Struct(f"{order}HH").unpack_from

@@ -16,7 +16,7 @@ from bridge.engine.documents.uploads.images import DIMENSIONS
 from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.rules.text.document import BadDocument, to_json
 
-Image.init()  # imports all formats now, because the confined process cannot read files
+Image.init()  # imports all formats now, because the confined process reads no files
 
 
 def read_structured_report(document: bytes, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class StreamState:
     changed: Sequence[PageEvent]
     other_windows: Sequence[OtherWindow]
     target: LaunchTarget | None
-    handover: int  # when another session asked this window to hand over; 0: never
+    handover: int  # when another session requested the lease of this window; 0: never
     end_reason: str  # why the session has ended; empty while it is open
 
 

@@ -117,7 +117,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return all methods of a path (RFC 9110 §10.2.1); the router knows only its first route."""
+    """Return all methods of a path (RFC 9110 §10.2.1); the router reports those of one route."""
     routes: Sequence[BaseRoute] = request.app.state.routes
     found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
     methods = {method for each in found for method in getattr(each, "methods", ())}

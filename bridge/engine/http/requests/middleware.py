@@ -73,7 +73,7 @@ class HeadRequests:
     """
     Middleware that serves HEAD below `HEAD_PATHS` by the GET route; the server omits the body.
 
-    Pages that browsers open have HEAD routes of their own, and event streams have none.
+    Pages that browsers open have separate HEAD routes. Event streams have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -83,7 +83,7 @@ class HeadRequests:
         """Serve one request."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
         if is_head and scope["path"].startswith(HEAD_PATHS):
-            scope = {**scope, "method": "GET"}  # a copy, because the server needs HEAD
+            scope = {**scope, "method": "GET"}  # a copy: the server needs the method HEAD
         await self._app(scope, receive, send)
 
 

@@ -1,8 +1,8 @@
 """
 Client of an OpenID Connect provider: authorization code flow with PKCE.
 
-Checks signature, issuer, audience, nonce and times of the ID token. The only module that uses
-authlib. It knows no accounts.
+Checks signature, issuer, audience, nonce and times of the ID token. It does not access accounts.
+Only this module uses authlib.
 """
 
 from collections.abc import Mapping

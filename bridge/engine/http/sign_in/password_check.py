@@ -3,8 +3,8 @@ Password checks within the limit of attempts, and remembered devices.
 
 Every password check is here: sign-in, confirmation, password change.
 
-A sealed device cookie names an account and a browser. It does not sign anybody in. It gives the
-browser its own attempts, so that others who guess cannot exhaust the attempts of the owner.
+A sealed device cookie names an account and a browser. It does not authenticate the user. It gives
+the browser a separate limit of attempts, so that attackers cannot exhaust the owner's attempts.
 """
 
 import base64

@@ -22,8 +22,8 @@ from typing import Any
 
 MAX_NODES = 50_000
 MAX_CHARACTERS = 4_000_000
-MAX_LIST_DEPTH = 9  # levels; as many as Word has
-MAX_COLUMNS = 63  # as many as Word has
+MAX_LIST_DEPTH = 9  # levels; the limit of Word
+MAX_COLUMNS = 63  # the limit of Word
 INDENT = "  "
 
 

@@ -74,7 +74,7 @@ class _TemplatePart:
 
     @cached_property
     def size(self) -> int:
-        """Characters of the part."""
+        """The number of characters of the part."""
         return sum(_size(block) for block in self.blocks)
 
     def insert(self, text: str, *, compare: bool) -> None:
@@ -162,7 +162,7 @@ class _TemplateIndex:
         )
 
     def headed(self, line: str) -> _TemplatePart | None:
-        """Return the part whose heading a line is, such as `IMPRESSION`."""
+        """Return the part whose heading is this line, such as `IMPRESSION`."""
         label, text = _labelled(line)
         if label and not text:
             return self.named(label)

@@ -53,7 +53,7 @@ _SHORT: Final = 6
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a line; joined they give the line."""
+    """Return the sentences of a line; their concatenation is the line."""
     at = [0, *(found.end() for found in _ENDS.finditer(text)), len(text)]
     return tuple(text[a:b] for a, b in pairwise(at) if a < b)
 

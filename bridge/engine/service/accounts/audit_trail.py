@@ -113,7 +113,7 @@ class AuditRow:
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The ids of all reports that the event concerns."""
+        """The ids of all reports of the event."""
         more = self.details.get("reports", ())
         return (self.report_id, *more) if self.report_id else tuple(more)
 

@@ -77,7 +77,7 @@ def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool
 def issue(
     connection: Connection, account_id: int, random_bytes: RandomBytes, now: int, seconds: int
 ) -> IssuedEnrolment:
-    """Make the only valid link of an account."""
+    """Issue an enrolment link of an account; its older links become invalid."""
     revocation.end_enrolments(connection, account_id, now)
     old = ENROLMENTS.c.expires_at < now - _KEPT_MS
     connection.execute(ENROLMENTS.delete().where(old))

@@ -37,7 +37,7 @@ class Credentials:
     totp: bool = False
 
     def verify(self, password: str) -> bool:
-        """Compare a password. It takes as long if there is no account or no password."""
+        """Verify a password. The time is the same without an account or a stored password."""
         try:
             _HASHER.verify(self.password_hash or _dummy_hash(), password)
         except (VerificationError, InvalidHashError, UnicodeError):
@@ -102,5 +102,5 @@ def set_password(connection: Connection, account_id: int, password: str, now: in
 
 @cache
 def _dummy_hash() -> str:
-    """Return the hash to compare with if there is no account: the check takes as long."""
+    """Return a hash to verify against without an account, so that the time is the same."""
     return _HASHER.hash("nobody has this password")

@@ -20,7 +20,7 @@ from bridge.engine.service.accounts.users import ACCOUNTS
 SECRET_BYTES: Final = 20
 STEP_SECONDS: Final = 30
 DIGITS: Final = 6
-_DRIFT: Final = (0, -1, 1)  # steps by which the clock of a phone may differ
+_DRIFT: Final = (0, -1, 1)  # time steps; the clock of a phone may differ by one
 ISSUER: Final = "Report Bridge"
 
 

@@ -46,8 +46,8 @@ _VALID = (
     )
 )
 """
-Whether a session is valid, apart from its times. An account session is valid for all sites of the
-account.
+The condition for a valid session, except its times. An account session is valid for all sites of
+the account.
 """
 
 
@@ -60,7 +60,7 @@ class NewSession:
     framed: bool = False
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-    ended: bool = False  # ended already: a record of its details
+    ended: bool = False  # the session only records its details and is not valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class BrowserSession:
 
     @property
     def persistent(self) -> bool:
-        """Whether its window follows launches (SyncLaunch)."""
+        """Whether the session's window follows launches (SyncLaunch)."""
         return bool(self.details.get("persistent"))
 
     @property
     def sequence(self) -> int:
-        """The newest launch of its user that its window has seen."""
+        """The newest launch of the user that the session's window has seen."""
         return int(self.details.get("sync_sequence", 0))
 
     @property

@@ -39,7 +39,11 @@ _TAKE: Final = text("""
     WHERE b.full_at + :cost <= :now + :span OR b.full_at > :now + 2 * :span
     RETURNING name
 """)
-"""A bucket that is full only far in the future was filled before the clock was reset."""
+"""
+Takes an attempt from a bucket.
+
+A bucket that is full only far in the future was filled before the clock was reset.
+"""
 _LOOK: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
 _GIVE_BACK: Final = text(
     "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
@@ -118,7 +122,7 @@ class SignInLimiter:
         return address not in self._proxies and len(self._proxies) < _MOST_PROXIES
 
     def note_undeclared_proxy(self, address: str) -> None:
-        """Record for `bridge check` that the clients behind a proxy cannot be told apart."""
+        """Record for `bridge check` that clients behind an untrusted proxy share one address."""
         row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MOST_PROXIES}
         with self._database.write_without_sync() as connection:
             connection.execute(_NOTE, row)

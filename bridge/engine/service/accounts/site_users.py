@@ -69,7 +69,7 @@ def require_allowed(
 
 
 def target_of(connection: Connection, account_id: int | None) -> authority.AccountTarget:
-    """Return what the engine knows about the account of an action."""
+    """Return the facts about an account that decide whether an action on it is allowed."""
     if account_id is None:
         return authority.AccountTarget(None)
     query = select(users.ACCOUNTS).where(users.ACCOUNTS.c.id == account_id)

@@ -45,12 +45,12 @@ from bridge.engine.service.work import Work
 
 
 class LaunchKind(StrEnum):
-    """What the launches of a run have in common."""
+    """The kind of launches that a run executes together."""
 
     REGISTER = "register"
     LAZY = "lazy"
     EAGER = "eager"
-    ALONE = "alone"  # renames a patient, or has files
+    ALONE = "alone"  # launches that rename a patient or have files run alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _attempt_one(
         with work.savepoint():
             return execute(work, users, request)
     except EngineError as error:
-        users.forget()  # users that it registered were rolled back
+        users.forget()  # the rollback removed users that the run had registered
         return error
 
 

@@ -33,7 +33,7 @@ _AUTH: Final = "/userInfo/Auth"
 @dataclass(frozen=True, slots=True)
 class LaunchGrant:
     """
-    The user of a launch (None: whoever signs in), and the permissions of its link.
+    The user of a launch (None: the user who signs in), and the permissions of its link.
 
     `authenticated` links act as that user; `framed` ones may also open inside another page.
     `auth_ignored`: `userInfo.Auth` was invalid, and the header's token was sufficient.

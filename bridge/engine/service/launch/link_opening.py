@@ -186,7 +186,7 @@ def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedR
     """Open the report of a session again, after its page was reloaded."""
     report = lock_report_by_id(work, session.report_id)
     account = get_user(work.connection, report.site_id, session.account_id)
-    lease.release(work, session.holder, report)  # the page that held it was left
+    lease.release(work, session.holder, report)  # the previous page has been left
     transfer = needs_transfer(report, account.id)
     if not transfer:
         assign_report(work, report, account.id)

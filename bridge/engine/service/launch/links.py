@@ -79,7 +79,7 @@ class FoundLink:
     account_id: int | None = None
     token_id: int | None = None
     framed: bool = False
-    opened: bool = False  # before this request
+    opened: bool = False  # whether an earlier request has opened it
 
 
 @dataclass(frozen=True, slots=True)

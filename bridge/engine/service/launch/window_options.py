@@ -121,7 +121,7 @@ def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
     details = {name: session.details[name] for name in KEPT_DETAILS if name in session.details}
     return WindowOptions(
         session.framed, session.link_pk, details
-    )  # the session ends with the link's token
+    )  # so that the session ends with the link's token
 
 
 def window_facts(

@@ -106,7 +106,7 @@ def _new_owner(orm: Session, session: BrowserSession, email: str) -> dict[str, A
 def _text(
     orm: Session, report: Report | None, change: FeedChange, event: ChangeEvent
 ) -> _Text | None:
-    """Return the text of a change; the current text, if the change is no signing."""
+    """Return the text of a change: the signed text of a signing, else the current text."""
     if event in _OF_REPORTS:
         signed = _signed_text(orm, report, change) if event in _SIGNED else None
         present = _Text(report.content_text, report.document) if report else _Text()

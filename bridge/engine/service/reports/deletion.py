@@ -35,12 +35,11 @@ def delete_report(
     work: Work, identity: OrderId, *, only_ordered: bool = False, set_aside: bool = False
 ) -> bool:
     """
-    Delete the report of an order with all its linked orders.
+    Delete the report of an order with all its linked orders; return False if there is none.
 
-    False if there is none. Links that would have created it are revoked nevertheless, so the caller
-    commits before it responds "not found". With `only_ordered` a report that was started, or has
-    further orders, is refused (400). The feed reports the order as cancelled, unless it is only
-    `set_aside`.
+    Links that would have created a report are revoked even then, so the caller commits before it
+    responds "not found". With `only_ordered` a report that was started, or has further orders, is
+    refused (400). The feed reports the order as cancelled, unless it is only `set_aside`.
     """
     found = lock_orders(work, [identity])[0]
     if found is None:

@@ -1,5 +1,5 @@
 """
-Collects what an export contains: the report, its site, its people (interface document, export).
+Collects the data of an export: the report, its site, its people (interface document, export).
 
 `bridge.engine.documents` makes the formats.
 """

@@ -48,7 +48,7 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusR
     if len(set(identities)) < MINIMUM:
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     found = lock_requested(work, identities)
-    if len(found) < MINIMUM:  # two identifiers of one merged patient's order
+    if len(found) < MINIMUM:  # after a merge two identifiers can name one order
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     candidates = [_candidate(work, each) for each in found]
     anchor = found[0].report
@@ -113,7 +113,7 @@ class _UnlinkedReports:
     """The reports that keep orders, the new reports, and the reports that did not change."""
 
     surviving: list[Report] = field(default_factory=list)
-    created: dict[int, Report] = field(default_factory=dict)  # by the order's key
+    created: dict[int, Report] = field(default_factory=dict)  # by the key of the order
     untouched: list[Report] = field(default_factory=list)
 
 

@@ -2,8 +2,8 @@
 Actions of the report page: save, check, sign, recall, preliminary read, addenda, discard.
 
 A save names the version that it is based on. It is refused if the report has a newer version or
-another session holds the write lease. The page's state is in
-`page_state`. Only the page runs the checks before signing; the API signs without them (V50).
+another session holds the write lease. `page_state` returns the page's state. Only the page runs the
+checks before signing; the API signs without them.
 """
 
 from typing import Any

@@ -117,7 +117,7 @@ def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:
-    """Return the launch's option, else the user's, else the site's, else false (V3)."""
+    """Return the launch's option, else the user's, else the site's, else false."""
     own = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
     choices = (report.reporting.get("auto_compare"), own, site)
     return next((each for each in choices if isinstance(each, bool)), False)

@@ -32,9 +32,7 @@ from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
-from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
-from bridge.engine.service.report_transitions import (
+from bridge.engine.service.lifecycle import (
     apply_event,
     describe_person,
     document_json,
@@ -43,6 +41,8 @@ from bridge.engine.service.report_transitions import (
     read_author,
     require_author,
 )
+from bridge.engine.service.report_lookup import key_of, lock_report
+from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
 
@@ -110,8 +110,9 @@ def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
     Tell whether a user may own a locked report.
 
-    Any member of the site may own a report. A Preliminary one may be owned by its reader and by
-    the reviewers of its group only (V9 of the research notes).
+    Any member of the site may own a report that is not Preliminary. A Preliminary report may be
+    owned by its present owner, by the reader of its newest active read, and by the reviewers of
+    that reader's group.
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
         return True
@@ -211,8 +212,8 @@ def list_waiting(
     """
     Return the reports that wait in a group and tag, the longest-waiting first.
 
-    A report waits in the group and tag of its newest read, since its first unreviewed read there.
-    Raise PrelimNotFound for an unknown group or tag.
+    A report waits in the group and tag of its newest read. It has waited since its first unreviewed
+    read there. Raise PrelimNotFound for an unknown group or tag.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:

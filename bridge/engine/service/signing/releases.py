@@ -56,10 +56,10 @@ def schedule(
     before: Sequence[BoundStatement] = (),
 ) -> None:
     """
-    Schedule a release at a moment, or release at once (`due_at` None). An addendum's sequence is
-    its number.
+    Schedule a release at a moment, or release at once (`due_at` None).
 
-    `context` must be from this transaction; statements of `before` are executed in the same batch.
+    The sequence of an addendum's release is the number of the addendum. `context` must be from this
+    transaction; statements of `before` are executed in the same batch.
     """
     row: dict[str, Any] = {
         "report_pk": key_of(report),
@@ -93,7 +93,7 @@ def _announce(
     more: dict[str, int] = {}
     if addendum is not None:
         signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
-        more["addenda"] = signed.index(addendum.pk) + 1  # its place in the export
+        more["addenda"] = signed.index(addendum.pk) + 1  # its position in the export
     if release.kind is ReleaseKind.FINAL:
         report.cooling_until = None
     if release.kind is ReleaseKind.ADDENDUM and addendum is not None:
@@ -149,10 +149,10 @@ def next_due(connection: Connection) -> int | None:
 
 def release_due(database: Database, now: int, limit: int = 100) -> int:
     """
-    Release what is due, for at most `limit` reports, each in a transaction; return the number of
-    releases.
+    Release the due reports and addenda of at most `limit` reports; return the number of releases.
 
-    A report that another transaction has locked is left for the next run.
+    Each report has its own transaction. A report that another transaction has locked is left for
+    the next run.
     """
     with database.read() as connection:
         query = (

@@ -63,7 +63,7 @@ _INSERT_SIGNATURE: Final = prepare_insert(
 
 
 class _SigningContext(NamedTuple):
-    """What a signing has read: report summary, orders, and the signer with their role."""
+    """The data that a signing has read: report summary, orders, and the signer with their role."""
 
     summary: ReportSummary
     orders: Sequence[GroupOrder]
@@ -112,7 +112,7 @@ def sign_report(
     """
     Sign a locked report, or end the cooling period of one that is already signed.
 
-    `read` is what has been read of this report and signer since the lock.
+    `read` is the context of this report and signer, read since the lock; None reads it here.
     """
     was_signed = report.status in SIGNED
     summary, orders, signer, role = read or _read_context(work, report, signer_id)

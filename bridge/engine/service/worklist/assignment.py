@@ -23,11 +23,10 @@ def needs_transfer(report: Report, account_id: int) -> bool:
 
 def open_for(work: Work, report: Report, account_id: int) -> Report:
     """
-    Open a locked report for a user: an Ordered one becomes their Draft, an unsigned one gets them
-    as owner.
+    Open a locked report for a user, who becomes the owner if the report is unsigned.
 
-    A reviewer who opens a Preliminary report becomes its owner, other users only see it. A signed
-    report does not change.
+    An Ordered report becomes the user's Draft. A Preliminary report gets a new owner only if its
+    reader or a reviewer opens it. A signed report does not change.
     """
     before = report.owner_id
     was = report.status

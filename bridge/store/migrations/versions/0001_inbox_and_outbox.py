@@ -1,8 +1,8 @@
 """
 The inbox and the outbox.
 
-Mutable columns (state, attempts, leases) are in narrow rows; payloads and acknowledgments are
-written once, in tables of their own. Index columns contain hashes, never patient data. There are no
+Mutable columns (state, attempts, leases) are in narrow rows. Payloads and acknowledgments are
+written once, in separate tables. Index columns contain hashes, never patient data. There are no
 foreign keys: all rows of a message are written and deleted together, and the check would cost each
 acknowledgment an index lookup.
 """
@@ -37,8 +37,8 @@ def upgrade() -> None:
         sa.Column("payload", sa.LargeBinary, nullable=False),
         sa.Column("ack", sa.LargeBinary, nullable=False),
     )
-    # Serves the ledger's look-up of retransmits; across nodes it is also what keeps two copies
-    # from both being new. Rejected: a unique index on the control id as text (28 % slower).
+    # Serves the ledger's look-up of retransmits, and prevents that two nodes both accept a copy as
+    # new. Rejected: a unique index on the control id as text (28 % slower).
     op.create_index("message_identity", "message", ["identity", "digest", "edition"], unique=True)
     _line("message", "message_id", [])
 
@@ -98,10 +98,11 @@ def _delivery() -> list[sa.Column[Any]]:
 
 
 def _work() -> list[sa.Column[Any]]:
-    """Give what both queues keep about the work itself; bridge.queue.lanes lives by these."""
+    """Return the columns of the work in both queues, which `bridge.queue.lanes` reads."""
     return [
         sa.Column("state", sa.Text, nullable=False),
-        # 1: waits for an earlier row of its lane, and is no candidate until that one has left.
+        # 1: the row waits for an earlier row of its lane, and cannot be claimed before that one is
+        # done.
         sa.Column("blocked", sa.SmallInteger, nullable=False, server_default="0"),
         sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
         sa.Column("not_before", sa.BigInteger, nullable=False, server_default="0"),
@@ -115,7 +116,7 @@ def _work() -> list[sa.Column[Any]]:
 
 
 def _line(table: str, key: str, channel: list[str]) -> None:
-    """Create the lanes of a queue, and the indexes that make a claim cost the same always."""
+    """Create the lanes of a queue, and the indexes that keep the cost of a claim constant."""
     op.create_table(
         f"{table}_lane",
         sa.Column("lane", sa.BigInteger, primary_key=True, autoincrement=False),

@@ -1,8 +1,8 @@
 """
 The order index, and the reports that delivery knows.
 
-The triple SiteID, PatientMRN, Accession is the key here: results have to find the order they
-belong to. Link signals are hashes.
+The key is SiteID, PatientMRN and Accession, because results must find the order that they belong
+to. Link signals are hashes.
 """
 
 import sqlalchemy as sa

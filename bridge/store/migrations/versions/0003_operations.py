@@ -14,10 +14,10 @@ def upgrade() -> None:
         "channel",
         sa.Column("kind", sa.Text, primary_key=True),
         sa.Column("name", sa.Text, primary_key=True),
-        # Null: it runs.
+        # Null: not paused.
         sa.Column("paused_at", sa.BigInteger),
         sa.Column("paused_by", sa.Text, nullable=False, server_default=""),
-        # When something last came in, or was last delivered.
+        # When the last message arrived or was delivered.
         sa.Column("active_at", sa.BigInteger, nullable=False, server_default="0"),
     )
     op.create_table(

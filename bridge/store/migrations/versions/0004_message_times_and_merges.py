@@ -1,8 +1,8 @@
 """
 Message times of orders, and merged patients.
 
-A message that was sent before one that has been processed must not undo it. A message about a
-merged patient concerns the survivor.
+A message must not undo a later one that was processed before it. A message about a merged patient
+applies to the survivor.
 """
 
 import sqlalchemy as sa

@@ -1,5 +1,5 @@
 """
-Roles of the console, its actions, and numbers to find messages by.
+Roles of the console, its actions, and an index of the numbers in messages.
 
 The numbers are hashes. The record of actions contains row ids and codes, no patient data.
 """

@@ -1,5 +1,5 @@
 """
-The audit outbox, and the chain of installations whose report engine belongs to somebody else.
+The audit outbox, and the chain of installations with an external report engine.
 
 An event is written into the outbox in the transaction of its change, and moves to the chain.
 """

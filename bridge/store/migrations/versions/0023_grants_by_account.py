@@ -1,8 +1,8 @@
 """
 Grants of the console belong to account ids, no longer to e-mail addresses.
 
-A grant from before has no account id until `bridge.wiring.accounts` resolves its address; until
-then it opens nothing. `suspended` is 1 while the account is disabled.
+An older grant has no account id, and permits nothing, until `bridge.admin.console_access` resolves
+its address. `suspended` is 1 while the account is disabled.
 """
 
 import sqlalchemy as sa

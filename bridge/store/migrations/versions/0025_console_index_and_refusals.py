@@ -1,9 +1,9 @@
 """
 Numbers of the console's index by definition, loaded channels, and consecutive refusals.
 
-Before, only the standard's fields were indexed, so that a message whose accession is mapped from
-another field was not found by it. Deleting the cursor makes the nodes index all stored messages
-again in the background; existing entries stay.
+Earlier releases indexed the standard's fields only. A message whose accession is mapped from
+another field could not be found by it. Deleting the cursor makes the nodes index all stored
+messages again in the background; existing entries stay.
 """
 
 import sqlalchemy as sa
