@@ -31,7 +31,7 @@ IGNORED_EVENTS = (
     "addendum_signed",
 )  # fmt: skip
 """Events for which no destination gets a message: launches, edits, and signatures in the delay."""
-ASK_AGAIN = 300.0  # seconds until the feed is tried again at a service that does not have it
+ASK_AGAIN = 300.0  # seconds until a service without the feed is asked for it again
 
 _REPLACED = frozenset(FeedFault)
 
@@ -40,7 +40,7 @@ class ChangeFeedReader:
     """
     Reads the feed of one access token; `site` selects the token ('' is the default one).
 
-    `supported` is None until the first response; then it says whether the service has the feed.
+    `supported` is None until the first response, then whether the service has the feed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ChangeFeedReader:
         self._wait = wait
         self._policy = RetryPolicy(first=0.5, maximum=30.0)
         self._failures = 0
-        self._asked = 0  # the cursor that was asked with last
+        self._asked = 0  # the cursor of the last request
         self._task: asyncio.Task[None] | None = None
         self.supported: bool | None = None
 
@@ -75,7 +75,7 @@ class ChangeFeedReader:
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """Stop at once. A page that is not stored by now is read again after the next start."""
+        """Stop at once. A page that has not been stored is read again after the next start."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

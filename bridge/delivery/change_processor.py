@@ -160,7 +160,7 @@ def _with_unused_keys(
     connection: Connection, releases: Sequence[DeliveryRequest]
 ) -> list[DeliveryRequest]:
     """
-    Give releases of a replaced feed new keys where their keys are in use.
+    Give new keys to releases of a replaced feed if their keys are in use.
 
     A service restored from a backup reuses the numbers of releases. A report that is signed again
     has the key of an earlier delivery, but another time. An entry that is read twice has the same

@@ -55,13 +55,16 @@ RETRACTABLE_EVENTS: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyT
         ),
     }
 )
-"""Events that withdraw a text, and the events of which a receiver must have got one before."""
+"""
+Events that withdraw a text, and the events of which the receiver must have received at
+least one.
+"""
 
 DEMOGRAPHICS = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
 """Tags that a patient merge changes, besides the MRN."""
 
 WITHDRAWN = "This report has been withdrawn."
-"""The text of a retracted report. What the editor holds at that time is an unsigned draft."""
+"""The text of a retracted report. The editor then contains an unsigned draft, which is not sent."""
 
 OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
 """Called with the name and version of a definition and the codes its tables do not contain."""

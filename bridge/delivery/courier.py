@@ -37,11 +37,11 @@ from bridge.transports import MessageSender
 from bridge.transports.errors import NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
-POLL_SECONDS = 0.25  # between two looks at the outbox without a notification
+POLL_SECONDS = 0.25  # seconds between polls of the outbox without a notification
 DATABASE_PAUSE = 1.0  # seconds, after the database was unavailable
 BATCH_SIZE = 32  # deliveries that are claimed and composed together; one more batch may wait
 
-GATHER_SECONDS = 0.1  # for which outcomes wait for others, to share a commit
+GATHER_SECONDS = 0.1  # seconds that outcomes wait for others, to share a commit
 MAX_WAITING_OUTCOMES = 256  # after a crash, at most this many messages are sent again
 
 
@@ -130,7 +130,7 @@ class Courier:
         self.destination = destination
 
     def notify(self) -> None:
-        """Look at the outbox now. Call it on the event loop's thread."""
+        """Poll the outbox now. Call it on the event loop's thread."""
         self._wakeup.set()
 
     async def _run(self) -> None:
@@ -217,7 +217,7 @@ class Courier:
         return self._timer() + self._outbox.lease / 1000
 
     def _holds_lease(self, delivery: ClaimedDelivery) -> bool:
-        # After the process was frozen, another node may have sent this message and later ones.
+        # While the process was suspended, another node may have sent this message and later ones.
         return self._timer() < self._claims.get(delivery.delivery_id, 0.0)
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
@@ -260,7 +260,7 @@ class Courier:
             await asyncio.gather(self._claiming, return_exceptions=True)
         if self._claims:
             ids, self._claims = list(self._claims), {}
-            with suppress(StoreUnavailable):  # the leases expire
+            with suppress(StoreUnavailable):  # the leases expire anyway
                 await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), why)
 
     async def keep_leases(self) -> None:
@@ -275,7 +275,10 @@ class Courier:
             self._claims |= {each: lease_ends for each in ids if each in self._claims}
 
     async def bring_forward(self) -> None:
-        """Bring retries forward that are too late because the clock was set back. StoreError."""
+        """
+        Bring forward retries that are too late because the clock was set back. Raises
+        StoreError.
+        """
         name, longest = self.destination.name, self.destination.retry.maximum
         if await Threads.DELIVERY.run(self._outbox.make_due, name, self._clock(), longest):
             self._wakeup.set()
@@ -299,7 +302,7 @@ class OutcomeWriter:
         on_stored: Callable[[Sequence[DeliveryOutcome]], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
-        """`on_stored` gets the stored outcomes, `on_error` the failures to store some."""
+        """`on_stored` gets the stored outcomes, `on_error` the errors of storing."""
         self._outbox = outbox
         self._clock = clock
         self._on_stored = on_stored
@@ -317,7 +320,10 @@ class OutcomeWriter:
             await self.flush()
 
     async def flush(self) -> bool:
-        """Wait until all outcomes are stored, without a time limit; return if there were any."""
+        """
+        Wait until all outcomes are stored, without a time limit; return whether there
+        were any.
+        """
         if self._task is None:
             return False
         self._flush_requested.set()
@@ -325,7 +331,7 @@ class OutcomeWriter:
         return True
 
     def cancel(self) -> None:
-        """Stop. Messages whose outcomes are not stored by now are sent again."""
+        """Stop. Messages whose outcomes have not been stored are sent again."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -1,5 +1,5 @@
 """
-Delivery history: what a receiver got of a report before, and what follows for the next message.
+Delivery history: what a receiver got of a report before, and what the next message must contain.
 
 The document numbers (TXA-12, TXA-13) and the OBX segments that a later message must delete at the
 receiver follow from the history. Reads deliveries and sent messages; changes nothing.

@@ -20,7 +20,7 @@ SUBSCRIBED_WITH: Mapping[ResultEvent, ResultEvent] = {
     ResultEvent.CANCELLATION: ResultEvent.PRELIMINARY,
     ResultEvent.RETRACTION: ResultEvent.ADDENDUM,
 }
-"""Events without a setting of their own: a receiver of the second event gets the first one, too."""
+"""Events without a separate setting: a receiver of the second event also gets the first one."""
 
 _CONTROL_ID_BYTES = 12  # 96 bits: 20 characters of base 32, the longest MSH-10 of HL7 v2.5.1
 
@@ -56,7 +56,10 @@ class CompiledDestination:
 
 
 def control_id(destination: str, release_key: str) -> str:
-    """Derive MSH-10 from the receiver and the release, so that every repeat has the same one."""
+    """
+    Derive MSH-10 from the receiver and the release, so that every repetition has the same
+    one.
+    """
     digest = blake2b(
         f"{destination}\x1f{release_key}".encode(), digest_size=_CONTROL_ID_BYTES
     ).digest()

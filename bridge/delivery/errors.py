@@ -41,13 +41,13 @@ class ReportNotSigned(CompositionError):
 
 
 class UnmappedCodeRefused(CompositionError):
-    """A code is not in its code table, and the definition says `unknown: refuse`."""
+    """A code is not in its code table, and the definition has `unknown: refuse`."""
 
     code = "unknown_code"
 
 
 class ReportUnstable(CompositionError):
-    """The report changed between each reading of its text and of its files."""
+    """The report changed between the readings of its text and of its files."""
 
     code = "unsettled"
 

@@ -82,7 +82,10 @@ class Preparation:
         return [(each, given[each.delivery_id]) for each in claimed]
 
     async def _composed(self, drafts: Sequence[MessageDraft]) -> dict[int, bytes | DeliveryOutcome]:
-        """Read the texts; write messages with slow hooks on their own threads, the rest on one."""
+        """
+        Read the texts; write messages with slow hooks on separate threads, the others on one
+        thread.
+        """
         contents = await self._texts.read(drafts)
         given: dict[int, bytes | DeliveryOutcome] = {}
         ready: list[tuple[MessageDraft, ReportContent]] = []
@@ -129,7 +132,7 @@ class Preparation:
                 )
             case CompositionError():
                 return outcome_without_message(draft.delivery, error)
-            case Exception():  # unexpected: park it for an operator
+            case Exception():  # unexpected: park the delivery for an operator
                 self._on_error("not composed", error)
                 return give_up(draft.delivery, "not_composed")
             case _:

@@ -38,7 +38,7 @@ from mappings.outbound.results import ResultEvent
 
 PAGE = 200
 PAGES_A_DAY = 1440
-"""At one page a minute."""
+"""Pages per day, at one page per minute."""
 END_OF_ORDERS = 2**62
 """A row id after all orders."""
 NOT_FOUND = 404

@@ -61,7 +61,7 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "AR": _REFUSED,
         "CE": _REFUSED,
         "CR": _REFUSED,
-        # The state at the receiver is unknown. Repeat until it replies.
+        # The state at the receiver is unknown. The courier repeats the message until it replies.
         "mismatch": "retry",
         "silence": "retry",
         "garbage": "retry",
@@ -144,7 +144,7 @@ def decide(
     reply: ReplyKind, replies: Mapping[str, str], attempts: int, detail: str = ""
 ) -> PolicyDecision:
     """
-    Look up what follows a reply; `replies` are the destination's own rules.
+    Look up the action for a reply; `replies` are the destination's own rules.
 
     `attempts` counts this one. `detail` is the ERR-3 code, the HTTP status, or the reason why no
     reply came. A plain `retry` has no limit, except for the replies in `LIMITED`.

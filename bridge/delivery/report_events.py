@@ -47,7 +47,7 @@ PROGRESS_EVENTS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
 """
 Events by the changes in the feed that are not releases.
 
-A signature is not among them: it can be recalled during the sign delay. Its release follows.
+A signature has no event: it can be recalled during the sign delay. Its release follows.
 """
 
 
@@ -115,8 +115,8 @@ def _status_after(change: ReportChange) -> str:
     """
     Return a report's status after a change; '' if no status follows from it.
 
-    The feed's record of a deleted report is the one before its deletion. A report in progress was
-    cancelled. An unopened one may belong to an order on hold or moved, unless `cancelled` is set.
+    For a deleted report the feed has the record before the deletion. If the report had been begun,
+    its order was cancelled. If not, the order may be on hold or moved, unless `cancelled` is set.
     """
     status = change.record.status
     if change.event != DELETED:

@@ -52,7 +52,7 @@ NOT_FOUND = 404
 
 MAX_INTERVAL = 600_000  # ms between two polls of an open report
 MAX_INTERVAL_SIGNED = 3_600_000  # ms between two polls of a signed report, for addenda
-FORGET_AFTER = 90 * 86_400_000  # ms after the last change a signed report is polled no more
+FORGET_AFTER = 90 * 86_400_000  # ms after the last change until a signed report is no longer polled
 _WITHOUT_READ = frozenset({ReportStatus.DRAFT, ReportStatus.ORDERED})
 """Statuses after a preliminary read was withdrawn, reset or discarded."""
 IDLE_FRACTION = 10  # a report unchanged for n seconds is polled every n / IDLE_FRACTION
@@ -62,8 +62,8 @@ MIN_BATCH, MAX_BATCH = 50, 500
 MAX_BLOCKING_SECONDS = 0.0025
 """Seconds that the service may need for one response, because other requests wait meanwhile."""
 
-_WEIGHT = 0.2  # of the newest response in the moving average
-_SMALLER = 0.7  # of the size, every other time: two sizes separate the round trip from the work
+_WEIGHT = 0.2  # weight of the newest response in the moving average
+_SMALLER = 0.7  # factor for every other request: two sizes separate round trip and work
 
 
 class StatusPoller:

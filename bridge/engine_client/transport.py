@@ -22,8 +22,8 @@ from bridge.errors import FailureKind
 
 T = TypeVar("T")
 
-_SAFE: Final = "/?&=%:@!$'()*+,;~"  # what a path and a query may have, RFC 3986 §3.3, §3.4
-_NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # RFC 9110 §5.5
+_SAFE: Final = "/?&=%:@!$'()*+,;~"  # characters of paths and queries, RFC 3986 §3.3, §3.4
+_NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # not allowed in header values, RFC 9110 §5.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class EngineTransport:
         """
         Send a request; raise `no_answer` after the deadline.
 
-        The service may have executed the call, so the failure is ambiguous. Calls are idempotent,
-        and the queues repeat them.
+        The failure is ambiguous, because the service may have executed the call. Calls are
+        idempotent, and the queues repeat them.
         """
         try:
             async with asyncio.timeout(self._deadline + request.wait):
