@@ -1,7 +1,8 @@
-"""Intake: HL7 messages are received, stored, acknowledged, and applied to the report engine as
-orders.
+"""
+Intake: receives, stores and acknowledges HL7 messages, and registers their orders in the report
+engine.
 
 * `receive`   frame, verdict, stored message, acknowledgment
 * `process`   stored message, plan, calls to the report engine
-* `patients`  demographics, merges and visits of the orders that are known
+* `patients`  demographics, merges and visits of known orders
 """

@@ -1,7 +1,8 @@
-"""Demographics: the later of an order and a correction takes precedence.
+"""
+Demographics: of an order and a correction, the later one takes precedence.
 
-Pure. A correction changes known orders. Orders that were sent before a correction and arrive
-after it get the corrected values.
+Pure. A correction changes known orders. Orders that were sent before a correction and arrive after
+it get the corrected values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,8 +45,7 @@ def updates_of(
     event: OrderEvent, known: DemographicsUpdate | None, *, stale: bool
 ) -> dict[str, str]:
     """
-    Return the demographics to set after an event; none if it is `stale`: a later one was
-    applied.
+    Return the demographics to set after an event; none if it is `stale`: a later event was applied.
 
     After a merge the reports of the prior patient get all known values of the survivor.
     """

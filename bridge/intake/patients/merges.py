@@ -1,6 +1,8 @@
-"""Patient updates, merges and moved orders as calls to the report engine.
+"""
+Patient updates, merges and moved orders as calls to the report engine.
 
-An unknown patient, and an engine without these calls, are notes: there is nothing to correct.
+If the patient is unknown or the engine does not support these calls, the result is a note, because
+there is nothing to correct.
 
 No text is lost: a report that was begun stays with its patient, and the message becomes an
 exception.
@@ -160,7 +162,7 @@ async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None
 
 
 def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
-    """Tell whether an event is about the order with a key, whichever patient it names."""
+    """Tell whether an event is about the order with a key. The patients may differ."""
     return (event.site, event.accession) == (key.site, key.accession)
 
 

@@ -38,8 +38,8 @@ from mappings.language.scope import ListenerDefaults
 
 _MERGE = b"MRG"
 _CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
-_SLICE_BYTES = 256 * 2**10  # searched at once, in about 50 µs
-_PAUSE_SECONDS = 0.0002  # between two slices: other threads get the interpreter
+_SLICE_BYTES = 256 * 2**10  # bytes that are searched at once, in about 50 µs
+_PAUSE_SECONDS = 0.0002  # between two slices, so that other threads get the GIL
 
 
 class PatientCheck:
@@ -74,7 +74,7 @@ class PatientCheck:
             return ()
         try:
             found = self._refusals(self._events(payload))
-        except StoreError as error:  # storing the message will fail as well
+        except StoreError as error:  # the message cannot be stored either
             self._log.warning("merged patients not looked up", error=describe(error))
             return ()
         except Exception:  # noqa: BLE001  # the evaluation refuses the message

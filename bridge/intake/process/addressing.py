@@ -129,11 +129,10 @@ def with_known_accession(
     event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> tuple[OrderEvent, bool]:
     """
-    Set the accession of an event to the one its order is known under; and tell if it is
-    ambiguous.
+    Give an event the accession of its known order; return it, and whether the order is ambiguous.
 
-    Applies if the event's accession is only one of its numbers and is not known. If several
-    orders have the number, the event does not change.
+    Applies if the event's accession is only one of its numbers and is not known. If several orders
+    have the number, the event does not change.
     """
     is_number = event.accession in {event.placer, event.filler}
     named = index.get(key_of(event))
@@ -143,7 +142,7 @@ def with_known_accession(
     akin = [each for each in numbered if may_be_same_order(event, each)]
     found = [each for each in akin if not is_unordered(each)]
     if not found and named is None and event.action not in CREATING_ACTIONS:
-        found = akin[:1]  # the other rows are absorbed by it later
+        found = akin[:1]  # this row absorbs the other rows later
     if len(found) != 1:
         return event, len(found) > 1 and event.action in CASCADING_ACTIONS | {OrderAction.REPLACE}
     accession = found[0].key.accession
@@ -152,7 +151,7 @@ def with_known_accession(
 
 
 def may_share_closing(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
-    """Tell whether an event may belong to an order that another row's closing was meant for."""
+    """Tell whether the closing of another row may have been meant for the order of an event."""
     if event.action not in CREATING_ACTIONS:
         return False
     own = {event.placer, event.filler} - {""}

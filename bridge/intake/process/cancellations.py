@@ -44,7 +44,7 @@ def with_later_event(
 
 
 def with_later_events_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> IndexedOrder:
-    """Do the same for an order that is combined from several rows."""
+    """Add the last hold or release to a cancelled order that is combined from several rows."""
     return _with_latest(after, [word for each in rows for word in _timed_events(each)])
 
 

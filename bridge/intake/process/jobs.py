@@ -36,7 +36,7 @@ from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")
 CLOCK_TOLERANCE_MS = 5_000
-"""A sending time that is further than this after the arrival comes from a wrong clock."""
+"""A sending time that is later than the arrival by more than this comes from a wrong clock."""
 
 _RESOLUTIONS = {
     Precision.MINUTE: Resolution.MINUTE,
@@ -98,7 +98,7 @@ class MessageJob:
 
     @property
     def patients(self) -> set[Patient]:
-        """The patients that the message names, or whose orders or visits it may concern."""
+        """The patients that the message names, and those whose orders or visits it may be about."""
         named = {
             (event.site, mrn)
             for event in self.events
@@ -134,7 +134,7 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
 def read_inline(
     claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]
 ) -> MessageJob | None:
-    """Map a short message as `read` does; None if that would block or fail."""
+    """Map a short message as `read` does; None if this would block or fail."""
     policy = listeners.get(claimed.listener)
     if policy is None or not 0 < len(claimed.payload) <= _INLINE_BYTES:
         return None
@@ -148,7 +148,7 @@ def read_inline(
     except (MessageRefusal, RuleFailed):  # `read` raises it again
         return None
     if missed or part_number(claimed.flags) is not None:
-        return None  # `read` must count unmapped codes once only
+        return None  # `read` must be the only one that counts unmapped codes
     if not _PATIENT_ACTIONS.isdisjoint([each.action for each in asked]):
         return None  # a patient may have thousands of orders
     return _job(claimed, policy, definition, asked, missed)
@@ -211,7 +211,7 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
     if _DIGITS.fullmatch(field):  # the usual case needs no parsing
         said = field.decode("ascii")
     else:
-        head = lines.first_line(lines.untrailed(payload)[0])  # what follows may be long
+        head = lines.first_line(lines.untrailed(payload)[0])  # the rest of the message may be long
         said = Message.parse(head, fallback=policy.charset).value(_SENT_AT)
     found = _parse_sent_at(said, policy.time_zone)
     if found is None or found[0] > received_at + CLOCK_TOLERANCE_MS:

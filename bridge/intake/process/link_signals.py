@@ -14,7 +14,7 @@ from bridge.store.records.order_index import IndexedOrder, SignalHash
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
 CLOSED_BY = "closed-by"
-"""The kind of signal of an order that was closed before it arrived, by the one number given."""
+"""The kind of signal of an order that was closed before it arrived, by a single number."""
 
 LASTING_KINDS = frozenset({"study-uid", "accession", CHILD_OF, CLOSED_BY})
 """Signals that are values of the order: a message without them does not change them."""
@@ -29,7 +29,7 @@ UNORDERED = "unordered"
 """The kind of signal of an order that is known by a number only and was not ordered yet."""
 
 HELD_LATER, OPENED_LATER = "held-later", "opened-later"
-"""The kinds of signal of a cancelled order that was held, or released, after that."""
+"""The kinds of signal of a cancelled order that was later held, or released."""
 
 NON_LINKING_KINDS = frozenset(
     {CHILD_OF, REPLACED_SIGNAL, MOVED_AWAY, UNORDERED, CLOSED_BY, HELD_LATER, OPENED_LATER}

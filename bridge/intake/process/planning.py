@@ -125,7 +125,7 @@ def plan(
     for place, event in enumerate(with_child_events(asked, index.values(), source.sent_at)):
         if has_early_rows or event.prior_mrn:
             task = _plan_event(event, known, place, source)
-        else:  # the usual case: `_plan_event` scans all known orders
+        else:  # the usual case; `_plan_event` would scan all known orders
             task = _task_with_later_event(event, known.get(key_of(event)), known, place, source)
         has_early_rows = has_early_rows or is_unordered(task.after)
         for each in task.absorbed:
@@ -171,7 +171,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
     late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
     late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.turned_at)
     if task.step is OrderStep.NOTHING and task.after.state == OrderState.CANCELLED and not late:
-        return "" if event.examined else ORDER_CANCELLED  # noted as examined_after_cancel
+        return "" if event.examined else ORDER_CANCELLED  # reported as examined_after_cancel
     reopens = event.examined or event.action is OrderAction.RELEASE
     if task.step is OrderStep.NOTHING or (task.step is OrderStep.REMEMBER and reopens):
         return SUPERSEDED if late else ""

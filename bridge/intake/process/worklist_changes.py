@@ -1,10 +1,11 @@
-"""Worklist changes: link, unlink, withdraw and close orders in the report engine.
+"""
+Worklist changes: link, unlink, withdraw and close orders in the report engine.
 
-The decision follows from the link signals of the sender and the state of the reports. The
-engine's own linking rules decide whether a call succeeds.
+The decision follows from the link signals of the sender and the state of the reports. The engine's
+own linking rules decide whether a call succeeds.
 
-A report that was begun is never deleted; the notes tell so. An order that can no longer be
-linked keeps its own report; that is a note, not a failure.
+A report that was begun is never deleted; a note reports it. An order that can no longer be linked
+keeps its own report; this is a note, not a failure.
 """
 
 from collections import Counter

@@ -136,7 +136,8 @@ _ACCEPT_ONLY = (AckCode.ACCEPT,)  # the usual case
 
 _ACKNOWLEDGMENTS = frozenset({"ACK", "MCF"})
 """
-Message types that are acknowledged on request only, because the exchange would not end otherwise.
+Message types that are acknowledged on request only, because the exchange would not end
+otherwise.
 """
 
 HEAD = 4096
@@ -253,8 +254,8 @@ class AcknowledgmentBuilder:
         self, head: bytes, refusal: MessageRefusal, reply: bytes | None, now: datetime
     ) -> Arrival:
         """
-        Return the record of an abandoned frame; `reply` is what its sender was sent, None for
-        nothing.
+        Return the record of an abandoned frame; `reply` is the reply that was sent, None if none
+        was.
         """
         content = digest(head)
         return Arrival(
@@ -280,7 +281,7 @@ class AcknowledgmentBuilder:
     def _identity(self, verdict: Verdict, content: bytes) -> int:
         sequence = verdict.sequence
         if verdict.is_ours or (sequence is not None and sequence.may_change):
-            # The same bytes may be accepted the next time.
+            # The listener may accept the same bytes the next time.
             return single_identity(self._name, self._new_id())
         broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)
         if verdict.header is None or broken or not verdict.header.control_id.strip():

@@ -245,7 +245,7 @@ class IntakeHandler:
         return replies
 
     def _store_parts(self, message: EvaluatedMessage, arrival: Arrival) -> Deferred[ReplyPayloads]:
-        """Store the parts of a message that speaks of many patients, all or none."""
+        """Store the parts of a message about many patients, all or none."""
 
         def answer(receipts: Sequence[Receipt]) -> ReplyPayloads | Deferred[ReplyPayloads]:
             return self._replies_to_stored(receipts[0], with_part_ids(message, receipts))
@@ -385,7 +385,7 @@ class IntakeHandler:
         flat = [ack for each in replies for ack in each[-1:]]
         if COMMIT_NAK in flat:  # all messages are stored, or none
             return [COMMIT_NAK]
-        if replies and not flat:  # no message wants an answer
+        if replies and not flat:  # no message requests a reply
             return []
         return [join_acks(frame.payload, flat, control_id=self._new_id(), now=self._clock())]
 

@@ -20,15 +20,12 @@ __all__ = [
 ]
 
 
-_OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # as `bridge.wiring.listeners.ControlIds` gives them
+_OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `bridge.wiring.listeners.ControlIds`
 _ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"(?:\1|[\r\n]|$)")
 
 
 def acknowledges_us(payload: bytes) -> bool:
-    """
-    Tell whether a message acknowledges one of ours. An answer could start an endless
-    exchange.
-    """
+    """Tell whether a message acknowledges one of ours. A reply could start an endless exchange."""
     return _ACKNOWLEDGES_US.search(payload) is not None
 
 

@@ -35,7 +35,7 @@ from mllp.framing import Frame
 
 
 class FrameOffload:
-    """Passes frames to a listener's handler, slow ones through threads."""
+    """Passes frames to a listener's handler; slow frames are evaluated on threads."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FrameOffload:
         return self._threads if len(frame.payload) >= self._least else self._lookup_threads
 
 
-_CACHED_VERSIONS = 16  # versions
+_CACHED_VERSIONS = 16
 """Compiled versions that the worker process keeps."""
 
 
@@ -141,7 +141,7 @@ def _compiled(source: DefinitionSource) -> InboundMapping:
     return mapping
 
 
-# The worker process runs the functions below. They collect unmapped codes in a list of their own.
+# The worker process runs the functions below. They collect unmapped codes in a separate list.
 
 
 def _inspect(
@@ -218,7 +218,10 @@ class OffloadedDefinition:
         return self.inner.order_reply(control, accepted=accepted)
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Map a message to order events. Raises as `inspect` and as the definition's own `read`."""
+        """
+        Map a message to order events. Raises the errors of `inspect` and of the definition's
+        `read`.
+        """
         if len(raw) < LARGE:
             return self.inner.read(raw, fallback, defaults)
         source = DefinitionSource.of(self.inner)

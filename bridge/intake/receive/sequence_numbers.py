@@ -37,7 +37,7 @@ from mllp.framing import Frame
 
 PLACE = "MSH-13"
 RESTART, RESYNCHRONIZE = 0, -1
-_MOST_DIGITS = 15  # of an NM, HL7 v2.5.1 §2.15.9.13
+_MOST_DIGITS = 15  # digits of an NM, HL7 v2.5.1 §2.15.9.13
 _UNKNOWN = b"-1"  # MSA-4 if any number may be next
 
 

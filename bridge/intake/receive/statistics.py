@@ -47,7 +47,7 @@ class AckCounter:
             self._suspects.inc()
 
     def accepted(self) -> None:
-        """Count an ordinary message that is on disk: AA, and nothing else to be said."""
+        """Count an ordinary message that was stored and accepted (AA)."""
         self._accepted.inc()
 
     def refused(self, refusal: MessageRefusal) -> None:

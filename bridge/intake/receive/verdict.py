@@ -183,7 +183,7 @@ class FrameEvaluator:
             return self._unchecked(header, definition, payload, defaults)
         found, suspect = definition.inspect(payload, policy.charset, header, defaults)
         refusals = found.refusals
-        if missed and refusals:  # an accepted message is read, and counted, again later
+        if missed and refusals:  # an accepted one is read again later and counted then
             policy.missing(definition.name, definition.version, missed)
         lanes = () if refusals else _lanes(found.lanes)
         verdict = Verdict(header, definition, lanes, refusals, suspect)

@@ -24,7 +24,7 @@ from mappings.hl7.refusals import (
 
 @dataclass(frozen=True, slots=True)
 class ValidationFinding:
-    """One violation: an error concerns the structure, a warning concerns tables and lengths."""
+    """One violation: an error of the structure, or a warning about a table or a length."""
 
     refusal: MessageRefusal
     is_error: bool
