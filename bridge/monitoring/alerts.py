@@ -109,7 +109,7 @@ def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNo
 
 
 def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
-    """Mark notices as not sent: every way to send them failed."""
+    """Mark notices as not sent, because every way to send them failed."""
     with database.write() as connection:
         for notice in notices:
             if notice.news is not AlertEvent.CLEARED:

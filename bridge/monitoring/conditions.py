@@ -25,7 +25,7 @@ class AlertSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertCondition:
-    """A condition that operators should know of, while it lasts."""
+    """A condition about which operators are notified while it lasts."""
 
     key: str
     severity: AlertSeverity
@@ -106,7 +106,7 @@ class SystemSnapshot:
 
 KEEP_POLICY = "keep"
 MAX_SINGLE_MESSAGES = 20
-"""Messages with an alert of their own; further ones share one alert."""
+"""Number of messages with a separate alert; further messages share one alert."""
 
 
 def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[AlertCondition]:
@@ -208,7 +208,7 @@ def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCo
 
 
 def _concerns(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
-    """Return a condition for each message, for the feed, and for each kind of difference."""
+    """Return a condition for each message, for a replaced feed, and for each kind of difference."""
     messages = [each for each in snapshot.concerns if each.kind is ExceptionSubject.MESSAGE]
     for each in messages[:MAX_SINGLE_MESSAGES]:
         text = f"message {each.row_id} was applied and needs attention: {each.code}"

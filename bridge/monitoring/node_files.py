@@ -1,8 +1,8 @@
 """
 Files of each node: expiry of certificates, and free disk space.
 
-The node that sends alerts sees only its own files. The other nodes store what they see in the
-database. Entries that their node does not renew are ignored. Blocking.
+The node that sends alerts sees only its own files. The other nodes store the state of their files
+in the database. Entries that their node does not renew are ignored. Blocking.
 """
 
 import json

@@ -174,7 +174,7 @@ class Inbox:
         return replace(batch, messages=messages)
 
     def _with_payload(self, claimed: ClaimedMessage) -> ClaimedMessage:
-        """Read a payload. An error concerns this message only."""
+        """Read a payload. An error affects this message only."""
         try:
             with self._database.read() as connection:
                 whole = payload_blobs.content(connection, claimed.message_id, b"")
@@ -186,7 +186,7 @@ class Inbox:
         """
         Settle claimed messages that this worker still owns, and write their records.
 
-        If that fails for all of them together, each is settled in a transaction of its own.
+        If settling all of them together fails, each message is settled in a separate transaction.
         """
         try:
             return self._settle(outcomes, now)
@@ -205,8 +205,8 @@ class Inbox:
         """
         Settle and claim in one transaction.
 
-        If that is not possible, only settle; the returned batch is empty and says that there may be
-        more.
+        If this is not possible, only settle; the returned batch is empty and its `more` indicates
+        that further messages may be free.
         """
         try:
             with self._database.write() as connection:

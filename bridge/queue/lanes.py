@@ -69,7 +69,7 @@ class ScanWatermark:
             min(HURRIED_SCAN_SECONDS, self._every) if self._hurried else self._every
         ):
             return self._id
-        self._hurried = False  # a later notification may concern rows that this scan misses
+        self._hurried = False  # a later notification may be about rows that this scan misses
         return 0
 
     def record(self, position: int, ids: Sequence[int], now: float) -> None:

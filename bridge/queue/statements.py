@@ -72,7 +72,7 @@ _CANDIDATES_FROM = """
         ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS fresh
 """
-# An earlier row of the lane, or a claimed one: one of them is enough.
+# An earlier row of the lane, or a claimed one. Either of them blocks the row.
 _BLOCKER = """
     SELECT m.id, m.{lane} AS lane, coalesce(
         (SELECT o.{key} FROM {table}_lane AS o
@@ -96,7 +96,7 @@ _CLAIM = """
 """
 _ACKNOWLEDGED = """,
         acknowledgment = replace(acknowledgment, 'pending', 'delivered')"""
-# Positions are sorted, and locked in this order by all nodes.
+# All nodes lock positions in this sorted order.
 _PLACES = ("bigint", "bigint")
 _ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
 _LOCKED = """
@@ -152,7 +152,7 @@ _LANES = ("bigint",)
 _HEAD = "SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = {lane} ORDER BY o.{key} LIMIT 1"
 _UNBLOCK_HEAD = f"UPDATE {{table}} SET blocked = 0 WHERE blocked = 1 AND id = ({_HEAD})"  # noqa: S608  # our own names
 _HEADS = f"SELECT ({_HEAD}) AS id FROM {{given}} AS a (lane)"  # noqa: S608  # our own names
-# Rows are locked by id, like everywhere else.
+# All statements lock rows by id.
 _UNBLOCK = """
     WITH waiting AS MATERIALIZED (
         SELECT m.id FROM {table} AS m WHERE m.blocked = 1 AND m.id IN :ids ORDER BY m.id FOR UPDATE

@@ -1,9 +1,10 @@
-"""Acknowledgment notes: record in the background which acknowledgments were sent.
+"""
+Acknowledgment notes: record in the background which acknowledgments were sent.
 
-A claim records the acknowledgment of the messages that it takes: that covers most messages where
-they are processed on arrival. A thread of its own writes the rest, so that no arrival waits for it.
-If the database is unavailable, the notes are written later. After a power cut a message may be
-stored as `pending` although its acknowledgment was sent.
+A claim records the acknowledgments of the messages that it takes. This covers most messages if they
+are processed on arrival. A separate thread writes the rest, so that no arrival waits for it. If the
+database is unavailable, the notes are written later. After a power cut a message may be stored as
+`pending` although its acknowledgment was sent.
 """
 
 import threading
@@ -18,7 +19,7 @@ _BATCH = 100  # notes of a transaction: arrivals wait for it on SQLite
 
 
 class AcknowledgmentNotes:
-    """Collects ids of acknowledged messages from any thread; a thread of its own writes them."""
+    """Collects ids of acknowledged messages from any thread; a separate thread writes them."""
 
     def __init__(self, database: Database) -> None:
         self._statements = LEDGER_DIALECTS[database.dialect]

@@ -26,7 +26,7 @@ class MessageFlag(IntFlag):
     NONE = 0
     CHARSET_SUSPECT = 1  # its bytes do not match MSH-18
     REUSED_CONTROL_ID = 2  # an earlier message with other content had the same control id
-    CORRECTED = 4  # the very same bytes were refused before
+    CORRECTED = 4  # the same bytes were refused before
     PART = 8  # one part of a message about several patients; its number is in the bits from 8 on
 
 
@@ -88,7 +88,7 @@ _DIGITS = b"0123456789"
 _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _MAX_CACHED_BYTES = 400
 _MAX_STEMS = 256
-_LOW = (1 << 20) - 1  # room for the most digits
+_LOW = (1 << 20) - 1  # bits for the most digits
 
 
 def signed64(*parts: bytes) -> int:

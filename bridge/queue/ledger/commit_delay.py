@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _SLOW = 0.001  # seconds; faster commits are not delayed
 _SHARE = 0.4  # longest wait, as a share of the average commit time
-_WEIGHT = 0.2  # of the newest commit in the moving average
+_WEIGHT = 0.2  # weight of the newest commit in the moving average
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class CommitDelay:
         self.expected = size + waiting
 
     def seconds(self, waiting: int) -> float:
-        """Return the maximum wait in seconds when `waiting` arrivals are there."""
+        """Return the maximum wait in seconds while `waiting` arrivals wait."""
         if self.average <= _SLOW or waiting >= self.expected:
             return 0.0
         return self.average * _SHARE

@@ -53,7 +53,7 @@ class Ledger:
         self._waiting: deque[ArrivalGroup] = deque()
         self._wake_at = 0  # number of groups that ends the wait of `_timer`
         self._timer: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()  # the thread has no batch
+        self._idle = asyncio.Event()  # set while the thread has no batch
         self._idle.set()
         self._large: set[asyncio.Task[None]] = set()
         self.notes = AcknowledgmentNotes(database)

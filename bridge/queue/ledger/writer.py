@@ -116,7 +116,7 @@ def _original_id(decision: AdmissionDecision, new_ids: Sequence[int]) -> int:
     return new_ids[decision.batch_position]
 
 
-_MAX_TRIES = 3  # of a batch that conflicted with another node, or lost its connection
+_MAX_TRIES = 3  # tries of a batch that conflicted with another node or lost its connection
 
 GroupResult = Sequence[Receipt] | BaseException
 

@@ -128,7 +128,7 @@ def row_retention_end(database: Database, end: int, patience: int) -> int:
 
 
 def delete_identities(connection: Connection, ids: Sequence[int]) -> None:
-    """Delete the identities of messages. On SQLite they have no table of their own."""
+    """Delete the identities of messages. On SQLite they have no separate table."""
     if ids and is_postgresql(connection):
         execute_keys(connection, _DELETE_IDENTITIES, ids)
 
@@ -141,7 +141,7 @@ def _archive_partition(deletion: BatchDeletion, before: int, partition: Partitio
 
     def some(connection: Connection, after: int, size: int) -> list[int]:
         known: list[int] = []
-        after, window = max(after, begun), size  # wider where others are in between
+        after, window = max(after, begun), size  # larger if many rows have no identity
         while not known and (ids := _ids(connection, partition, old, window, after)):
             known = sorted(execute_keys(connection, _WITH_IDENTITY, ids).scalars())[:size]
             after, window = ids[-1], min(2 * window, MAX_WINDOW)
@@ -199,7 +199,7 @@ def _drop(database: Database, partition: Partition, stays: ColumnElement[bool]) 
         detach(database, connection, partition)
         staying = sorted({*lasting, *unfinished_ids(connection, partition, MAX_MOVED + 1)})
         if len(staying) > MAX_MOVED:
-            raise Busy("begun again")  # nothing was changed: try again
+            raise Busy("begun again")  # nothing was changed: retry
         for statement in _DELETE_RELATED:
             span = {"low": partition.low, "high": partition.high, "staying": staying}
             connection.execute(statement, span)
