@@ -1,17 +1,20 @@
-"""Admission control of a listener: allow-list, connection limits, and eviction of idle connections.
+"""
+Admission control of a listener: allow-list, connection limits, and eviction of idle connections.
 
-Opens no socket and reads no clock: the caller asks for each new connection. Used by MLLP
-listeners and by HL7 over HTTP.
+Opens no socket and reads no clock: the caller asks for each new connection. Used by MLLP listeners
+and by HL7 over HTTP.
 
 Rules, in this order:
 
-1. With an allow-list, other addresses are refused. 2. A source (an IPv4 address, or an IPv6 /64)
-with `per_source` connections gets another one only if an idle one of its own is closed. 3. If
-all slots are taken, a connection of the source with most connections is closed: the longest idle
-one, or else the one whose frame has been unfinished the longest. This happens only for sources
-with no more connections than that source. An unfinished frame, or a connection that has been
-idle for less than `SETTLED_SECONDS`, is closed only for sources with less than half as many. 4.
-A connection with unanswered frames is never closed.
+1. With an allow-list, other addresses are refused.
+2. A source (an IPv4 address, or an IPv6 /64) with `per_source` connections gets another one only
+   if one of its own idle connections is closed.
+3. If all slots are taken, a connection of the source with most connections is closed: the longest
+   idle one, or else the one whose frame has been unfinished the longest. This happens only for
+   sources with no more connections than that source. An unfinished frame, or a connection that has
+   been idle for less than `SETTLED_SECONDS`, is closed only for sources with less than half as
+   many.
+4. A connection with unanswered frames is never closed.
 """
 
 import ipaddress
@@ -30,8 +33,8 @@ equal weight.
 
 _SEARCH_AGAIN_SECONDS = 0.1
 """
-After a failed search, sources with as many connections are refused without a search for this
-time: refusing a flood must be cheap.
+Seconds without a search after a failed one: sources with as many connections are refused, because
+refusing a flood must be cheap.
 """
 
 _IPV6_SITE = 64  # bits; a host chooses the others itself

@@ -142,10 +142,10 @@ class MLLPClient:
         self._connection: ClientConnection | None = None
         self._connections: ConnectionSet[ClientConnection] = ConnectionSet(
             clock, CLOSE_GRACE
-        )  # the dropped ones too
+        )  # including dropped connections
         self._peer_behavior = PeerBehavior()
         self._connecting: Deferred[ClientConnection] | None = None
-        self._timer: Timer | None = None  # the probe, or the wait before the next attempt
+        self._timer: Timer | None = None  # for the probe, or the wait before the next attempt
         self._reply_deadline = Deadline(clock, reply_timeout, self._on_timeout)
 
     @property

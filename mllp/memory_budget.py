@@ -36,7 +36,7 @@ class FrameBudget:
         self._by_source: Counter[str] = Counter()
         self._charged: dict[MemoryAccount, None] = {}  # ordered: of equals, the oldest is refused
         self._waiting: dict[MemoryAccount, None] = {}  # in order of arrival
-        self._over_limit: MemoryAccount | None = None  # continues although the limit is reached
+        self._over_limit: MemoryAccount | None = None  # continues beyond the limit
         self._waking = False
 
     def account(
@@ -108,7 +108,7 @@ class FrameBudget:
 
     def _wake(self) -> None:
         """Resume connections that have room, in order of arrival, and one beyond the limit."""
-        if self._waking:  # one that is resumed may release memory itself: no recursion
+        if self._waking:  # a resumed connection may release memory itself: this prevents recursion
             return
         self._waking, promised = True, 0
         try:

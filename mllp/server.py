@@ -75,9 +75,9 @@ class ServerConnection(Protocol):
         self._observer = context.observer
         self._on_gone = on_gone
         self._gate = ReadGate()
-        self._eof = False  # the peer will send no more
-        self._in_handshake = False  # the TLS handshake is not over
-        self._ended = False  # nothing more is written
+        self._eof = False  # whether the peer has closed its sending side
+        self._in_handshake = False  # whether the TLS handshake is in progress
+        self._ended = False  # whether nothing more is written
         limits, clock = context.limits, context.clock
         self._clock = clock
         self._pause_timer: Timer | None = None  # while large frames are read too fast

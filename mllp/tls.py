@@ -229,7 +229,7 @@ def _read(setting: str, path: Path) -> bytes:
 
 
 def _try_out(options: CertificateOptions) -> None:
-    """Build the context now: OpenSSL has rules of its own, such as the length of keys."""
+    """Build the context now: OpenSSL has additional rules, such as the length of keys."""
     try:
         options.getContext()
     except SSL.Error:
