@@ -53,9 +53,9 @@ def compile_sources(sources: Sources, name: str) -> Compiled:
 
 def compile_with_files(sources: Sources, name: str) -> tuple[Compiled, Sources]:
     """
-    Compile a definition.
+    Compile a definition, and return it with the texts of the files that it uses.
 
-    return it with the texts of the files that it uses. Raises MappingErrors.
+    Raises MappingErrors.
     """
     made = compile_sources(sources, name)
     return made, {file: sources[file] for file in made.files}
@@ -96,11 +96,7 @@ def _text(path: Path) -> str:
 
 
 def definition_names(sources: Sources) -> list[str]:
-    """
-    Return the names of the definitions of a folder:
-
-    its YAML files without those of subfolders.
-    """
+    """Return the names of a folder's definitions: its YAML files without those of subfolders."""
     return sorted(
         file.removesuffix(".yaml") for file in sources if file.endswith(".yaml") and "/" not in file
     )

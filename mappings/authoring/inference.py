@@ -230,9 +230,9 @@ def _tags(samples: Samples) -> list[str]:
 
 def _mrn(samples: Samples) -> tuple[str, list[str], str]:
     """
-    Choose the location of the MRN:
+    Choose the location of the MRN.
 
-    a repetition of type MR, one of an authority, else a filled field.
+    A repetition of type MR comes first, then one of an authority, then a filled field.
     """
     total = len(samples.groups)
     marked = samples.count_identifiers(5)

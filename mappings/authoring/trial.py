@@ -34,18 +34,18 @@ class Trial:
     events: tuple[dict[str, Any], ...]
     used: tuple[str, ...]
     """
-    Fields with a value that a rule read, in the order of the message:
+    Fields with a value that a rule read, such as `OBR[2]-4`, in the order of the message.
 
-    OBR[2]-4. If requested, they are followed by the repetitions and components that have an effect
-    on the events.
+    If requested, they are followed by the repetitions and components that have an effect on the
+    events.
     """
     unused: tuple[str, ...]
     """Fields with a value that no rule read, and parts of used fields that have no effect."""
     parked: bool = False
     """
-    Whether a hook or pattern failed that no identifier needs:
+    Whether a hook or pattern failed that no identifier needs.
 
-    the message is acknowledged, then parked.
+    The listener acknowledges such a message, and the worker parks it.
     """
 
 
@@ -125,7 +125,7 @@ def try_message(
     try:
         events = mapping.apply(tracked, defaults)
     except MessageRefusal:
-        accepted = False  # the pre-check has the reason
+        accepted = False  # the pre-check has a refusal
     except RuleFailed as failure:
         parked, accepted = accepted, False
         issues = (*issues, Issue("", "rule", str(failure)))

@@ -95,7 +95,7 @@ def _location(place: str) -> list[str]:
     return [path.segment, *map(str, numbers)]
 
 
-OUR_VERSION = "2.5.1"  # if a sender names no valid version
+OUR_VERSION = "2.5.1"  # used if a sender names no valid version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_COPIED = 10  # MSH-10
 _LONGEST_NAMES = 400
@@ -254,9 +254,8 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> bytes:
     """
-    Return MSH-9:
-
-    from v2.3.1 `ACK^A01^ACK` (`ACK^^ACK` to an unknown event), before that `ACK`.
+    Return MSH-9: from v2.3.1 `ACK^A01^ACK` (`ACK^^ACK` to an unknown event), before that
+    `ACK`.
     """
     if version < (2, 3, 1):
         return b"ACK"
@@ -279,7 +278,7 @@ def unframed_nak(head: bytes, refusal: MessageRefusal, *, control_id: str, now: 
 
 
 def _rescued(head: bytes) -> Header:
-    """Return what is known of an invalid MSH, with standard delimiters."""
+    """Return the values that can be read from an invalid MSH, with standard delimiters."""
     try:
         line = lines.first_line(lines.trim(head)[0])
     except MalformedMessage:

@@ -36,9 +36,9 @@ class Delimiters:
     @lru_cache(maxsize=256)  # noqa: B019  # immutable, few, and needed for each ACK
     def completed(self) -> "Delimiters":
         r"""
-        Return delimiters with every character set, so that any text can be written:
+        Return delimiters with every character set, so that any text can be written.
 
-        `^~` gives `^~\&`.
+        For example, `^~` becomes `^~\&`.
         """
         chosen: list[str] = []
         declared = (self.component, self.repetition, self.escape, self.subcomponent)

@@ -83,9 +83,8 @@ class Header(NamedTuple):
     @property
     def enhanced(self) -> bool:
         """
-        Whether MSH-15 or MSH-16 has a value:
-
-        enhanced acknowledgment mode (HL7 v2.5.1 §2.9.3).
+        Whether MSH-15 or MSH-16 has a value: enhanced acknowledgment mode (HL7 v2.5.1
+        §2.9.3).
         """
         return bool(self.accept_ack.strip() or self.application_ack.strip())
 

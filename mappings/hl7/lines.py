@@ -19,27 +19,21 @@ _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
 _ID = 3
 MOST_SEGMENTS = 100_000
-"""
-Limit of the segments of a message.
-
-Each segment needs up to 2,000 bytes of memory while it is read.
-"""
+"""Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
 MOST_LINES = 300_000
 """
-Limit of the lines of a message.
-
-Text with unescaped line ends, such as base64, has many short lines.
+Limit of the lines of a message. Text with unescaped line ends, such as base64, has many
+lines.
 """
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
     """
-    Strip what transports leave around a message.
+    Strip the bytes that transports leave around a message.
 
-    return it and whether it had a UTF-8 byte order mark.
-
-    In front: byte order mark, framing bytes, NUL, blanks and line ends. Behind: framing bytes, NUL,
-    Ctrl-Z and line ends. Raises MalformedMessage for UTF-16 and UTF-32.
+    Returns the message, and whether it had a UTF-8 byte order mark. In front it strips byte order
+    mark, framing bytes, NUL, blanks and line ends; behind, framing bytes, NUL, Ctrl-Z and line
+    ends. Raises MalformedMessage for UTF-16 and UTF-32.
     """
     if raw.startswith(_HEADERS):
         return raw.rstrip(AFTER), False
@@ -91,9 +85,8 @@ def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[byt
 
 class _SegmentNames(dict[bytes, str]):
     """
-    Segment names by the first four bytes of a line.
-
-    "" for a line that is not a segment with fields.
+    Segment names by the first four bytes of a line; "" for a line that is no segment with
+    fields.
     """
 
     _MOST = 4096  # entries; when full, the cache is cleared, so that memory is bounded
@@ -117,11 +110,7 @@ def _segment_names(separator: bytes) -> _SegmentNames:
 
 
 def with_one_end(body: bytes) -> bytes:
-    """
-    Make CR the only line end of an `untrailed` message.
-
-    Return it unchanged if LF may be text.
-    """
+    """Make CR the only line end of an `untrailed` message, unless LF may be text."""
     if b"\r" not in body:
         return body.replace(b"\n", b"\r")
     changed = body.replace(b"\r\n", b"\r")
@@ -130,9 +119,9 @@ def with_one_end(body: bytes) -> bytes:
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """
-    Split an `untrailed` message into segments.
+    Split an `untrailed` message into segments; return them and their names.
 
-    return them and their names. Raises MalformedMessage.
+    Raises MalformedMessage.
     """
     if body.count(b"\r") + body.count(b"\n") >= MOST_LINES:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)

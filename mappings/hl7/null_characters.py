@@ -17,9 +17,8 @@ _NUL = b"\0"
 
 def null_place(payload: bytes, header: Header) -> str:
     """
-    Return the first location of a message that contains NUL, such as `OBX[2]-5.1`.
-
-    '' if none does.
+    Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' if there is
+    none.
     """
     marks = header.delimiters
     mark = marks.escape.encode("latin-1")
@@ -53,11 +52,7 @@ def _position(line: bytes, mark: bytes) -> int | None:
 
 @lru_cache(maxsize=64)
 def _hexadecimal(mark: bytes) -> re.Pattern[bytes]:
-    """
-    Return the pattern of hexadecimal escapes.
-
-    It is possessive, so that a search takes linear time.
-    """
+    """Return the possessive pattern of hexadecimal escapes; its search takes linear time."""
     return re.compile(re.escape(mark) + rb"[Xx]((?:[0-9A-Fa-f]{2})++)" + re.escape(mark))
 
 

@@ -66,9 +66,9 @@ def _orders(message: Message, reply: Reply) -> list[bytes]:
 
 def _orc(segment: Segment, code: str, separator: bytes) -> bytes:
     """
-    Return the ORC of a reply:
+    Return the ORC of a reply: a new order control code; numbers and timing as received.
 
-    new order control code; numbers and timing (required in v2.3) as received.
+    Timing is required in v2.3.
     """
     fields = dict(enumerate(segment.raw.split(separator)))
     kept = [

@@ -42,9 +42,8 @@ class InvalidPath(ValueError):  # noqa: N818  # named for the fault
 @dataclass(frozen=True, slots=True)
 class RepetitionFilter:
     """
-    Selects the repetitions of a field by a component:
-
-    `[CX-5=MR]` keeps those whose component 5 is MR.
+    Selects repetitions of a field by a component: `[CX-5=MR]` selects those with MR in
+    component 5.
     """
 
     component: int
@@ -123,9 +122,9 @@ def _parse(text: str) -> Path:
 @lru_cache(maxsize=1024)
 def within_field(text: str) -> Path:
     """
-    Parse a path inside a field:
+    Parse a path inside a field: `1`, `4.2`, `[2].1`, or an empty text for the field.
 
-    `1`, `4.2`, `[2].1`, or an empty text for the field. Raises InvalidPath.
+    Raises InvalidPath.
     """
     if not text:
         return Path(field=1)

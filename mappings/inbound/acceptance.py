@@ -1,10 +1,8 @@
 """
-Acceptance:
+Acceptance: which messages a definition accepts.
 
-which messages a definition accepts, by type and trigger, sender, version, processing id.
-
-The order of the checks is that of the standard: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Only
-headers are read.
+The criteria are type and trigger, sender, version, and processing id. The order of the checks is
+that of the standard: MSH-9, MSH-12, MSH-11 (HL7 v2.5.1 §2.9.2.2). Only headers are read.
 """
 
 import re
@@ -79,11 +77,7 @@ class Acceptance:
     processing: frozenset[str] = frozenset()
 
     def accepts(self, header: Header) -> bool:
-        """
-        Tell whether type, trigger and sender are accepted.
-
-        The type is that of MSH-9.1 and MSH-9.2.
-        """
+        """Tell whether type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
         known = self.accepts_type(header)
         return known and (not self.senders or any(s.matches(header) for s in self.senders))
 
@@ -146,11 +140,7 @@ def _items(entries: dict[str, YamlNode], key: str, diagnostics: Diagnostics) -> 
 
 
 def _listed(node: YamlNode, what: str, known: frozenset[str], diagnostics: Diagnostics) -> str:
-    """
-    Read a code, and warn if it is not in its table.
-
-    It is accepted, because senders invent codes.
-    """
+    """Read a code, and warn if it is not in its table. It is accepted: senders invent codes."""
     text = diagnostics.read_text(node)
     if text and text not in known:
         diagnostics.warn(node, "accept", f"HL7 has no {what} {text!r}{suggestion(text, known)}")

@@ -131,9 +131,8 @@ class InboundMapping:
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """
-        Return ORC-1 of the reply to an order control code.
-
-        '' if the mapping is not for orders.
+        Return ORC-1 of the reply to an order control code; '' if the mapping is not for
+        orders.
         """
         if isinstance(self.plan, OrderRules):
             return self.plan.control.reply(control, accepted=accepted)

@@ -274,7 +274,7 @@ class PatientRules:
         if named:
             return _OTHER_AUTHORITY if self._prior_by_authority(scope, named) is None else ""
         merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
-        if not merged:  # refused as a missing field
+        if not merged:  # a missing field, which is refused
             return ""
         before = {each.kind for each in merged if each.kind}
         now = {e.kind for e in read_identifiers(scope, "PID", 3) if e.kind and e.number}

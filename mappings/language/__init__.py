@@ -1,5 +1,1 @@
-"""
-The mapping language:
-
-rules, conditions, transforms, code tables, hooks, and their diagnostics.
-"""
+"""The mapping language: rules, conditions, transforms, code tables, hooks, and diagnostics."""

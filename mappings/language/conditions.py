@@ -45,7 +45,7 @@ def _compile_field(path: str, node: YamlNode, diagnostics: Diagnostics) -> Condi
     """
     Compile the condition of one field.
 
-    Equal conditions with a pattern are evaluated once per group.
+    Equal conditions with a pattern are evaluated once for each group.
     """
     getter = compile_path(path, node.at_key(), diagnostics)
     holds = _of(getter, compile_condition_test(node, diagnostics))

@@ -43,11 +43,7 @@ def parse_yaml(text: str, file: str, diagnostics: Diagnostics) -> YamlNode | Non
 
 
 def warn_if_not_utf8(text: str, file: str, diagnostics: Diagnostics) -> None:
-    """
-    Report the first byte that is not UTF-8:
-
-    its replacement character would appear in reports.
-    """
+    """Report the first byte that is not UTF-8. Reports would show its replacement character."""
     if UNREADABLE in text:
         message = "bytes that are no UTF-8: save the file as UTF-8"
         diagnostics.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
@@ -228,18 +224,15 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "addenda": ("text", "addenda"),
     "metadata": ("metadata", "targets"),
 }
-"""
-The location of a setting in a definition, if it is not a key of the same name on the top level.
-"""
+"""The location of a setting in a definition, if it is not a top-level key of the same name."""
 
 
 def overlay_settings(
     sources: Sources, name: str, settings: Mapping[str, object], owner: str
 ) -> tuple[Sources, str]:
     """
-    Add a definition with the settings of `owner`.
-
-    return the sources and the name of the definition.
+    Add a definition with the settings of `owner`; return the sources and the definition's
+    name.
     """
     if not settings:
         return sources, name

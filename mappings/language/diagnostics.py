@@ -55,9 +55,8 @@ class Issue:
 @dataclass(frozen=True, slots=True)
 class YamlNode:
     """
-    A node of a YAML file:
-
-    a scalar (`str`, None if empty), a list or a mapping, with its location.
+    A node of a YAML file with its location: a scalar (`str`, None if empty), a list or a
+    mapping.
     """
 
     value: "str | list[YamlNode] | dict[str, YamlNode] | None"

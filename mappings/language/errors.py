@@ -32,9 +32,8 @@ class RuleFailed(MappingError):  # noqa: N818  # named for what happens
 
 class HookFailed(RuleFailed):
     """
-    A hook raised an exception or was stopped.
-
-    The text has its name and the exception's class.
+    A hook raised an exception or was stopped. The text has its name and the exception's
+    class.
     """
 
     def __init__(self, hook: str, what: str) -> None:
@@ -44,9 +43,8 @@ class HookFailed(RuleFailed):
 
 class CodeRefused(RuleFailed):
     """
-    A code table with `unknown:
-
-    refuse` lacks a code of a result. The text has table and location.
+    A code table with `unknown: refuse` lacks a code of a result. The text has table and
+    location.
     """
 
     def __init__(self, table: str, place: str) -> None:

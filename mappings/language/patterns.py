@@ -26,9 +26,8 @@ MAX_PATTERN = 2000
 
 _SHORT, _REMEMBERED = 32, 512
 """
-Length and number of values whose results are cached:
-
-codes repeat, and a search takes a microsecond.
+Length and number of values whose results are cached. Codes repeat; a search takes a
+microsecond.
 """
 _MAX_STEPS = 2000  # instructions of a compiled pattern
 _FEW_STEPS = 300  # such a pattern takes at most two milliseconds
@@ -36,7 +35,8 @@ _MAX_MEMORY = 2**20  # bytes of one compiled pattern with its cache
 
 Search = Callable[[str], str | None]
 """
-Returns the first group of a match, the whole match if there is no group, None without a match.
+Returns the first group of a match, the whole match if there is no group, None without a
+match.
 """
 
 _ENGINE = "patterns are matched in linear time (RE2)"

@@ -109,11 +109,7 @@ MODIFIERS = (
 KEYS = PRODUCERS + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 _POSITIONAL = frozenset({"^", "&"})
-"""
-Component separators.
-
-With them the position of a value matters, so that empty values are kept.
-"""
+"""Component separators. They make the position of a value matter, so empty values are kept."""
 
 
 def compile_rule(node: YamlNode, context: CompilationContext, *, raw: bool = False) -> Rule:

@@ -155,17 +155,15 @@ class MessageScope:
 
     def visible_positions(self, name: str) -> Positions:
         """
-        Return the positions of the segments that a path sees:
-
-        the scope's own, else the header's.
+        Return the positions of the segments that a path sees: the scope's own, else the
+        header's.
         """
         return self.lookup.get(name) or self.fallback.get(name) or ()
 
     def all_positions(self, key: str) -> Positions:
         """
-        Return the positions of all segments of a name, the header's first.
-
-        `PID>NTE`: NTE after PID.
+        Return the positions of all segments of a name, the header's first; `PID>NTE`: NTE after
+        PID.
         """
         if ">" in key:
             anchor, _, name = key.rpartition(">")
@@ -206,9 +204,8 @@ class MessageScope:
 
 class MessageGroups(NamedTuple):
     """
-    The groups of a message:
-
-    the headers, and for each group its header's index, positions and name.
+    The groups of a message: the headers, and for each group the index of its header, its
+    positions and its name.
     """
 
     headers: tuple[SegmentPositions, ...]

@@ -61,14 +61,14 @@ class TagRule:
     """Whether only the listener's settings can supply the value."""
     kept: bool = True
     """
-    Whether `fill` reads the tag with `value`, because the value is cached or a null is ignored.
+    Whether `fill` reads the tag with `value`, because the value is cached or a null is
+    ignored.
     """
 
     def value(self, scope: MessageScope) -> str:
         """
-        Return the value of the rule, computed once.
-
-        A null of a tag that is never deleted is "".
+        Return the value of the rule, computed once. A null of a tag that is never deleted
+        is "".
         """
         value = scope.known_values.get(self.tag)
         if value is None:

@@ -122,11 +122,7 @@ def age_on(born: date, on: date) -> str:
 
 
 def age_at(birth: str, day: str) -> str:
-    """
-    Return the age on a day of a person with this birth date.
-
-    '' if one of them is not a full date.
-    """
+    """Return the age on a day of a person with this birth date; '' if one is not a full date."""
     born, on = parse_timestamp(birth), parse_timestamp(day)
     if born is None or on is None or min(born.precision, on.precision) < Precision.DAY:
         return ""

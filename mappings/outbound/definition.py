@@ -119,9 +119,8 @@ class OutboundMapping:
 
     def render(self, result: ResultContext) -> bytes:
         """
-        Render one message as UTF-8.
-
-        Raises NotRenderable for an event without codes, CodeRefused.
+        Render one message as UTF-8. Raises NotRenderable for an event without codes, and
+        CodeRefused.
         """
         codes = self.statuses.codes(result.event, result.earlier)
         if codes is None or not result.orders:

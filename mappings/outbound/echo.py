@@ -32,9 +32,8 @@ _PID_3 = 3
 
 class Echo:
     """
-    The segments of one order.
-
-    A lookup without result returns an empty value, and never raises.
+    The segments of one order. A lookup without result returns an empty value, and never
+    raises.
     """
 
     def __init__(self, lines: Sequence[str], *, zoned: bool = True) -> None:

@@ -54,7 +54,7 @@ def _sections_to_delete(state: RenderState) -> list[dict[str, Encoded]]:
     """
     Return rows that delete sections of an earlier text.
 
-    an MDM message replaces the whole document.
+    An MDM message has none, because it replaces the whole document.
     """
     if state.statuses.get("message", "").startswith("MDM"):
         return []
@@ -79,9 +79,8 @@ def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
 
 def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
     """
-    Return one row for each file, in base64 without line ends.
-
-    The sub-id of a file is its format.
+    Return one row for each file, in base64 without line ends. The sub-id of a file is its
+    format.
     """
     return [
         {
@@ -110,9 +109,8 @@ def metadata_rows(state: RenderState) -> list[dict[str, Encoded]]:
 
 def metadata_fields(state: RenderState) -> dict[str, dict[int, Encoded]]:
     """
-    Return the Metadata for fields, by segment and number.
-
-    Several values are joined by a blank.
+    Return the Metadata for fields, by segment and number. Several values are joined by a
+    blank.
     """
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
     for row in metadata_rows(state):
@@ -132,9 +130,8 @@ def _as_text(value: object) -> str:
 
 def metadata_segments(state: RenderState) -> list[Encoded]:
     """
-    Write the Z segments of Metadata:
-
-    one for each key, or one for all keys with field numbers.
+    Write the Z segments of Metadata: one for each key, or one for all keys with field
+    numbers.
     """
     rows = [row for row in metadata_rows(state) if _is_whole_segment(row["target"])]
     written = [

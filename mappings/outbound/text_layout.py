@@ -152,9 +152,8 @@ class TextLayout:
 
     def in_child(self, context: ResultContext) -> bool:
         """
-        Tell whether a message is about a child order:
-
-        each addendum has one, sent or withdrawn.
+        Tell whether a message is about a child order: each addendum, sent or withdrawn,
+        has one.
         """
         has_child = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
         return self.addenda == CHILD and has_child and bool(context.addenda)
