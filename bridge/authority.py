@@ -15,11 +15,11 @@ class AccountAction(StrEnum):
     """A change of an account."""
 
     SET_PASSWORD = "set-password"  # noqa: S105  # the name of an action
-    ENROL = "enrol"  # end the password, give a one-time link to set a new one
+    ENROL = "enrol"  # invalidates the password and issues a one-time link to set a new one
     CHANGE_EMAIL = "change-email"
-    INVITE = "invite"  # add a membership of a site
-    CHANGE_ROLE = "change-role"  # name and role on a site
-    REMOVE = "remove"  # from a site
+    INVITE = "invite"  # adds a membership of a site
+    CHANGE_ROLE = "change-role"  # changes name and role on a site
+    REMOVE = "remove"  # removes the membership of a site
     CREATE_TOKEN = "create-token"  # noqa: S105  # the name of an action
     REVOKE_TOKEN = "revoke-token"  # noqa: S105  # the name of an action
     DISABLE = "disable"
@@ -54,12 +54,12 @@ TEXTS: Final[Mapping[AccountRefusal, str]] = {
 @dataclass(frozen=True, slots=True)
 class Rights:
     """
-    Rights beyond the own account.
+    Rights beyond those over one's own account.
 
     `system`: a system administrator (the operator with the data directory, the service token, a
-    console system administrator). `console`: the permissions of a console role, with `bodies` if
-    it shows message bodies. `sites`: the sites of the console role, None for all of them.
-    `lacks`: the permissions that a system administrator of the console does not have.
+    console system administrator). `console`: the permissions of a console role, with `bodies` if it
+    shows message bodies. `sites`: the sites of the console role, None for all of them. `lacks`: the
+    permissions that a system administrator of the console does not have.
     """
 
     system: bool = False

@@ -28,7 +28,10 @@ class FeedFault(StrEnum):
 
 
 _MARKED = 1 << 52
-"""Set in cursors with a mark; JSON readers keep integers up to 53 bits exact."""
+"""
+The bit that is set in cursors with a mark. JSON readers represent integers of up to 53 bits
+exactly.
+"""
 _MARK_BITS = 16
 MOST_MARKS = 1 << _MARK_BITS
 
@@ -37,13 +40,13 @@ def mark_cursor(position: int, mark: int) -> int:
     """
     Return a change feed cursor: the number of a change, and a mark computed from its content.
 
-    Cursors grow with the numbers. Older releases return cursors without a mark: the number.
+    Cursors increase with the numbers. A cursor of an older release has no mark: it is the number.
     """
     return _MARKED | position << _MARK_BITS | mark
 
 
 def split_cursor(cursor: int) -> tuple[int, int | None]:
-    """Return the number of a cursor's change, and its mark, None if it has none."""
+    """Return the number of a cursor's change, and its mark, None if the cursor has no mark."""
     if not _MARKED <= cursor < 2 * _MARKED:
         return cursor, None
     return (cursor - _MARKED) >> _MARK_BITS, cursor % MOST_MARKS

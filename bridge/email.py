@@ -1,7 +1,7 @@
 """
 E-mail addresses as identities: one canonical form, and which addresses are accepted.
 
-Addresses that any part of the product could take for the same person have the same form.
+Addresses that any part of the product could attribute to the same person have the same form.
 """
 
 import re
@@ -15,7 +15,7 @@ _FULL_STOPS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # RFC 3490, 3.1
 
 
 def canonical_email(text: str) -> str:
-    """Return the form that an account is known by: NFKC, case folded, the domain in ASCII."""
+    """Return the form by which an account is known: NFKC, case folded, the domain in ASCII."""
     folded = _folded(text.strip())
     local, at, domain = folded.rpartition("@")
     if not at:
@@ -32,7 +32,7 @@ def is_email(text: str) -> bool:
     Tell whether an address is accepted for an account.
 
     Refused are invisible and control characters, bidirectional marks, characters that only look
-    like another (full width, ligatures), and words that mix scripts with letters alike.
+    like another (full width, ligatures), and words that mix scripts whose letters look alike.
     """
     given = text.strip()
     if not _SHAPE.fullmatch(given) or not all(map(_is_plain, given + canonical_email(given))):
@@ -56,7 +56,7 @@ def _folded(text: str) -> str:
 
 
 def _is_plain(character: str) -> bool:
-    # A letter with an accent is one character in NFC; a mark of its own may be invisible.
+    # A letter with an accent is one character in NFC. A separate combining mark may be invisible.
     category = unicodedata.category(character)
     return category not in _INVISIBLE
 

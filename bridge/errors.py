@@ -14,6 +14,6 @@ class BridgeError(Exception):
 class FailureKind(StrEnum):
     """Why an attempt to send failed. The retry policy depends on nothing else."""
 
-    TRANSIENT = "transient"  # it did not arrive: repeating it cannot duplicate
-    AMBIGUOUS = "ambiguous"  # it may have arrived: only what the receiver recognizes is repeated
-    PERMANENT = "permanent"  # it arrived and was refused
+    TRANSIENT = "transient"  # did not arrive: a repetition cannot duplicate it
+    AMBIGUOUS = "ambiguous"  # may have arrived: repeated only if the receiver recognizes it
+    PERMANENT = "permanent"  # arrived and was refused

@@ -1,9 +1,9 @@
 """
-The thread pools of a process, by purpose, so that no work holds up another kind.
+The thread pools of a process, one for each purpose, so that no work delays another kind of work.
 
-A task of the event loop gives blocking work to the pool that is named for it; asyncio's default
-executor resolves host names and nothing else. Each pool has few threads and a bounded queue: where
-that is full, `Full` is raised at once. `close_all` ends them with `serve`.
+A task of the event loop passes blocking work to the pool for its purpose. Asyncio's default
+executor resolves host names and nothing else. Each pool has few threads and a bounded queue. If the
+queue is full, `run` raises PoolFull at once. `serve` ends all pools with `close_all`.
 """
 
 import asyncio
@@ -54,11 +54,11 @@ class Threads(Enum):
         self.label = label
         self.size = size
         self.waiting = waiting
-        self._pending = 0  # running or waiting; changed in the event loop's thread only
+        self._pending = 0  # running or waiting; changed on the event loop's thread only
         self._executor: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> T:
-        """Run blocking work on a thread of this pool. Raises Full and what the work raises."""
+        """Run blocking work on a thread of this pool. Raises PoolFull and what the work raises."""
         if self._pending >= self.size + self.waiting:
             raise PoolFull(self.label)
         piece = partial(contextvars.copy_context().run, work, *given, **named)
@@ -93,7 +93,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Wait for room, and hold it. Raises Full."""
+        """Wait for a place, and occupy it while the context is open. Raises PoolFull."""
         if self._inside >= self._most:
             raise PoolFull(self._name)
         self._inside += 1

@@ -43,7 +43,7 @@ def fingerprint(key: bytes | None = None) -> str:
     """
     Return the fingerprint by which a database recognizes a key, by default the installed one.
 
-    It reveals nothing about the key.
+    The fingerprint reveals nothing about the key.
     """
     return blake2b(b"fingerprint of the index key", digest_size=16, key=key or _key()).hexdigest()
 

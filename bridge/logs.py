@@ -22,7 +22,7 @@ from bridge.redaction import describe, safe_text, stack_frames
 
 ALLOWED_FIELDS = frozenset(
     {
-        # what structlog itself adds
+        # fields that structlog adds
         *("event", "level", "logger", "timestamp", "error", "trace"),
         # configured names and places
         *("listener", "destination", "connection", "site", "mapping", "version", "place", "node"),

@@ -38,7 +38,7 @@ class FastCounters(Collector):
     def __init__(
         self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
-        """Show itself in a registry."""
+        """Register the counters in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
         self._counts: dict[tuple[str, ...], FastCounter] = {}
         registry.register(self)
@@ -90,7 +90,7 @@ class FastHistograms(Collector):
         registry: CollectorRegistry,
         bounds: Sequence[float],
     ) -> None:
-        """Show itself in a registry."""
+        """Register the histograms in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
         self._bounds = bounds
         self._spreads: dict[tuple[str, ...], FastHistogram] = {}

@@ -1,9 +1,9 @@
 """
 The body of an HTTP request, read within the limit of its route and the budget of the process.
 
-Used by engine and console after they have authenticated the request. A JSON body is refused before
-it is parsed if it has so many values that they would need much more memory than its text; a model
-reports few mistakes (`Model`).
+Engine and console use it after they have authenticated the request. A JSON body is refused before
+it is parsed if it has so many values that they would need much more memory than its text. `Model`
+limits the number of reported mistakes.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_VALUES: Final = JSON.count
 """Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
 
 SMALL: Final = 64 * 2**10
-"""Bytes of a body that always has room: the number of connections bounds these."""
+"""Bytes of a body that the budget never refuses: the number of connections bounds their total."""
 
 IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
@@ -31,7 +31,7 @@ MAX_MISTAKES: Final = 100
 """Mistakes of a body that are reported individually."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-"""A string, or one that does not end: no character is looked at twice."""
+"""A complete or unterminated string. No character is examined twice."""
 _OPENING = (b"[", b"{", b",")
 
 
@@ -171,8 +171,8 @@ class Model(BaseModel):
     """
     A request body, or a part of one.
 
-    Beyond MAX_MISTAKES it reports one mistake: to report each costs a thousand bytes, and a
-    hostile body has as many as it has values.
+    If a body has more than MAX_MISTAKES mistakes, only one is reported: each reported mistake costs
+    a thousand bytes, and a hostile body can have a mistake in every value.
     """
 
     @model_validator(mode="wrap")

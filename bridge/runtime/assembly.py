@@ -179,7 +179,11 @@ def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
 def _engine(
     settings: Settings, schedule: Schedule, roles: frozenset[Role]
 ) -> tuple[FastAPI | None, list[ServicePart]]:
-    """Open and migrate the internal engine's database, where it runs here; give it, its parts."""
+    """
+    Open and migrate the internal engine's database if this process runs the engine.
+
+    Returns the engine's application and its parts.
+    """
     if Role.ENGINE not in roles or not settings.engine.is_internal:
         return None, []
     database = stores.open_engine_database(settings)

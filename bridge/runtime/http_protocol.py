@@ -65,14 +65,14 @@ class HttpProtocol(HttpToolsProtocol):
         self.peer = ""
         self.rank = Rank.IDLE
         self.surplus = False
-        self._since = self._progress = self.loop.time()  # of the present state; of the last byte
+        self._since = self._progress = self.loop.time()  # start of the state; time of the last byte
         self._requests = 0
         self._in_head = self._in_body = False
         self._head_bytes = self._raw_bytes = self._body_bytes = 0
         self._discarding = self._closes = False
         self._discarded = 0
-        self._owed: HTTPStatus | None = None  # a refusal that waits for the responses before it
-        self._unsent: tuple[float, int] | None = None  # since when, and bytes of the write buffer
+        self._owed: HTTPStatus | None = None  # a refusal that waits for the earlier responses
+        self._unsent: tuple[float, int] | None = None  # measured since; bytes in the buffer
 
     # Called by the event loop.
 
@@ -348,8 +348,8 @@ def _require_plain(version: str, method: bytes, headers: list[tuple[bytes, bytes
     """
     Raise unless every parser reads this head in the same way.
 
-    RFC 9112: exactly one Host (§3.2), no transfer coding but `chunked` (§6.1); obs-fold, a bare LF,
-    two lengths and both framings at once are refused by the parser itself.
+    RFC 9112: exactly one Host (§3.2), no transfer coding but `chunked` (§6.1). The parser itself
+    refuses obs-fold, a bare LF, two lengths, and both framings at once.
     """
     hosts = sum(name == b"host" for name, _ in headers)
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]

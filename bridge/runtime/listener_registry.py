@@ -65,7 +65,7 @@ class SocketPort:
         self._port: Any = None
 
     async def start(self) -> None:
-        """Bind. Raises PortTaken."""
+        """Bind. Raises PortInUse."""
         loop = asyncio.get_running_loop()
         try:
             self._port = await self._endpoint.listen(self._factory).asFuture(loop)
@@ -94,7 +94,7 @@ class FolderPort:
     """A folder that a job of the schedule scans."""
 
     def __init__(self, folder: FolderListener, schedule: Schedule, *, every: float) -> None:
-        """`every`: the seconds between scans while nothing is wrong."""
+        """`every` is the number of seconds between scans while there are no errors."""
         self._folder = folder
         self._scans = schedule.periodic(Job.FOLDER_SCAN, folder.scan, every=every)
 

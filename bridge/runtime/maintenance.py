@@ -71,7 +71,8 @@ class NumberIndex:
     """
     Indexes control ids, patient ids and order numbers for the console, off the ACK path.
 
-    Reads a batch, then pauses for as long as arrivals ask for (`bridge.console.message_index`).
+    Reads a batch, then pauses; the pause depends on the rate of arrivals
+    (`bridge.console.message_index`).
     """
 
     def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:

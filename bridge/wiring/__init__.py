@@ -1,4 +1,4 @@
-"""The composition root: builds connected parts from settings, without decisions of its own."""
+"""The composition root: builds connected parts from settings. It contains no use cases."""
 
 from bridge.workers.hooks import install
 

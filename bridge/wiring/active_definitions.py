@@ -1,5 +1,5 @@
 """
-Sources of the active definitions: the activated versions in the database, else the files of HOME.
+Sources of the active definitions: activated versions in the database, else files on disk.
 
 Read only. `bridge.admin.definitions.activation` activates versions.
 """
@@ -22,7 +22,7 @@ _REMEMBERED = 64  # versions that messages in progress may need
 
 
 def file_sources(settings: Settings) -> SourceFinder:
-    """Return a finder for the files of HOME."""
+    """Return a finder for the files of the data directory."""
     folder = settings.home / "mappings"
     return lambda name: read_folder(folder)
 
@@ -51,7 +51,7 @@ def all_sources(
     settings: Settings, database: Database, name: str, draft: Sources | None = None
 ) -> Sources:
     """
-    Return all files that a definition may refer to: HOME, active versions, and a draft.
+    Return all files that a definition may refer to: on disk, in active versions, and in a draft.
 
     If several versions contain a file, the one of the definition itself takes precedence, then the
     most recently activated one.
@@ -70,7 +70,7 @@ def all_sources(
 
 
 def version_finder(database: Database) -> Callable[[str, str], InboundMapping | None]:
-    """Return a finder for kept versions by name and version; it raises StoreError."""
+    """Return a finder for stored versions by name and version; the finder raises StoreError."""
 
     @lru_cache(maxsize=_REMEMBERED)
     def recall(name: str, version: str) -> InboundMapping | None:

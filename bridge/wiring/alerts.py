@@ -1,4 +1,4 @@
-"""Alerts from settings: thresholds, watched files, and ways to notify people."""
+"""Alerts from settings: thresholds, monitored files, and ways to notify people."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from bridge.wiring.secrets import read_secret
 from config import Settings
 from config.operations import MailSettings, WebhookSettings
 
-_FRESH = 60_000  # ms after which the files noted by another node are ignored
+_FRESH = 60_000  # ms after which the stored files of another node are ignored
 
 
 def make_watch(
@@ -33,7 +33,10 @@ def make_watch(
     clock: Callable[[], int],
     place: NodeAddress,
 ) -> AlertMonitor:
-    """Return the watch of an installation. Raises SettingsError if a secret cannot be read."""
+    """
+    Return the alert monitor of an installation. Raises SettingsError if a secret cannot
+    be read.
+    """
     now = ActiveSettings(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return AlertMonitor(
@@ -56,7 +59,10 @@ def make_watch(
 def own_files_recorder(
     settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
 ) -> Callable[[], None]:
-    """Return a function that saves this node's certificates and disk space for the watch."""
+    """
+    Return a function that stores this node's certificates and disk space for the alert
+    monitor.
+    """
     now = ActiveSettings(settings, database)
 
     def note() -> None:
@@ -87,7 +93,7 @@ def channel_names(settings: Settings) -> frozenset[str]:
 
 
 def disk_free(home: Path) -> int | None:
-    """Return the free bytes of the disk of HOME; None if unknown."""
+    """Return the free bytes on the disk of the data directory; None if unknown."""
     try:
         return shutil.disk_usage(home).free
     except OSError:

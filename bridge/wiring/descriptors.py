@@ -2,8 +2,8 @@
 File descriptors of a process: the limit, the number that the settings may need, and their shares.
 
 Accepted connections, database connections and files need descriptors. If the limit is too low for
-all of them, databases and files come first, then listeners, then HTTP. Each has an own ceiling, so
-that a flood of connections of one kind never stops the others.
+all of them, databases and files come first, then listeners, then HTTP. Each use has a separate
+ceiling, so that a flood of connections of one kind never stops the others.
 """
 
 import resource
@@ -20,7 +20,7 @@ LEAST: Final = 256
 _NOFILE: Final = resource.RLIMIT_NOFILE
 _ENOUGH: Final = 65_536  # the soft limit is not raised further: child processes close them all
 _FILES: Final = 64  # log, libraries, worker processes, reactor, files that are read
-_CALLS: Final = 64  # of the engine over HTTP
+_CALLS: Final = 64  # calls to the engine over HTTP
 _UNPOOLED: Final = 3  # database connections outside of the pool, for each database
 _PER_CONNECTION: Final = {True: 2, False: 1}  # SQLite: the file and its log
 _ACCEPTED: Final = 160  # HTTP: accepted in one turn of the loop, and the reserve for probes

@@ -44,8 +44,8 @@ def compile_outbound(
     """
     Compile the definitions of a destination. The first one with an event writes its message.
 
-    `find` returns the sources, by default the files of HOME. Raises MappingErrors, NotOutbound and
-    NotRendered.
+    `find` returns the sources, by default the files of the data directory. Raises MappingErrors,
+    NotOutbound and NotRendered.
     """
     find = find or file_sources(settings)
     options = rendering_options(chosen)

@@ -55,10 +55,10 @@ def make_listeners(
     missing: UnmappedCodeSink = ignore_unmapped_codes,
 ) -> dict[str, ListenerPolicy]:
     """
-    Compile what each listener reads with: what `find` gives, or the files of HOME.
+    Compile the listeners' definitions from the sources of `find`, by default the files on disk.
 
-    `recall` returns the versions of stored messages, `missing` is called with codes without an
-    entry. Raises MappingErrors, WrongKind.
+    `recall` returns the versions of stored messages; `missing` is called with unmapped codes.
+    Raises MappingErrors, NotInbound, UnknownCharset.
     """
     made = [_listening(settings, each, find) for each in settings.listener]
     return {each.name: replace(each, recall=recall, missing=missing) for each in made}
@@ -86,7 +86,10 @@ def _listening(
 def compile_inbound(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> tuple[InboundMapping, ...]:
-    """Compile a listener's definitions, in their order. Raises MappingErrors, WrongKind."""
+    """
+    Compile a listener's definitions, in order. Raises MappingErrors, NotInbound,
+    UnknownCharset.
+    """
     find = find or file_sources(settings)
     made = [compile_sources(find(name), name) for name in listener.mappings]
     for name, each in zip(listener.mappings, made, strict=True):

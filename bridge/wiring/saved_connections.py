@@ -1,8 +1,8 @@
 """
 Listeners and destinations that were saved in the console: tables of bridge.toml, kept as records.
 
-Each is stored under a name of its own among the versions of definitions, with author, time and
-reason, and all nodes follow it. An empty record restores the table of bridge.toml.
+Each record has a separate name among the versions of definitions, with author, time and reason, and
+all nodes follow it. An empty record restores the table of bridge.toml.
 """
 
 import json
@@ -156,7 +156,7 @@ def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection
 def _bare(
     section: Connection,
 ) -> Connection:
-    """Return a section without the definitions of a listener, which have a record of their own."""
+    """Return a section without the definitions of a listener, which have a separate record."""
     if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})
     return section

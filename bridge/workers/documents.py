@@ -28,7 +28,7 @@ class DocumentTooCostly(BridgeError):  # noqa: N818  # named for what happened
 
 
 class DocumentUnparsable(BridgeError):  # noqa: N818  # named for what happened
-    """The parser raised an error of its own; `nature` is the name of its class."""
+    """The parser raised an exception; `nature` is the name of its class."""
 
     def __init__(self, nature: str) -> None:
         self.nature = nature

@@ -1,8 +1,9 @@
-"""Hooks of mappings, run in worker processes (`mappings.language.hooks.Runner`).
+"""
+Hooks of mappings, run in worker processes (`mappings.language.hooks.HookExecutor`).
 
-A hook gets its file and one message, and returns text. Only the class of an exception is
-reported, if it is one of Python's own or its name occurs in the hook's file; any other text may
-contain patient data.
+A hook gets its file and one message, and returns text. Only the class of an exception is reported,
+if it is one of Python's own or its name occurs in the hook's file; any other text may contain
+patient data.
 """
 
 import builtins

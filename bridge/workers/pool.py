@@ -1,10 +1,12 @@
-"""Pools of sealed worker processes.
+"""
+Pools of sealed worker processes.
 
 A task is a function `(payload: bytes, arguments: Mapping) -> bytes | JSON` in the dictionary
-`TASKS` of one of the pool's modules. Each call runs in a process of its own, which is confined
+`TASKS` of one of the pool's modules. Each call runs in a separate process, which is confined
 (`confinement`): it has an empty environment, no network, no files except the standard library's, no
 further processes, and limits on time, memory and the size of its answer. A module with tasks must
-import at its top whatever the tasks need: an import inside a task finds the standard library only.
+import everything that the tasks need at its top: an import inside a task finds the standard library
+only.
 
 Payload and answer are bytes or JSON; the output of a worker is never unpickled or run.
 

@@ -116,7 +116,7 @@ class _CallServer:
         """Read the output of the child process, within the limits; then end the process."""
         poll = select.poll()
         poll.register(pipe, select.POLLIN)
-        poll.register(self._requests, 0)  # reports that the service closed the pipe
+        poll.register(self._requests, 0)  # wakes the poll when the service closes the pipe
         until = time.monotonic() + call["seconds"]
         output, verdict = bytearray(), b""
         while not verdict:
@@ -134,7 +134,7 @@ class _CallServer:
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if verdict == FAILED and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _STOPPED:
-            verdict = OVERDUE  # by its limit of processor time
+            verdict = OVERDUE  # the limit of processor time ended the child
         if verdict == ANSWERED:
             (length,) = LENGTH.unpack_from(output)
             return verdict + output[LENGTH.size : LENGTH.size + length]

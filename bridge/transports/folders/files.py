@@ -1,10 +1,10 @@
 """
 The files of one folder: list, read, write and move them, without leaving the folder.
 
-Other accounts may write to the folder, so nothing in it is trusted. Every path is opened relative
-to a descriptor of the folder and without following symbolic links, `done`, `failed` and `acks`
-included. Only regular files with one name (no hard links) are read, and never more than the caller
-allows. What appears under its final name is whole and on disk. Blocking: call it from a thread.
+Other accounts may write to the folder, so nothing in it is trusted. Every path, also of `done`,
+`failed` and `acks`, is opened relative to a descriptor of the folder and without following symbolic
+links. Only regular files with one name (no hard links) are read, and never more than the caller
+allows. A file under its final name is complete and on disk. Blocking: call it from a thread.
 """
 
 import errno
