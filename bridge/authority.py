@@ -88,8 +88,8 @@ class AccountActor:
     The person who makes a change.
 
     `account_id`, a number or its text, is None for the service token and the operator at the
-    command line. `administers` are the sites that the actor administers in the present session or
-    token; one that is limited to a site has at most that one.
+    command line. `administers` are the sites that the actor administers in the current session or
+    token. A session or token that is limited to a site has at most that site.
     """
 
     account_id: int | str | None = None
@@ -143,7 +143,7 @@ def _owns(actor: AccountActor, target: AccountTarget) -> bool:
 
 
 def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
-    """Permit the owner, and a system administrator as long as the owner has not enrolled."""
+    """Permit the owner, and a system administrator until the owner has enrolled."""
     if _owns(actor, target):
         return None
     first = actor.rights.system and not target.enrolled
@@ -173,7 +173,7 @@ def _site(
 def _site_of_others(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
 ) -> AccountRefusal | None:
-    """Decide as `_site`, but refuse the own account."""
+    """Decide as `_site`, but refuse the actor's own account."""
     return AccountRefusal.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
 
 

@@ -37,7 +37,7 @@ Seconds without a search after a failed one: sources with as many connections ar
 refusing a flood must be cheap.
 """
 
-_IPV6_SITE = 64  # bits; a host chooses the others itself
+_IPV6_SITE = 64  # bits of the prefix; a host chooses the remaining bits itself
 
 
 class AdmissionRefusal(StrEnum):

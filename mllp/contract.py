@@ -52,7 +52,7 @@ class ReadThrottle:
         self.ordinary_frames = 0
         """Ordinary frames that have arrived; sessions count them."""
         self._rate = rate
-        self._free_at = 0.0  # when the bytes read so far are due at this rate
+        self._free_at = 0.0  # time at which the bytes read so far are due at this rate
         self._is_uncontended, self._seen, self._sampled_at = False, 0, 0.0
 
     def pause_after(self, size: int, now: float) -> float:

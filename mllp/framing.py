@@ -23,7 +23,7 @@ COMMIT_BLOCKS = frozenset({COMMIT_ACK, COMMIT_NAK})
 DEFAULT_MAX_PAYLOAD = 16 * 2**20
 
 _VT, _FS = START[0], END[:1]
-_LARGE = 256 * 2**10  # bytes of a frame from which it is put together as it comes
+_LARGE = 256 * 2**10  # bytes; a frame of this size is assembled as it arrives
 
 
 class Frame(NamedTuple):

@@ -260,7 +260,7 @@ class ServerSession:
         self._deadline.stop()
         self._noise, self.frame_started_at = 0, 0.0
         if len(arrived.payload) == 1 and arrived.payload in COMMIT_BLOCKS:
-            self._observer.noise(1)  # it acknowledges our reply and gets no answer
+            self._observer.noise(1)  # the block acknowledges our reply and gets no reply
             return
         size = len(arrived.payload)
         self._observer.frame_received(size)
@@ -336,7 +336,7 @@ class ServerSession:
             self.stop()
             self._end()
             return False
-        # Wait for half the window: a full window would be read frame by frame.
+        # Continue at half of the window: at a full one, frames would be read one by one.
         if len(self._replies) <= self._window // 2:
             return self._gate.release(PauseReason.WINDOW)
         return False

@@ -305,7 +305,8 @@ async def read_worklist_page(
     """
     Compare the next page of a worklist. Raises EngineFailure.
 
-    A difference counts if it still exists after `pause` seconds: an order may arrive or end now.
+    A difference counts if it still exists after `pause` seconds: an order may be arriving or
+    ending.
     """
     if not one.site:
         one.site, one.cursor = one.sites.pop(0), ""

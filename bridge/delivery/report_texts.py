@@ -132,9 +132,9 @@ def _check_signed(draft: MessageDraft, export: ReportExport) -> None:
     """
     Raise ReportNotSigned or ReportGone if the export is not what the delivery is about.
 
-    ReportGone: an addendum that was released before its report was recalled together with it; the
-    next signature releases both again. Also a preliminary report that is signed by now: its text
-    must not be sent before the release.
+    ReportGone is raised for an addendum that was released before its report was recalled together
+    with it; the next signature releases both again. It is also raised for a preliminary report that
+    has been signed, because its text must not be sent before the release.
     """
     signed = export.report.signed_at is not None
     if draft.event is ResultEvent.PRELIMINARY and signed:

@@ -77,7 +77,7 @@ class Hospital:
         self.on_result: Callable[[Result], None] = lambda _: None
 
     def listen(self, port: int) -> None:
-        """Receive results and accept each."""
+        """Receive results and accept all of them."""
         AcknowledgingReceiver(AckCode.ACCEPT, self._take).listen(self._reactor, HOST, port)
 
     async def send(self, system: System, messages: Sequence[bytes]) -> AsyncIterator[Exchange]:

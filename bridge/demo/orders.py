@@ -41,7 +41,7 @@ async def orders_change(context: DemoContext) -> None:
 
 
 async def hospital_errs(context: DemoContext) -> None:
-    """Send a message again, and messages that are refused with a place."""
+    """Send a message again, and send messages that are refused with an error location."""
     context.narrator.scene("The hospital errs")
     raw = script.AGAIN.read()
     system = context.systems[script.AGAIN.system]

@@ -110,10 +110,10 @@ KIM_TEXT: Final = ("Right knee: small joint effusion.",)
 @dataclass(slots=True)
 class DemoStatistics:
     """
-    Counts for the summary. `orders`, `patients` and `senders` count accepted messages once.
+    Counts for the summary.
 
-    `replies` has the first acknowledgment of each message. `seconds` has the times from a release
-    to its result at the RIS.
+    `orders`, `patients` and `senders` count each accepted message once. `replies` has the first
+    acknowledgment of each message. `seconds` has the times from a release to its result at the RIS.
     """
 
     orders: Counter[str] = field(default_factory=Counter)

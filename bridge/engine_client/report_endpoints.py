@@ -54,7 +54,7 @@ class ReportEndpoints:
         self, launches: Sequence[LaunchRequest]
     ) -> list[LaunchResult | EngineFailure]:
         """
-        Launch several reports of one token in one call; return one result each, in order.
+        Launch several reports of one token in one call; return one result for each, in order.
 
         Raises EngineFailure if the whole call failed (`is_unsupported`: no such endpoint).
         """

@@ -13,7 +13,7 @@ from bridge.queue.states import QueueEvent
 
 INTERRUPTED: Final = "interrupted"
 NOT_CONNECTED: Final = "not_connected"
-"""Codes of claims that were returned unsent: this process stopped, or nobody listens there."""
+"""Codes of claims that were returned unsent: this process stopped, or the peer does not listen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,7 +264,7 @@ class Inbox:
             self._database.notify(connection, CHANNEL)
 
     def extend(self, message_ids: Sequence[int], now: int) -> None:
-        """Extend claims by another lease from now."""
+        """Extend the leases of claims: they end one full lease after `now`."""
         with self._database.write() as connection:
             self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
 

@@ -318,7 +318,7 @@ class Outbox:
 
     def make_due(self, destination: str, now: int, longest: float) -> int:
         """
-        Make deliveries due whose next attempt is far later than `longest` seconds; return the
+        Make deliveries due whose next attempt is more than `longest` seconds away; return the
         number.
 
         Such a time was set by a node whose clock was ahead.
@@ -329,7 +329,7 @@ class Outbox:
             return connection.execute(_MAKE_DUE, given).rowcount
 
     def extend(self, delivery_ids: Sequence[int], now: int) -> None:
-        """Extend claims by another lease from now."""
+        """Extend the leases of claims: they end one full lease after `now`."""
         with self._database.write() as connection:
             self._lanes.extend(connection, self._owner, delivery_ids, now, self.lease)
 

@@ -69,7 +69,7 @@ class Job(Enum):
     first run is at the start and not after a period.
     """
 
-    #                    name                    every  drain jitter at_start
+    # name, every, drain, jitter, at_start
     WATCHDOG = ("watchdog", 1.0, 0.0, False, True)  # period of WATCHDOG_USEC
     CHECKPOINTS = ("checkpoints", 0.5, 5.0, False, False)
     ENGINE_CHECKPOINTS = ("engine checkpoints", 0.5, 5.0, False, False)
@@ -185,7 +185,7 @@ class Schedule:
         """Stop; the parts have stopped their jobs before."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
-            await asyncio.sleep(0)  # it ends in the next iteration of the loop
+            await asyncio.sleep(0)  # the scheduler ends in the next iteration of the loop
 
     def periodic(
         self, job: Job, run: Run, *, every: float | None = None, last: AsyncAction = do_nothing

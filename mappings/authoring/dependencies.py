@@ -1,8 +1,9 @@
 """
 Dependencies of an outbound definition: the fields, tags and report content that its messages use.
 
-Each value is left out or changed in turn, and is used if the rendered messages differ. This finds
-uses in tags, echoes and conditions. Results contain patient data and must not be logged.
+The module leaves out or changes one value at a time. The definition uses a value if the rendered
+messages then differ. This finds uses in tags, echoes and conditions. Results contain patient data
+and must not be logged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

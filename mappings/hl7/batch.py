@@ -17,7 +17,10 @@ from mappings.hl7.refusals import MalformedMessage
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
 _BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
-"""Segments that may follow a header or trailer: SFT and UAC by v2.7; the others are harmless."""
+"""
+Segments that may follow a header or trailer. v2.7 allows SFT and UAC; the other ones are
+harmless.
+"""
 _NOTHING = bytes(range(33))
 _LONGEST_TRAILER = 64
 """Bytes of a trailer that are read. Its first field is the count, the rest is a comment."""

@@ -83,7 +83,10 @@ class Identifier(NamedTuple):
         return bool(self.namespace or self.universal)
 
     def differs(self, other: "Identifier") -> bool:
-        """Tell whether both have an authority, and not the same. Universal ids take precedence."""
+        """
+        Tell whether both have an authority and the authorities differ. Universal ids take
+        precedence.
+        """
         if self.universal and other.universal:
             return self.universal != other.universal
         return bool(self.namespace and other.namespace) and self.namespace != other.namespace

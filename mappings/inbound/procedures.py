@@ -80,7 +80,7 @@ class Procedure:
         """
         Compare the numbers that both have.
 
-        Without a common kind of number they may be the same.
+        Procedures without a common kind of number count as the same.
         """
         pairs = ((self.placer, other.placer), (self.filler, other.filler))
         return all(one == two for one, two in pairs if one and two)

@@ -39,7 +39,7 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
 async def _follow_later_moves(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    """Move orders whose visits moved after a merge that arrives only now."""
+    """Move orders whose visits moved after a merge that arrives late."""
     for each in later_moves(event, context.job, context.index.values()):
         for one in visit_changes(each, context.index.values()):
             await apply_visit_change(worklist, context, one)

@@ -212,7 +212,10 @@ def _readdressed(event: OrderEvent, visit: VisitReference, move: VisitTransfer) 
 def _continued_move(
     event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None
 ) -> OrderEvent:
-    """Let a move begin at the visit's current place, and end where it was moved to later."""
+    """
+    Adapt a move to other moves of its visit: it starts at the current patient, and ends at the
+    last.
+    """
     visit = event.visit
     if visit is None:
         return event

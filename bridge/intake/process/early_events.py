@@ -106,7 +106,7 @@ class EarlyRowMatch:
 
 
 def match_early_rows(site: str, mrn: str, orders: Iterable[IndexedOrder]) -> list[EarlyRowMatch]:
-    """Find a patient's orders with early rows, after orders have come from another patient."""
+    """Find a patient's orders that have early rows, after orders moved to the patient."""
     own = [each for each in orders if each.key[:2] == (site, mrn) and not has_moved_away(each)]
     if not any(map(is_unordered, own)):
         return []

@@ -132,8 +132,8 @@ class OrderProcessor:
         self, claimed: Sequence[ClaimedMessage]
     ) -> AsyncGenerator[Sequence[MessageOutcome]]:
         """
-        Apply messages of different lanes. Yields one outcome for each; the caller stores them
-        first.
+        Apply messages of different lanes. Yields their outcomes, which the caller stores before it
+        continues the generator.
         """
         begun = self._patient_locks.begin_read()
         now: list[MessageJob] = []

@@ -104,7 +104,7 @@ CLOSING_ACTIONS = frozenset(
 """Actions that take an order off the worklist."""
 
 OPENING_ACTIONS = CREATING_ACTIONS | {OrderAction.RELEASE}
-"""Actions that open an order, whatever its state."""
+"""Actions that open an order, in any state."""
 
 OPEN_STATES = frozenset({OrderState.ORDERED, OrderState.AWAITED})
 """States of an order that is to be read."""

@@ -113,7 +113,8 @@ def plan(
     has_early_rows: bool = False,
 ) -> list[OrderTask]:
     """
-    Plan the order events of a message in their order, each on the state that the one before leaves.
+    Plan the order events of a message in order; each event starts from the state that the previous
+    one leaves.
 
     `has_early_rows`: the index may have rows of its orders that are known by a number only.
     """

@@ -335,7 +335,7 @@ def _note_reports(records: Sequence[StatusRecord], groups: Groups) -> None:
 
 
 def _share_report(members: Sequence[GroupMember], groups: Groups) -> bool:
-    """Whether a call for this message has put all members into one report already."""
+    """Tell whether a call for this message has already put all members into one report."""
     reports = {
         groups.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
     }

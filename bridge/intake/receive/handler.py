@@ -148,7 +148,7 @@ class IntakeHandler:
         """
         self._policy = policy
         self.takes_long = any(each.takes_long for each in policy.definitions)
-        """Whether evaluation must run on a thread, whatever the frame."""
+        """Whether every frame must be evaluated on a thread."""
         self._evaluator = FrameEvaluator(policy, self._report_error)
         evaluate = self._evaluator.evaluate
         self._evaluate = evaluate if self._rule is None else with_rule(evaluate, self._rule)

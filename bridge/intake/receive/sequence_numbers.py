@@ -147,7 +147,7 @@ class _FrameProgress:
     """Sender and sequenced verdict of each message, in order."""
     stored: asyncio.Future[None] | None = None
     heads: list[bool] = field(default_factory=lambda: [True])
-    """For each arrival: True if it answers for a message, False if it is a further part of one."""
+    """For each arrival, True if it is the first part of its message, which is answered."""
 
     def to_keep(self, receipts: Sequence[Receipt]) -> Links:
         """Return the numbers that changed."""
@@ -260,7 +260,10 @@ class Sequencer:
     async def _keep(
         self, case: _FrameProgress, answer: Answer, report: Callable[[Answer], object]
     ) -> None:
-        """Store the numbers of accepted messages, then report the result, whatever fails."""
+        """
+        Store the numbers of accepted messages, then report the result, even if storing
+        them failed.
+        """
         if not isinstance(answer, BaseException):
             try:
                 if changed := case.to_keep(answer):

@@ -21,7 +21,7 @@ MAX_LANES = 2
 
 
 class MessageFlag(IntFlag):
-    """Irregularities of a message that was stored all the same."""
+    """Irregularities of a stored message."""
 
     NONE = 0
     CHARSET_SUSPECT = 1  # its bytes do not match MSH-18

@@ -213,7 +213,7 @@ class Ledger:
         return True
 
     async def _write_large(self, group: ArrivalGroup) -> None:
-        """Store a large arrival beside the others; its sender waits for the receipt."""
+        """Store a large arrival concurrently with the batches; its sender waits for the receipt."""
         answer = await Threads.LARGE_ARRIVALS.run(self._large_writer.write_large, group)
         self._settle([group], [answer])
 

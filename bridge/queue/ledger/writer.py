@@ -157,7 +157,7 @@ class ArrivalWriter:
             try:
                 return self.write_together(groups)
             except (Conflict, Lost):
-                continue  # a copy was stored meanwhile: now it will be found
+                continue  # the next attempt finds the copy that was stored meanwhile
             except StoreUnavailable as error:
                 return [error] * len(groups)
             except Exception:  # noqa: BLE001  # one arrival cannot be stored: find out which
@@ -168,7 +168,10 @@ class ArrivalWriter:
             return [_as_store_error(error)] * len(groups)
 
     def write_large(self, group: ArrivalGroup) -> GroupResult:
-        """Store one group beside the others: large payloads in chunks, then rows. Never raises."""
+        """
+        Store one group concurrently with the batches: large payloads in chunks, then rows. Never
+        raises.
+        """
         try:
             arrivals = [
                 self._blobs.store(each) if len(each.payload) >= LARGE else each
