@@ -29,7 +29,7 @@ from mllp.server import MLLPServerFactory
 
 _READ = 65_536
 _LOOK = 0.005
-"""Seconds before the next message: some peers close the connection after each one."""
+"""Seconds to wait before the next message: some peers close the connection after each message."""
 
 _NEVER = frozenset({"", AckCondition.NEVER.value})
 _ON_CONDITION = frozenset({AckCondition.ERROR.value, AckCondition.SUCCESS.value})

@@ -71,6 +71,9 @@ class Proxies:
 
 
 def _without_port(hop: str) -> str:
-    """Return the address of a hop; each connection of one client has another port."""
+    """
+    Return the address of a hop without its port, which differs between connections of one
+    client.
+    """
     found = _WITH_PORT.fullmatch(hop.strip())
     return hop.strip() if found is None else found[1] or found[2] or ""

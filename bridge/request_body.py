@@ -156,7 +156,7 @@ def require_few_values(text: bytes) -> None:
     for strings, found in enumerate(_STRING.finditer(text)):
         outside += _openings(text, end, found.start())
         end = found.end()
-        # Each value has a name at most; strings without a comma between them are no JSON.
+        # Each value has at most one name. Strings without a comma between them are not JSON.
         if outside > MAX_VALUES or strings > 2 * MAX_VALUES:
             raise TooManyValues
     if outside + _openings(text, end, len(text)) > MAX_VALUES:

@@ -80,7 +80,7 @@ class ServerConnection(Protocol):
         self._ended = False  # whether nothing more is written
         limits, clock = context.limits, context.clock
         self._clock = clock
-        self._pause_timer: Timer | None = None  # while large frames are read too fast
+        self._pause_timer: Timer | None = None  # runs while large frames arrive too fast
         self._idle = Deadline(clock, limits.idle_timeout, self._on_idle_timeout)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
         self._handshake = Deadline(clock, limits.frame_timeout, self.abort)

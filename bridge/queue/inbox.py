@@ -243,7 +243,7 @@ class Inbox:
         for each in ours:
             if each.lane is not None:
                 self._add_lane(connection, each.message_id, each.lane)
-        # Another worker owns the others by now and will write their records.
+        # Another worker owns the remaining messages and will write their records.
         if contents := [each.records.content for each in ours if each.records is not None]:
             self._write_records(connection, contents)
         return settled

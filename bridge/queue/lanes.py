@@ -264,7 +264,8 @@ class Lanes:
         """Return candidates from an id on, of all rows where messages are not partitioned."""
         if not self._is_partitioned:
             return execute(connection, self._candidates, **parameters).all()
-        # A literal, not a parameter: a generic plan would lock all partitions.
+        # `floor` is a literal and not a parameter, because a generic plan would lock all
+        # partitions.
         written = self._candidates.postgres.replace(
             _FLOOR_PARAMETER, str(ScanWatermark.of_partitions(position))
         )
@@ -276,15 +277,15 @@ class Lanes:
         """Split candidates into free and blocked ones, and mark the blocked ones."""
         if not row_ids:
             return set(), set()
-        # A separate statement after the candidates are locked: it must see what was
-        # committed until then.
+        # This is a separate statement after the candidates are locked, because it must see
+        # everything that was committed until then.
         blockers: dict[int, LanePosition] = {
             row.id: (row.lane, row.blocker)
             for row in execute_keys(connection, self._sql.blockers, row_ids)
             if row.blocker is not None
         }
-        # A row that is just leaving does not see who waits for it: the rows behind it
-        # stay candidates.
+        # A transaction that is removing a row from its lane does not see the rows that wait for it.
+        # These rows stay candidates.
         staying = self._lock_positions(connection, set(blockers.values()))
         blocked = {row_id for row_id, place in blockers.items() if place in staying}
         if blocked:

@@ -76,7 +76,7 @@ class LargeFiles:
             for each in list(self._folder.iterdir()):
                 if each.name not in names and _NAME.fullmatch(each.name):
                     each.unlink(missing_ok=True)
-        with suppress(OSError):  # it still has files
+        with suppress(OSError):  # the folder still has files
             self._folder.rmdir()
 
 
@@ -219,7 +219,7 @@ def _joined(connection: Connection, blob: RowMapping) -> bytes:
     found, chunks = BytesIO(), 0
     for first in range(
         0, blob["pieces"], _READ_CHUNKS
-    ):  # in small reads, so that others are not delayed
+    ):  # in small reads, so that other work is not delayed
         if first:
             time.sleep(_READ_PAUSE)
         some = {**blob, "first": first, "end": first + _READ_CHUNKS}
@@ -252,7 +252,7 @@ def delete_orphans(database: Database, now: int) -> int:
         rows = connection.execute(_FIND_ORPHANS, {"before": before}).mappings().all()
     for row in rows:
         with database.delete_without_sync() as connection:
-            # Checked again: the message may have been stored meanwhile.
+            # The statement checks again, because the message may have been stored meanwhile.
             if connection.execute(_DELETE_ORPHAN, {**row, "before": before}).rowcount:
                 connection.execute(_DELETE_CHUNKS, dict(row))
                 deleted += 1

@@ -174,7 +174,7 @@ class CircuitRecorder:
         self._replies = {name: replies for name, (_, replies, _) in current.items()}
 
 
-RECHECK_SECONDS = 10.0  # until the reconciler reads a difference again
+RECHECK_SECONDS = 10.0  # seconds until the reconciler reads a difference again
 
 
 class DeliveryParts:
@@ -215,7 +215,7 @@ class DeliveryParts:
         self._poller = StatusPoller(client, self._processor, self._notify, every=self._every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, RECHECK_SECONDS)
         self._reconciling = asyncio.Lock()
-        self._last_request = 0  # the time of the last request for a round that was followed
+        self._last_request = 0  # time of the last request for a round that was executed
 
     def _reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
         return ChangeFeedReader(

@@ -3,8 +3,8 @@ HTTP connections of a process: limits on their number, and which one is closed f
 
 A connection has one of three ranks. `BUSY`: the application works on its request. `STALLED`: the
 client still sends the body, or does not read the response. `IDLE`: no request has begun, or its
-head is incomplete. Beyond a limit the oldest idle or stalled connection is closed for the new one,
-a busy one never. If all are busy, the new connection may ask for health and metrics only.
+head is incomplete. Beyond a limit, the oldest idle or stalled connection is closed for the new one;
+a busy one is never closed. If all are busy, the new connection may ask for health and metrics only.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """
 One HTTP/1.1 connection: uvicorn's protocol with limits on time, size and ambiguity.
 
-A request that uvicorn would pass on although two parsers could read it differently is refused with
-a problem body (RFC 9457), as is one that is too large, too slow or beyond the limits of
-`bridge.runtime.http_connections`. After a response that left a part of the request body unread,
-the connection is closed, not drained.
+The protocol refuses a request with a problem body (RFC 9457) if two parsers could read it
+differently, or if it is too large, too slow or beyond the limits of
+`bridge.runtime.http_connections`. After a response that left a part of the request body unread, it
+closes the connection and does not drain it.
 """
 
 import json
@@ -28,7 +28,10 @@ MAX_PIPELINED = 16
 """Requests of one connection that wait for the one in progress."""
 
 MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
-"""Bytes of chunk headers, extensions and trailers: so many, and so many per byte of the body."""
+"""
+Limit of chunk headers, extensions and trailers: a number of bytes, plus a number of bytes for each
+byte of the body.
+"""
 
 LINGER_BYTES, LINGER_SECONDS = 2**20, 5.0
 """What is discarded before a closed connection is reset, so that the client reads the response."""
@@ -273,7 +276,7 @@ class HttpProtocol(HttpToolsProtocol):
             return False
         return True
 
-    # Rank and end.
+    # Rank, and the end of the connection.
 
     def _is_working(self) -> bool:
         cycle: Any = self.cycle  # None before the first request

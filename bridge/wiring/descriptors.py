@@ -18,7 +18,7 @@ LEAST: Final = 256
 """The minimum for starting a process."""
 
 _NOFILE: Final = resource.RLIMIT_NOFILE
-_ENOUGH: Final = 65_536  # the soft limit is not raised further: child processes close them all
+_ENOUGH: Final = 65_536  # highest soft limit that is set: child processes close all descriptors
 _FILES: Final = 64  # log, libraries, worker processes, reactor, files that are read
 _CALLS: Final = 64  # calls to the engine over HTTP
 _UNPOOLED: Final = 3  # database connections outside of the pool, for each database

@@ -1,13 +1,14 @@
-"""Confinement of the current process by the kernel.
+"""
+Confinement of the current process by the kernel.
 
-Linux supports all steps, some containers and older kernels fewer, other systems only limits.
-Each step is taken if possible; the names of active steps are returned, so that `bridge check`
-can list them. A process cannot undo them.
+Linux supports all steps. Some containers and older kernels support fewer steps, other systems only
+limits. The functions take each step that is possible and return the names of the active steps,
+which `bridge check` lists. A process cannot undo a step.
 
-A worker process has two stages. `confine` is for the process that starts a child process for
-each call (`zygote`): it never runs foreign code. `ProcessSeal` is for the child process, before
-its task runs: no further process, no socket, no writing, and no system call that the filter of
-`seccomp` does not allow.
+A worker process has two stages. `confine` is for the process that starts a child process for each
+call (`zygote`): it never runs foreign code. `ProcessSeal` is for the child process, before its task
+runs: no further process, no socket, no writing, and no system call that the filter of `seccomp`
+does not allow.
 """
 
 import ctypes

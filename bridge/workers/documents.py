@@ -82,7 +82,8 @@ def parse(
     except WorkerTimeout:
         raise DocumentTooCostly from None
     except WorkerFailed as failure:
-        # Without a class name the worker ended: out of memory, or its answer was too large.
+        # No class name means that the worker ended: it ran out of memory, or its answer was too
+        # large.
         if not failure.names or "MemoryError" in failure.names:
             raise DocumentTooCostly from None
         raise DocumentUnparsable(failure.names[0]) from None

@@ -130,7 +130,7 @@ class _CallServer:
                 verdict = _verdict(output, call["most"])
             else:
                 verdict = FAILED
-        # Kill it even after it answered: a task may still be running threads.
+        # Kill the child even after its answer: threads of the task may still be running.
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if verdict == FAILED and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _STOPPED:

@@ -75,8 +75,9 @@ DELIMITERS_IN_CHARACTERS = frozenset(
 
 _WITH_STATES = "iso2022"
 
-# Text declared as these that is valid UTF-8 beyond ASCII is UTF-8: otherwise it would consist of
-# pairs like `Ã©`. This does not hold for Cyrillic and Greek, where such pairs are capital letters.
+# Text that is declared as one of these and is valid UTF-8 beyond ASCII is read as UTF-8: otherwise
+# it would consist of pairs like `Ã©`. This does not hold for Cyrillic and Greek, where such pairs
+# are capital letters.
 WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 

@@ -33,7 +33,7 @@ _OLDEST = 999
 CARET = "^"
 """The component separator of plain names."""
 _DAY = 8
-_YEAR = 10_000  # between two days written YYYYMMDD and read as numbers
+_YEAR = 10_000  # a year, as the difference of two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3
 
 

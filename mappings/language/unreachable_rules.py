@@ -1,7 +1,7 @@
 """
 Warnings about rules that have no effect.
 
-Such a rule is valid, but is not what its author intends.
+Such a rule is valid, but probably a mistake of its author.
 """
 
 from collections.abc import Sequence

@@ -39,7 +39,7 @@ from mappings.language.scope import ListenerDefaults
 _MERGE = b"MRG"
 _CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
 _SLICE_BYTES = 256 * 2**10  # bytes that are searched at once, in about 50 µs
-_PAUSE_SECONDS = 0.0002  # between two slices, so that other threads get the GIL
+_PAUSE_SECONDS = 0.0002  # seconds between two slices, so that other threads get the GIL
 
 
 class PatientCheck:

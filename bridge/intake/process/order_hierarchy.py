@@ -1,7 +1,8 @@
-"""Parent and child orders: an action on a parent applies to its children.
+"""
+Parent and child orders: an action on a parent applies to its children.
 
-Pure. HL7 v2.5.1 §4.5.1.1 (PA, CH): cancel, discontinue and hold of a parent apply to its
-children, and theirs. A child names its parent's number in ORC-8 or OBR-29. PA itself is not an
+Pure. HL7 v2.5.1 §4.5.1.1 (PA, CH): cancel, discontinue and hold of a parent apply to its children
+and to their children. A child names its parent's number in ORC-8 or OBR-29. PA itself is not an
 order of the report engine. Children of a replaced order stay open: no rule assigns them to the
 replacement.
 """

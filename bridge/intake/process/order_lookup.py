@@ -109,7 +109,7 @@ def _with_conflicts(job: MessageJob, index: Index, others: Sequence[IndexedOrder
 
 
 def _keys(event: OrderEvent) -> list[OrderIndexKey]:
-    """Return the keys of an order: its patient's, and the patient's that its visit had before."""
+    """Return the keys of an order: with its patient, and with the former patient of its visit."""
     key = key_of(event)
     return [key, key._replace(mrn=event.prior_mrn)] if event.prior_mrn else [key]
 
@@ -146,7 +146,7 @@ def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Seq
 
 
 def _patients_with_all_orders(jobs: Sequence[MessageJob]) -> set[Patient]:
-    """Return the patients all of whose orders are needed: of patient events and visits."""
+    """Return the patients of patient events and visits: all orders of these patients are needed."""
     return {
         (event.site, mrn)
         for job in jobs
@@ -207,7 +207,10 @@ def _signals_to_look_up(event: OrderEvent, index: Index) -> set[int]:
 
 
 def _add_children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
-    """Read the children, and theirs, of orders that are cancelled, held, released or replaced."""
+    """
+    Read the children of orders that are cancelled, held, released or replaced, and their
+    children.
+    """
     closing = [each for each in events if each.action in CASCADING_ACTIONS | {OrderAction.REPLACE}]
     numbers = {number for each in closing for number in (each.placer, each.filler)}
     for known in (index.get(key_of(each)) for each in closing):

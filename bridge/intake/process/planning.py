@@ -63,8 +63,8 @@ class OrderTask:
     """
     One step for one order. `before` is None for an unknown order.
 
-    `absorbed` are rows about the same order: known by a number only, or from the patient that
-    its visit had before. They become one with it.
+    `absorbed` are rows about the same order, which become one row with it: rows that are known by a
+    number only, and rows of the former patient of its visit.
     """
 
     step: OrderStep

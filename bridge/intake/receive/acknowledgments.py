@@ -217,7 +217,7 @@ class AcknowledgmentBuilder:
             mapping=definition.name if definition else "",
             mapping_version=definition.version if definition else "",
             ack=self._build(verdict, codes, payload, now),
-            # Without an owed acknowledgment: the code that the sender would have got.
+            # If no acknowledgment is owed, this is the code that the sender would have got.
             ack_code=(codes[0] if codes else verdict.code).value,
             state=_state(verdict),
             received_at=int(now.timestamp() * 1000),

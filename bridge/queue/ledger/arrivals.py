@@ -88,7 +88,7 @@ _DIGITS = b"0123456789"
 _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _MAX_CACHED_BYTES = 400
 _MAX_STEMS = 256
-_LOW = (1 << 20) - 1  # bits for the most digits
+_LOW = (1 << 20) - 1  # bits that hold _MAX_DIGITS digits
 
 
 def signed64(*parts: bytes) -> int:

@@ -73,7 +73,7 @@ def decide(arrivals: Sequence[Arrival], stored: Sequence[StoredMessage]) -> list
     would now be accepted, it is a new message: a definition or setting has been corrected since.
     """
     if not stored and len({arrival.identity for arrival in arrivals}) == len(arrivals):
-        return [NEW_MESSAGE] * len(arrivals)  # nearly always
+        return [NEW_MESSAGE] * len(arrivals)  # the usual case
     known = _latest(stored)
     contents: dict[int, set[int]] = {}
     for (identity, content), each in known.items():
@@ -208,7 +208,7 @@ _ACKNOWLEDGED = """
     WHERE id {ids} AND acknowledgment = 'pending'
 """
 _SQLITE_GIVEN, _POSTGRES_GIVEN = "IN (SELECT value FROM json_each(?1))", "= ANY(%(ids)s::bigint[])"
-# Rows are locked in the same order as by settlements: no deadlocks.
+# Settlements lock rows in the same order, so that no deadlock occurs.
 _POSTGRES_LOCKED = """
     = ANY(%(ids)s::bigint[]) AND id IN (
         SELECT id FROM message WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE

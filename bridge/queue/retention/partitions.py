@@ -37,7 +37,10 @@ from bridge.store.postgresql.partitions import (
 from bridge.store.statements import execute_keys, is_postgresql, key_statement
 
 MAX_MOVED: Final = 1000
-"""At most so many messages move to the default partition. Otherwise rows are deleted one by one."""
+"""
+Maximum number of messages that move to the default partition. If more have to be kept, rows are
+deleted one by one.
+"""
 
 BATCH_SCALE: Final = 20
 """Deleting identities blocks no arrivals, so batches may be larger."""

@@ -27,7 +27,7 @@ _FINISHED = [QueueState.DONE, QueueState.IGNORED, QueueState.REFUSED, QueueState
 
 Archive = Callable[[str, Sequence[Mapping[str, Any]]], object]
 FindRows = Callable[[Connection, int, int], list[int]]
-"""Returns ids greater than an id, at most so many, in order."""
+"""Returns ids in order: those greater than an id, at most the given number."""
 DeleteRows = Callable[[Connection, Sequence[int]], object]
 
 
