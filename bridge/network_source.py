@@ -71,9 +71,6 @@ class Proxies:
 
 
 def _without_port(hop: str) -> str:
-    """
-    Return the address of a hop without its port, which differs between connections of one
-    client.
-    """
+    """Return the address of a hop without its port: connections of one client differ in it."""
     found = _WITH_PORT.fullmatch(hop.strip())
     return hop.strip() if found is None else found[1] or found[2] or ""

@@ -73,10 +73,7 @@ class ConsoleObserver(ServerObserver):
 
 
 class FileRecorder:
-    """
-    Writes payloads to numbered files, without overwriting any, and sends the same
-    reply to all.
-    """
+    """Writes payloads to numbered new files, and sends the same reply to all."""
 
     def __init__(self, folder: Path | None, reply: Path | None) -> None:
         if folder is not None:

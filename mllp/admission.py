@@ -26,10 +26,7 @@ from typing import Protocol
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SETTLED_SECONDS = 1.0
-"""
-Seconds for which a new or just answered connection is not closed for a source of
-equal weight.
-"""
+"""Seconds for which no source of equal weight displaces a new or just answered connection."""
 
 _SEARCH_AGAIN_SECONDS = 0.1
 """
@@ -69,10 +66,7 @@ class AdmittedConnection(Protocol):
 
     @property
     def since(self) -> float:
-        """
-        When it became idle, or when its unfinished frame began (seconds of the
-        caller's clock).
-        """
+        """When it became idle, or its unfinished frame began (seconds of the caller's clock)."""
 
     @property
     def activity(self) -> ConnectionActivity:

@@ -36,10 +36,7 @@ class PeerBehavior:
         self.pause = 0.0
 
     def replied(self, exchanges: int) -> None:
-        """
-        Record the n-th reply of a connection: after a second one the peer keeps connections
-        open.
-        """
+        """Record the n-th reply of a connection. After a second one, the peer keeps connections."""
         if exchanges > 1:
             self.pause = 0.0
 
@@ -318,10 +315,7 @@ class MLLPClient:
         return request
 
     def _on_hangup(self, connection: ClientConnection, cause: str) -> None:
-        """
-        Reconnect after a close with nothing in flight; back off if the connection never
-        answered.
-        """
+        """Reconnect after a close with nothing in flight; back off if it never answered."""
         self._connection = None
         self._stop_timer()
         if connection.replies_received:

@@ -16,10 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 
 RESERVE = 64 * 2**10
-"""
-Bytes of each connection that are not charged; also the most that one read of a
-socket returns.
-"""
+"""Bytes of each connection that are not charged, and the most that one socket read returns."""
 
 DEFAULT_FRAME_MEMORY = 256 * 2**20
 
@@ -42,10 +39,7 @@ class FrameBudget:
     def account(
         self, source: str, *, resume: Callable[[], object], refuse: Callable[[], object]
     ) -> "MemoryAccount":
-        """
-        Open the account of a connection: `resume` continues reading, `refuse` abandons its
-        frame.
-        """
+        """Open a connection's account: `resume` continues reading, `refuse` abandons its frame."""
         return MemoryAccount(self, source, resume, refuse)
 
     @property
@@ -150,10 +144,7 @@ class MemoryAccount:
         """Bytes of the open frame: what a refusal would release."""
 
     def report(self, unanswered: int, unfinished: int) -> bool:
-        """
-        Set the bytes of complete frames and of the open one; tell whether to continue
-        reading.
-        """
+        """Set the bytes of complete frames and of the open one; tell whether to read on."""
         self.unfinished = unfinished
         size = max(unanswered + unfinished - RESERVE, 0)
         self._budget.charge(self, size)

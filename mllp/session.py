@@ -55,8 +55,8 @@ class ReplyQueue:
 
     def ready(self) -> list[bytes]:
         """
-        Remove and return the payloads that may leave: those before the first
-        unanswered frame.
+        Remove and return the payloads that may leave: those before the first unanswered
+        frame.
         """
         payloads: list[bytes] = []
         slots = self._slots

@@ -64,10 +64,7 @@ class VerifyingClientOptions:
 
 
 def certificate_verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
-    """
-    Return OpenSSL's callback for each certificate of a chain; only the server's own
-    has a name.
-    """
+    """Return OpenSSL's callback for each certificate of a chain. Only the server's has a name."""
 
     def verify(_: Any, certificate: Any, __: int, depth: int, trusted: int) -> bool:
         if depth or not trusted:

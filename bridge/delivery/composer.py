@@ -56,7 +56,7 @@ RETRACTABLE_EVENTS: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyT
     }
 )
 """
-Events that withdraw a text, and the events of which the receiver must have received at
+Events that withdraw a text, and the events of which a receiver must have received at
 least one.
 """
 

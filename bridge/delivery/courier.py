@@ -321,8 +321,8 @@ class OutcomeWriter:
 
     async def flush(self) -> bool:
         """
-        Wait until all outcomes are stored, without a time limit; return whether there
-        were any.
+        Wait without a time limit until all outcomes are stored; return whether there were
+        any.
         """
         if self._task is None:
             return False

@@ -56,10 +56,7 @@ class CompiledDestination:
 
 
 def control_id(destination: str, release_key: str) -> str:
-    """
-    Derive MSH-10 from the receiver and the release, so that every repetition has the same
-    one.
-    """
+    """Derive MSH-10 from receiver and release, so that every repetition has the same one."""
     digest = blake2b(
         f"{destination}\x1f{release_key}".encode(), digest_size=_CONTROL_ID_BYTES
     ).digest()

@@ -23,10 +23,7 @@ from bridge.store.database import Database
 
 OPEN = (QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED)
 ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
-"""
-States that operators must look at, or that result from their action. They have a partial
-index.
-"""
+"""States that operators must look at, or that they caused. They have a partial index."""
 _CHUNK = 500
 
 

@@ -33,10 +33,7 @@ def make_watch(
     clock: Callable[[], int],
     place: NodeAddress,
 ) -> AlertMonitor:
-    """
-    Return the alert monitor of an installation. Raises SettingsError if a secret cannot
-    be read.
-    """
+    """Return the alert monitor. Raises SettingsError if a secret cannot be read."""
     now = ActiveSettings(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return AlertMonitor(
@@ -59,10 +56,7 @@ def make_watch(
 def own_files_recorder(
     settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
 ) -> Callable[[], None]:
-    """
-    Return a function that stores this node's certificates and disk space for the alert
-    monitor.
-    """
+    """Return a function that stores this node's certificates and disk space for the monitor."""
     now = ActiveSettings(settings, database)
 
     def note() -> None:

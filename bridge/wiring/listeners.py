@@ -86,10 +86,7 @@ def _listening(
 def compile_inbound(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> tuple[InboundMapping, ...]:
-    """
-    Compile a listener's definitions, in order. Raises MappingErrors, NotInbound,
-    UnknownCharset.
-    """
+    """Compile a listener's definitions. Raises MappingErrors, NotInbound, UnknownCharset."""
     find = find or file_sources(settings)
     made = [compile_sources(find(name), name) for name in listener.mappings]
     for name, each in zip(listener.mappings, made, strict=True):

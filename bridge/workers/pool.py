@@ -75,10 +75,7 @@ class WorkerPool(WorkerHost):
         return _read_answer(self.ask(body, payload, seconds=seconds + _MARGIN, wait=patience))
 
     def protections(self) -> list[str]:
-        """
-        Return the confinement of a call's process, in the order of
-        `confinement.ALL_PROTECTIONS`.
-        """
+        """Return the confinement of a call's process, in the order of `ALL_PROTECTIONS`."""
         sealed = self.call(zygote.PROTECTIONS, seconds=10, wait=START_WITHIN)
         return [*self.active, *sealed]
 

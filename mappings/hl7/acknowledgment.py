@@ -253,10 +253,7 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _message_type(trigger: str, component: str, version: tuple[int, ...]) -> bytes:
-    """
-    Return MSH-9: from v2.3.1 `ACK^A01^ACK` (`ACK^^ACK` to an unknown event), before that
-    `ACK`.
-    """
+    """Return MSH-9: `ACK^A01^ACK` (`ACK^^ACK` to an unknown event); before v2.3.1 `ACK`."""
     if version < (2, 3, 1):
         return b"ACK"
     return component.join(("ACK", trigger, "ACK")).encode("latin-1")

@@ -82,10 +82,7 @@ WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 
 def declared(msh18: bytes, repetition: str) -> str:
-    """
-    Decode MSH-18. Its repetitions are joined by `~`, for any repetition separator of the
-    message.
-    """
+    """Decode MSH-18. Its repetitions are joined by `~` instead of the message's own separator."""
     return _declared(msh18[:_LONGEST], repetition) if msh18 else ""
 
 

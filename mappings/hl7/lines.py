@@ -21,10 +21,7 @@ _ID = 3
 MOST_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
 MOST_LINES = 300_000
-"""
-Limit of the lines of a message. Text with unescaped line ends, such as base64, has many
-lines.
-"""
+"""Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
@@ -84,10 +81,7 @@ def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[byt
 
 
 class _SegmentNames(dict[bytes, str]):
-    """
-    Segment names by the first four bytes of a line; "" for a line that is no segment with
-    fields.
-    """
+    """Segment names by the first four bytes of a line; "" if it is not a segment with fields."""
 
     _MOST = 4096  # entries; when full, the cache is cleared, so that memory is bounded
 

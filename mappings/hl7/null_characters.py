@@ -16,10 +16,7 @@ _NUL = b"\0"
 
 
 def null_place(payload: bytes, header: Header) -> str:
-    """
-    Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' if there is
-    none.
-    """
+    """Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL."""
     marks = header.delimiters
     mark = marks.escape.encode("latin-1")
     if _NUL not in payload:

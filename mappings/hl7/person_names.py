@@ -23,7 +23,7 @@ _LEGAL = "L"
 
 class PersonName(NamedTuple):
     """
-    The parts of a person's name. Absent parts and nulls are ''. `identifier` is XCN.1 or
+    The parts of a person's name; absent parts and nulls are ''. `identifier` is XCN.1 or
     CN.1.
     """
 

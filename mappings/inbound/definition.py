@@ -130,10 +130,7 @@ class InboundMapping:
         return Subjects(*(frozenset(each - {""}) for each in (sites, patients, orders)))
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
-        """
-        Return ORC-1 of the reply to an order control code; '' if the mapping is not for
-        orders.
-        """
+        """Return ORC-1 of the reply to an order control code; '' for a mapping without orders."""
         if isinstance(self.plan, OrderRules):
             return self.plan.control.reply(control, accepted=accepted)
         return ""

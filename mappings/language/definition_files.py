@@ -230,10 +230,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 def overlay_settings(
     sources: Sources, name: str, settings: Mapping[str, object], owner: str
 ) -> tuple[Sources, str]:
-    """
-    Add a definition with the settings of `owner`; return the sources and the definition's
-    name.
-    """
+    """Add a definition with the settings of `owner`; return all sources and its name."""
     if not settings:
         return sources, name
     definition: dict[str, object] = {"include": f"{name}.yaml"}

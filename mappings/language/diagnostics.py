@@ -54,10 +54,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """
-    A node of a YAML file with its location: a scalar (`str`, None if empty), a list or a
-    mapping.
-    """
+    """A node of a YAML file with its location: a scalar (`str`, None if empty), list or mapping."""
 
     value: "str | list[YamlNode] | dict[str, YamlNode] | None"
     file: str

@@ -31,10 +31,7 @@ class RuleFailed(MappingError):  # noqa: N818  # named for what happens
 
 
 class HookFailed(RuleFailed):
-    """
-    A hook raised an exception or was stopped. The text has its name and the exception's
-    class.
-    """
+    """A hook raised an exception or was stopped. The text names it and the exception's class."""
 
     def __init__(self, hook: str, what: str) -> None:
         self.hook = hook
@@ -42,10 +39,7 @@ class HookFailed(RuleFailed):
 
 
 class CodeRefused(RuleFailed):
-    """
-    A code table with `unknown: refuse` lacks a code of a result. The text has table and
-    location.
-    """
+    """A code table with `unknown: refuse` lacks a code of a result. It names table and place."""
 
     def __init__(self, table: str, place: str) -> None:
         super().__init__(f"code table {table} has no entry for the value of {place}")

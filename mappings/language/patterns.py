@@ -25,19 +25,13 @@ MAX_PATTERN = 2000
 """The limit of the characters of a pattern."""
 
 _SHORT, _REMEMBERED = 32, 512
-"""
-Length and number of values whose results are cached. Codes repeat; a search takes a
-microsecond.
-"""
+"""Length and number of values whose results are cached: codes repeat in messages."""
 _MAX_STEPS = 2000  # instructions of a compiled pattern
 _FEW_STEPS = 300  # such a pattern takes at most two milliseconds
 _MAX_MEMORY = 2**20  # bytes of one compiled pattern with its cache
 
 Search = Callable[[str], str | None]
-"""
-Returns the first group of a match, the whole match if there is no group, None without a
-match.
-"""
+"""Returns the first group of a match, the whole match without groups, None if nothing matches."""
 
 _ENGINE = "patterns are matched in linear time (RE2)"
 _LACKING = {

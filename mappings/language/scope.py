@@ -154,10 +154,7 @@ class MessageScope:
         return [self.message.lines.text(place) for place in self.select_positions(selects)]
 
     def visible_positions(self, name: str) -> Positions:
-        """
-        Return the positions of the segments that a path sees: the scope's own, else the
-        header's.
-        """
+        """Return the positions of the segments that a path sees: the scope's, else the header's."""
         return self.lookup.get(name) or self.fallback.get(name) or ()
 
     def all_positions(self, key: str) -> Positions:

@@ -60,16 +60,10 @@ class TagRule:
     of_listener: bool = False
     """Whether only the listener's settings can supply the value."""
     kept: bool = True
-    """
-    Whether `fill` reads the tag with `value`, because the value is cached or a null is
-    ignored.
-    """
+    """Whether `fill` reads the tag with `value`: the value is cached, or a null is ignored."""
 
     def value(self, scope: MessageScope) -> str:
-        """
-        Return the value of the rule, computed once. A null of a tag that is never deleted
-        is "".
-        """
+        """Return the value, computed once; "" for a null of a tag that is never deleted."""
         value = scope.known_values.get(self.tag)
         if value is None:
             value = self.rule(scope)

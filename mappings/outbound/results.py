@@ -61,10 +61,7 @@ class FileFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentNames:
-    """
-    TXA-12 and TXA-13: the document of a message, and the document that it replaces or
-    extends.
-    """
+    """TXA-12 and TXA-13: the document of a message, and the one that it replaces or extends."""
 
     number: str = ""
     parent: str = ""

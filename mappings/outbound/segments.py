@@ -78,10 +78,7 @@ def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
 
 
 def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
-    """
-    Return one row for each file, in base64 without line ends. The sub-id of a file is its
-    format.
-    """
+    """Return one row for each file, in base64 without line ends. The sub-id is the format."""
     return [
         {
             "format": plain(each),
@@ -108,10 +105,7 @@ def metadata_rows(state: RenderState) -> list[dict[str, Encoded]]:
 
 
 def metadata_fields(state: RenderState) -> dict[str, dict[int, Encoded]]:
-    """
-    Return the Metadata for fields, by segment and number. Several values are joined by a
-    blank.
-    """
+    """Return the Metadata for fields, by segment and number. A blank joins several values."""
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
     for row in metadata_rows(state):
         segment, dash, number = row["target"].partition("-")
@@ -129,10 +123,7 @@ def _as_text(value: object) -> str:
 
 
 def metadata_segments(state: RenderState) -> list[Encoded]:
-    """
-    Write the Z segments of Metadata: one for each key, or one for all keys with field
-    numbers.
-    """
+    """Write the Z segments of Metadata: one for each key, or one for all keys by field number."""
     rows = [row for row in metadata_rows(state) if _is_whole_segment(row["target"])]
     written = [
         segment(row["target"], [plain(str(number)), row["key"], row["value"]])

@@ -152,10 +152,7 @@ def _observation_status(state: RenderState) -> Encoded:
 
 
 def _presentation(state: RenderState) -> str:
-    """
-    Return TXA-3 (table 0191): the type of the text, or AP (other data) for files without
-    text.
-    """
+    """Return TXA-3 (table 0191): the type of the text; AP (other data) for files without text."""
     files_alone = TEXT not in state.style.content and state.context.files
     return "AP" if files_alone else state.style.layout.value_type
 

@@ -137,7 +137,7 @@ def index_after_merge(
 ) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
     """
     Return the index after a merge, and the moved orders that share a signal with the
-    survivor's.
+    survivor.
     """
     prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
     rest = {key: each for key, each in index.items() if key[:2] != prior}

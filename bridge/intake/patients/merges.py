@@ -169,10 +169,7 @@ def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
 async def apply_visit_change(
     worklist: WorklistClient, context: JobContext, each: VisitChange
 ) -> None:
-    """
-    Change the visit of an order in the engine; a report that was begun stays with
-    its patient.
-    """
+    """Change the visit of an order in the engine; a begun report stays with its patient."""
     before, after = each.before, each.after
     if each.moves:
         notes = await withdraw(worklist.client, order_key(before.key))

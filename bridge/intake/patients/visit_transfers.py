@@ -27,10 +27,7 @@ OTHER_PATIENT = "other_patient"
 
 
 class VisitMovedError(Exception):
-    """
-    A message is about a visit that moved to another patient, and the listener does not
-    redirect.
-    """
+    """A message is about a visit that moved to another patient; the listener does not redirect."""
 
     def __init__(self) -> None:
         super().__init__("the visit was moved to another patient")

@@ -78,10 +78,7 @@ class JobContext:
 
     @property
     def sent(self) -> MessageTime:
-        """
-        When the message was sent; the time of arrival, without a clock, if MSH-7 is not
-        reliable.
-        """
+        """The sending time; the time of arrival, without a clock, if MSH-7 is not reliable."""
         claimed = self.job.claimed
         return self.job.source.sent_at or MessageTime(claimed.received_at, UNKNOWN)
 

@@ -58,10 +58,7 @@ class DefinitionMissingError(Exception):
 
 
 class ContentUnreadableError(Exception):
-    """
-    The content of a stored message cannot be read now; `code` is the code of the
-    system error.
-    """
+    """A stored message cannot be read now; `code` is the code of the system error."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -228,10 +225,7 @@ def _sender(application: bytes, facility: bytes, zone: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _parse_sent_at(said: str, time_zone: str) -> tuple[int, Resolution, str] | None:
-    """
-    Parse a time: milliseconds, resolution, zone. Cached: many messages are sent within
-    a second.
-    """
+    """Parse a time: milliseconds, resolution, zone. Cached: many messages have the same time."""
     stamp = parse_timestamp(said)
     if stamp is None or stamp.precision < Precision.MINUTE:
         return None

@@ -76,8 +76,8 @@ class OrderTask:
     @property
     def regroups(self) -> bool:
         """
-        Whether its links must be checked: it is new on the worklist, or its link signals
-        changed.
+        Whether its links must be checked: it is new on the worklist, or has other link
+        signals.
         """
         if self.step is not OrderStep.REGISTER:
             return False
@@ -137,10 +137,7 @@ def plan(
 
 
 def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:
-    """
-    Tell whether an order is cancelled, and the message has no other event under its
-    accession.
-    """
+    """Tell whether an order is cancelled and the message has no other event under its accession."""
     own = [each for each in events if key_of(each) == task.after.key]
     return task.after.state == OrderState.CANCELLED and all(
         e.action in CLOSING_ACTIONS for e in own
@@ -181,10 +178,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
 
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
-    """
-    Tell whether open orders remain whose parent was replaced, by this message or an
-    earlier one.
-    """
+    """Tell whether open orders remain whose parent this message or an earlier one replaced."""
     asked = [task for task in tasks if concerns_parent(task.event)]
     if not asked:
         return False

@@ -188,10 +188,7 @@ Groups = dict[OrderIndexKey, str]
 def linkable_orders(
     own: IndexedOrder, index: Mapping[OrderIndexKey, IndexedOrder]
 ) -> list[IndexedOrder]:
-    """
-    Return the open orders of the same patient that share a link signal, with the
-    order itself.
-    """
+    """Return the order, and open orders of the same patient that share a link signal with it."""
     wanted = linking_signals(own.signals)
     found = {own.key: own}
     for order in index.values():

@@ -135,10 +135,7 @@ ControlIdSource = Callable[[], str]
 _ACCEPT_ONLY = (AckCode.ACCEPT,)  # the usual case
 
 _ACKNOWLEDGMENTS = frozenset({"ACK", "MCF"})
-"""
-Message types that are acknowledged on request only, because the exchange would not end
-otherwise.
-"""
+"""Message types that are acknowledged on request only; otherwise the exchange would not end."""
 
 HEAD = 4096
 """Bytes of an unreadable frame that are searched for the sender."""

@@ -41,10 +41,7 @@ def split_batch(frame: Frame) -> list[Frame]:
 
 
 def batch_refusal(payload: bytes) -> MessageRefusal | None:
-    """
-    Return why all messages of a batch are refused: a wrong count, or content that is no
-    message.
-    """
+    """Return why a batch is refused: a wrong count, or content that is not a message."""
     try:
         if place := stray(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)

@@ -79,10 +79,7 @@ ABANDONED_FRAMES_SPAN_SECONDS = 3600.0
 
 
 class AbandonedFrameLimit:
-    """
-    Limits how many abandoned frames of a listener are stored, so that they cannot fill
-    the disk.
-    """
+    """Limits the stored abandoned frames of a listener, so that they cannot fill the disk."""
 
     def __init__(
         self, most: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
@@ -228,10 +225,7 @@ class IntakeHandler:
     def _answered(
         self, receipt: Receipt, message: EvaluatedMessage, replies: ReplyPayloads
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        """
-        Return the replies to a stored message; with `applied` they wait for the report
-        engine.
-        """
+        """Return the replies to a stored message; with `applied` they wait for the engine."""
         self._counter.stored(receipt, message.verdict)
         self._inbox.acknowledged(receipt.message_id)
         verdict = message.verdict

@@ -30,10 +30,7 @@ def acknowledges_us(payload: bytes) -> bool:
 
 
 def message_identity(listener: str, header: Header) -> int:
-    """
-    Return the identity of a message: listener, MSH-3, MSH-4 and MSH-10, compared byte
-    by byte.
-    """
+    """Return the identity of a message: a hash of listener, MSH-3, MSH-4 and MSH-10 as sent."""
     return identity(
         listener, header.sending_application, header.sending_facility, header.control_id
     )

@@ -52,7 +52,7 @@ class InboundDefinition(Protocol):
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """
-        Return ORC-1 of the reply to an order control code; empty if the messages are not
+        Return ORC-1 of the reply to an order control code; empty if the mapping has no
         orders.
         """
 

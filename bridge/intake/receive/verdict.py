@@ -102,10 +102,7 @@ class SequenceCheck(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """
-    A message is accepted into these lanes, or refused. `header` is None if MSH cannot
-    be read.
-    """
+    """A message is accepted into these lanes or refused; `header` is None if MSH is unreadable."""
 
     header: Header | None
     definition: InboundDefinition | None = None

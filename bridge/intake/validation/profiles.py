@@ -31,10 +31,7 @@ Reference = Mapping[str, Any]
 _UNBOUNDED: Final = -1
 _NEVER: Final = (0, 0)
 _USAGE: Final = re.compile(r"R|RE|O|C|CE|B|W|X|IX|C\(\w+/\w+\)|")
-"""
-Usage codes of HL7 v2.5.1 §2.12 and of later versions, which have conditions with two
-outcomes.
-"""
+"""Usage codes of HL7 v2.5.1 §2.12 and of later versions, where a condition has two outcomes."""
 
 
 def load_profile(file: Path) -> Reference:

@@ -99,10 +99,7 @@ _FORMS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
     }
 )
 _TIME_STAMP: Final = "TS_1"
-"""
-The first component of a TS: before 2.5 hl7apy treats it as a string, because there
-was no DTM.
-"""
+"""The first component of a TS: hl7apy treats it as a string before 2.5, which introduced DTM."""
 
 _NULL: Final = '""'
 
