@@ -52,7 +52,7 @@ class TooManyValues(BodyTooLarge):
 
 
 class BudgetExhausted(BridgeError):  # noqa: N818  # named for what happened
-    """The bodies in progress use all memory that is set aside for them; retry later."""
+    """The bodies in progress use the whole memory budget; retry later."""
 
     def __init__(self) -> None:
         super().__init__("too many large requests are in progress; try again")

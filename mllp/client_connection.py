@@ -1,6 +1,7 @@
-"""One connection of a client as a Twisted protocol, and the attempt to open it.
+"""
+One connection of a client as a Twisted protocol, and the attempt to open it.
 
-`mllp.client` decides what is sent when. The connection may be used after the TLS handshake.
+`mllp.client` decides when to send a payload. The connection may be used after the TLS handshake.
 """
 
 from typing import Any, cast

@@ -55,10 +55,7 @@ RETRACTABLE_EVENTS: Mapping[ResultEvent, frozenset[ResultEvent]] = MappingProxyT
         ),
     }
 )
-"""
-Events that withdraw a text, and the events of which a receiver must have received at
-least one.
-"""
+"""Events that withdraw a text, and the events of which a receiver must have received one."""
 
 DEMOGRAPHICS = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "Race", "Ethnicity")
 """Tags that a patient merge changes, besides the MRN."""

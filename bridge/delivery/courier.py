@@ -275,10 +275,7 @@ class Courier:
             self._claims |= {each: lease_ends for each in ids if each in self._claims}
 
     async def bring_forward(self) -> None:
-        """
-        Bring forward retries that are too late because the clock was set back. Raises
-        StoreError.
-        """
+        """Bring forward retries that are late because the clock was set back. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
         if await Threads.DELIVERY.run(self._outbox.make_due, name, self._clock(), longest):
             self._wakeup.set()
@@ -320,10 +317,7 @@ class OutcomeWriter:
             await self.flush()
 
     async def flush(self) -> bool:
-        """
-        Wait without a time limit until all outcomes are stored; return whether there were
-        any.
-        """
+        """Wait until all outcomes are stored, without a limit; return whether there were any."""
         if self._task is None:
             return False
         self._flush_requested.set()

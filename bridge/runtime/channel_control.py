@@ -72,7 +72,7 @@ class ChannelControl:
         self._looking = schedule.periodic(job, self._look, last=self._store_activity)
 
     async def start(self) -> None:
-        """Pause what is paused before the channels start, then read the database periodically."""
+        """Apply stored pauses before the channels start, then read the database periodically."""
         self._apply(await Threads.LEASES.run(read_channels, self._database, self._kind))
         await self._looking.start()
 

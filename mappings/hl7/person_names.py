@@ -22,10 +22,7 @@ _LEGAL = "L"
 
 
 class PersonName(NamedTuple):
-    """
-    The parts of a person's name; absent parts and nulls are ''. `identifier` is XCN.1 or
-    CN.1.
-    """
+    """The parts of a person's name; absent ones and nulls are ''. `identifier` is XCN.1 or CN.1."""
 
     family: str = ""
     given: str = ""

@@ -17,7 +17,7 @@ from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
 from mappings.language.scope import MessageScope
 
 NULL = '""'
-"""The HL7 null: delete what is stored (HL7 v2.5.1 §2.5.3)."""
+"""The HL7 null, which deletes the stored value (HL7 v2.5.1 §2.5.3)."""
 
 Getter = Callable[[MessageScope], str]
 Many = Callable[[MessageScope], list[str]]

@@ -135,10 +135,7 @@ def combined_with_existing(moved: IndexedOrder, orders: Iterable[IndexedOrder]) 
 def index_after_merge(
     event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]
 ) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
-    """
-    Return the index after a merge, and the moved orders that share a signal with the
-    survivor.
-    """
+    """Return the index after a merge, and moved orders that share a signal with the survivor."""
     prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
     rest = {key: each for key, each in index.items() if key[:2] != prior}
     own = [linking_signals(each.signals) for key, each in rest.items() if key[:2] == survivor]

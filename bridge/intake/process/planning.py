@@ -75,10 +75,7 @@ class OrderTask:
 
     @property
     def regroups(self) -> bool:
-        """
-        Whether its links must be checked: it is new on the worklist, or has other link
-        signals.
-        """
+        """Whether its links must be checked: it is new on the worklist, or its signals changed."""
         if self.step is not OrderStep.REGISTER:
             return False
         return (

@@ -52,8 +52,8 @@ class InboundDefinition(Protocol):
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """
-        Return ORC-1 of the reply to an order control code; empty if the mapping has no
-        orders.
+        Return ORC-1 of the reply to an order control code; empty if the mapping is not
+        for orders.
         """
 
     def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
