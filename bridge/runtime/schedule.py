@@ -53,7 +53,7 @@ Run = Callable[[], Awaitable[object]]
 
 _BY_SETTING = 60.0  # seconds; the part that declares the job replaces it by a setting
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # the time zone below is added to it
-_JITTER = 0.1  # share of the period: nodes that started together query the database at other times
+_JITTER = 0.1  # share of the period: nodes that started together query at different times
 _RANDOM = SystemRandom()
 _COMMON = timedelta(seconds=0.5)
 

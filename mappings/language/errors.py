@@ -39,7 +39,7 @@ class HookFailed(RuleFailed):
 
 
 class CodeRefused(RuleFailed):
-    """A code table with `unknown: refuse` lacks a code of a result. It names table and place."""
+    """A code table with `unknown: refuse` lacks a result's code. The text names table and place."""
 
     def __init__(self, table: str, place: str) -> None:
         super().__init__(f"code table {table} has no entry for the value of {place}")
