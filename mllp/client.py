@@ -36,7 +36,10 @@ class PeerBehavior:
         self.pause = 0.0
 
     def replied(self, exchanges: int) -> None:
-        """Record the n-th reply of a connection. After a second one, the peer keeps connections."""
+        """
+        Record the n-th reply of a connection. After a second one the peer keeps
+        connections open.
+        """
         if exchanges > 1:
             self.pause = 0.0
 

@@ -31,7 +31,7 @@ _PID_3 = 3
 
 
 class Echo:
-    """The segments of one order. A lookup without result returns an empty value."""
+    """The segments of one order. A lookup without result returns an empty value; none raises."""
 
     def __init__(self, lines: Sequence[str], *, zoned: bool = True) -> None:
         """`lines` are the stored lines; `zoned`: times have the zone of MSH-7."""

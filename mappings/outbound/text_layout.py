@@ -151,7 +151,10 @@ class TextLayout:
         return "FT" if self.layout == "formatted" else "TX"
 
     def in_child(self, context: ResultContext) -> bool:
-        """Tell whether a message is about a child order: each addendum has one."""
+        """
+        Tell whether a message is about a child order. Every addendum, sent or withdrawn,
+        has one.
+        """
         has_child = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
         return self.addenda == CHILD and has_child and bool(context.addenda)
 
