@@ -32,7 +32,9 @@ from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
-from bridge.engine.service.lifecycle import (
+from bridge.engine.service.report_lookup import key_of, lock_report
+from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
+from bridge.engine.service.report_transitions import (
     apply_event,
     describe_person,
     document_json,
@@ -41,8 +43,6 @@ from bridge.engine.service.lifecycle import (
     read_author,
     require_author,
 )
-from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
 
