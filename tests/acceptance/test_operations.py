@@ -252,7 +252,7 @@ def test_alerts_by_mail(tmp_path: Path) -> None:
         )
         house.make()
         said = bridge("alerts", "test", expect=1, env={"BRIDGE_HOME": str(house.home)})
-    assert "mail: told\nwebhook: " in said
+    assert "mail: notified\nwebhook: " in said
     text = b"".join(received).decode()
     assert "raised: a test: nothing is wrong" in text
     assert "To: it@example.org" in text
