@@ -2,9 +2,8 @@
 One HTTP/1.1 connection: uvicorn's protocol with limits on time, size and ambiguity.
 
 The protocol refuses a request with a problem body (RFC 9457) if two parsers could read it
-differently, or if it is too large, too slow or beyond the limits of
-`bridge.runtime.http_connections`. After a response that left a part of the request body unread, it
-closes the connection and does not drain it.
+differently, or if it is too large, too slow or beyond the limits of `http_connections`. After a
+response to a body that was not read to its end, it closes the connection.
 """
 
 import json
@@ -28,10 +27,7 @@ MAX_PIPELINED = 16
 """Requests of one connection that wait for the one in progress."""
 
 MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
-"""
-Limit of chunk headers, extensions and trailers: a number of bytes, plus a number of bytes for each
-byte of the body.
-"""
+"""Limit of chunk headers, extensions and trailers: bytes, plus bytes for each byte of the body."""
 
 LINGER_BYTES, LINGER_SECONDS = 2**20, 5.0
 """What is discarded before a closed connection is reset, so that the client reads the response."""

@@ -217,7 +217,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     )
     site = people.call("GET", "admin/sites/SITE1").json()
     assert site["hostOrigins"] == ["https://viewer.test", "https://other.test"]
-    expect(page.locator("#strangers")).to_have_count(0)
+    expect(page.locator("#unknown-hosts")).to_have_count(0)
 
     page.get_by_role("button", name="Users").click()
     page.get_by_label("E-mail").fill("new@site1.test")
