@@ -1,5 +1,5 @@
 """
-`python -m tests.sweep`: fail every call of every main story, with every error (`make sweep`).
+`python -m tests.sweep`: fail every call of every main scenario, with every error (`make sweep`).
 
 Disk calls are failed by the file system of the power drill, system calls by strace. Exits with 1
 where a promise was broken or the service could not be started again.
@@ -15,48 +15,48 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.sweep.stories import STORIES
+from tests.sweep.scenarios import SCENARIOS
 from tests.sweep.sweep import Swept, installed, sweep, sweep_migration
 from tests.sweep.system_calls import AVAILABLE, sweep_calls
 
 show = Console(highlight=False, markup=False, soft_wrap=True).print
-STORY_NUMBERS = 1_000_000
-"""Orders of a story: more than any story has faults."""
+SCENARIO_NUMBERS = 1_000_000
+"""Orders of a scenario: more than any scenario has faults."""
 
 
 def main() -> int:
-    """Run all stories; return the exit status."""
+    """Run all scenarios; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("stories", nargs="*", default=[*STORIES, "migration"])
+    parser.add_argument("scenarios", nargs="*", default=[*SCENARIOS, "migration"])
     parser.add_argument("--step", type=int, default=1, help="fail every N-th call only")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bridge-sweep-"))
     wrong = 0
-    for place, story in enumerate(asked.stories):
-        first = STORY_NUMBERS * (1 + place) + 1
-        own = folder / story
+    for place, scenario in enumerate(asked.scenarios):
+        first = SCENARIO_NUMBERS * (1 + place) + 1
+        own = folder / scenario
         own.mkdir()
-        if story == "migration":
-            wrong += report(story, "disk", partial(sweep_migration, own, asked.step))
+        if scenario == "migration":
+            wrong += report(scenario, "disk", partial(sweep_migration, own, asked.step))
             continue
         with installed(own) as running:
-            wrong += report(story, "disk", partial(sweep, running, story, first, asked.step))
+            wrong += report(scenario, "disk", partial(sweep, running, scenario, first, asked.step))
             if AVAILABLE:
-                second = first + STORY_NUMBERS // 2
-                calls = partial(sweep_calls, running, story, second, own / "trace", asked.step)
-                wrong += report(story, "system calls", calls)
+                second = first + SCENARIO_NUMBERS // 2
+                calls = partial(sweep_calls, running, scenario, second, own / "trace", asked.step)
+                wrong += report(scenario, "system calls", calls)
     return 1 if wrong else 0
 
 
-def report(story: str, what: str, run: Callable[[], Swept]) -> int:
+def report(scenario: str, what: str, run: Callable[[], Swept]) -> int:
     """Run a part, print a line about it, and return how many promises it broke."""
     started = time.monotonic()
     swept = run()
     for problem in swept.wrong:
-        show(f"WRONG: {story}, {what}: {problem}")
+        show(f"WRONG: {scenario}, {what}: {problem}")
     show(
-        f"{story}, {what}: {swept.calls} calls, {swept.faults} faults, {swept.restarts} restarts, "
-        f"{len(swept.wrong)} broken promises, {time.monotonic() - started:.0f} s"
+        f"{scenario}, {what}: {swept.calls} calls, {swept.faults} faults, "
+        f"{swept.restarts} restarts, {len(swept.wrong)} broken promises, {time.monotonic() - started:.0f} s"
     )
     return len(swept.wrong)
 

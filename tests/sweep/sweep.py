@@ -1,5 +1,5 @@
 """
-Fail the k-th call on the disk, for every k of a story, with each error.
+Fail the k-th call on the disk, for every k of a scenario, with each error.
 
 The service runs on the disk of `tests.power`, which fails one call and then works again. After each
 fault the service goes on, or it is started again and must start. At the end every acknowledged
@@ -20,14 +20,14 @@ from tests.acceptance.house import House, bridge
 from tests.acceptance.wire import Sender, verdict
 from tests.history import Event, Kind, violations
 from tests.power.drill import Mounted, Run, Watched, change_addresses, recording_disk
-from tests.sweep.stories import STORIES, Seen
+from tests.sweep.scenarios import SCENARIOS, Seen
 
 ERRORS = ("EIO", "ENOSPC", "EINTR", "SHORT")
 
 
 @dataclass
 class Swept:
-    """What became of a story: faults, restarts, and broken promises."""
+    """What became of a scenario: faults, restarts, and broken promises."""
 
     calls: int = 0
     faults: int = 0
@@ -119,12 +119,12 @@ def sweep_migration(folder: Path, step: int = 1) -> Swept:
     return swept
 
 
-def sweep(installation: Installation, story: str, first: int, step: int = 1) -> Swept:
-    """Tell a story once for each call and error; `step` leaves calls out."""
+def sweep(installation: Installation, scenario: str, first: int, step: int = 1) -> Swept:
+    """Run a scenario once for each call and error; `step` leaves calls out."""
     swept, seen, house = Swept(), Seen(), installation.house
-    tell = STORIES[story]
+    run_scenario = SCENARIOS[scenario]
     installation.disk.fail(0, "-")
-    tell(house, seen, first)
+    run_scenario(house, seen, first)
     house.settle()
     swept.calls = installation.disk.fail(0, "-")
     number = first
@@ -132,7 +132,7 @@ def sweep(installation: Installation, story: str, first: int, step: int = 1) -> 
         for error in ERRORS:
             number += 1
             installation.disk.fail(call, error)
-            tell(house, seen, number)
+            run_scenario(house, seen, number)
             installation.disk.fail(0, "-")
             swept.faults += 1
             try:
@@ -166,14 +166,14 @@ def broken_promises(installation: Installation, seen: Seen) -> list[str]:
         time.sleep(0.1)
     house.settle()
     listed, wrong = [], []
-    told = {each.order for each in seen.events}
+    orders = {each.order for each in seen.events}
     for row in house.worklist():
         for each in row["orders"]:
             accession = each["Accession"]
             step = 2 if each.get("StudyDescription") == "STEP 2" else 1
-            if accession in told:
+            if accession in orders:
                 listed.append(Event(Kind.LISTED, accession, step))
             if seen.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
                 wrong.append(f"{accession} is still of patient {each['PatientMRN']}")
-    delivered = [each for each in delivered if each.order in told]
+    delivered = [each for each in delivered if each.order in orders]
     return wrong + violations([*seen.events, *delivered, *listed])

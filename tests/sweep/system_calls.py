@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.sweep.stories import STORIES, Seen
+from tests.sweep.scenarios import SCENARIOS, Seen
 from tests.sweep.sweep import Installation, Swept, broken_promises, repeat
 
 FAULTS = {
@@ -45,13 +45,13 @@ def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
 
 
 def sweep_calls(
-    installation: Installation, story: str, first: int, log: Path, step: int = 1
+    installation: Installation, scenario: str, first: int, log: Path, step: int = 1
 ) -> Swept:
-    """Tell a story once for each call of each kind and each of its errors."""
+    """Run a scenario once for each call of each kind and each of its errors."""
     swept, seen, house = Swept(), Seen(), installation.house
-    tell, number = STORIES[story], first
+    run_scenario, number = SCENARIOS[scenario], first
     with traced(installation.pid(), log, "-e", f"trace={','.join(FAULTS)}"):
-        tell(house, seen, number)
+        run_scenario(house, seen, number)
         house.settle()
     printed = log.read_text()
     for name, errors in FAULTS.items():
@@ -62,7 +62,7 @@ def sweep_calls(
                 number += 1
                 inject = f"inject={name}:error={error}:when={call}"
                 with traced(installation.pid(), log, "-e", f"trace={name}", "-e", inject):
-                    tell(house, seen, number)
+                    run_scenario(house, seen, number)
                 swept.faults += 1
                 try:
                     swept.restarts += installation.revive()

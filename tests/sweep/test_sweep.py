@@ -22,11 +22,11 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 
 @pytest.mark.parametrize(
-    ("story", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("signature", 4000)]
+    ("scenario", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("signature", 4000)]
 )
-def test_calls_of_the_disk(story: str, first: int, installation: Installation) -> None:
-    """Some calls of each story; `make sweep` fails all of them."""
-    swept = sweep(installation, story, first, step=60)
+def test_calls_of_the_disk(scenario: str, first: int, installation: Installation) -> None:
+    """Some calls of each scenario; `make sweep` fails all of them."""
+    swept = sweep(installation, scenario, first, step=60)
     assert swept.faults >= 4
     assert swept.wrong == []
 

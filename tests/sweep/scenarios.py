@@ -1,7 +1,7 @@
 """
-The main stories of the product, each told once per fault.
+The main scenarios of the product. The sweep runs each one once for every fault.
 
-A story drives a running installation and records what it saw. It may fail at any point; it never
+A scenario drives a running installation and records what it saw. It may fail at any point; it never
 assumes that a call succeeded.
 """
 
@@ -49,18 +49,18 @@ def send(house: House, seen: Seen, message: bytes, accession: str = "", step: in
     return code == "AA"
 
 
-def tell_order(house: House, seen: Seen, number: int) -> None:
+def run_order(house: House, seen: Seen, number: int) -> None:
     """An order."""
     send(house, seen, order(number), f"A{number}")
 
 
-def tell_retransmission(house: House, seen: Seen, number: int) -> None:
+def run_retransmission(house: House, seen: Seen, number: int) -> None:
     """An order that its sender repeats."""
     for _ in range(2):
         send(house, seen, order(number), f"A{number}")
 
 
-def tell_change(house: House, seen: Seen, number: int) -> None:
+def run_change(house: House, seen: Seen, number: int) -> None:
     """An order and a change of it."""
     first = send(house, seen, order(number, title="STEP 1"), f"A{number}", 1)
     if first:
@@ -68,7 +68,7 @@ def tell_change(house: House, seen: Seen, number: int) -> None:
         send(house, seen, message, f"A{number}", 2)
 
 
-def tell_merge(house: House, seen: Seen, number: int) -> None:
+def run_merge(house: House, seen: Seen, number: int) -> None:
     """An order whose patient is merged into another one."""
     if send(house, seen, order(number), f"A{number}"):
         message = adt("A40", 1_000_000 + number, f"N{number}", "DOE^JANE", f"M{number}")
@@ -76,7 +76,7 @@ def tell_merge(house: House, seen: Seen, number: int) -> None:
             seen.merged[f"A{number}"] = f"N{number}"
 
 
-def tell_signature(house: House, seen: Seen, number: int) -> None:
+def run_signature(house: House, seen: Seen, number: int) -> None:
     """A report that is written and signed."""
     with suppress(*FAILURES):
         seen.see(Kind.SENT, f"A{number}")
@@ -86,7 +86,7 @@ def tell_signature(house: House, seen: Seen, number: int) -> None:
         seen.see(Kind.RELEASED, f"A{number}")
 
 
-def tell_activation(house: House, seen: Seen, number: int) -> None:
+def run_activation(house: House, seen: Seen, number: int) -> None:
     """A mapping that is changed and activated."""
     with suppress(*FAILURES):
         file = house.home / "mappings" / "orders.yaml"
@@ -95,30 +95,30 @@ def tell_activation(house: House, seen: Seen, number: int) -> None:
         ]
         file.write_text("\n".join([*lines, f"about: version {number}"]) + "\n", "utf-8")
         house.bridge("mapping", "activate", expect=None)
-    tell_order(house, seen, number)
+    run_order(house, seen, number)
 
 
-def tell_prune(house: House, seen: Seen, number: int) -> None:
+def run_prune(house: House, seen: Seen, number: int) -> None:
     """Old messages are removed while orders come in."""
-    tell_order(house, seen, number)
+    run_order(house, seen, number)
     with suppress(*FAILURES):
         house.bridge("prune", "--older-than", "1h", expect=None)
 
 
-def tell_rotation(house: House, seen: Seen, number: int) -> None:
+def run_rotation(house: House, seen: Seen, number: int) -> None:
     """The keys of links are rotated, and a link is made."""
     with suppress(*FAILURES):
         house.bridge("rotate-keys", expect=None)
-    tell_signature(house, seen, number)
+    run_signature(house, seen, number)
 
 
-STORIES: dict[str, Callable[[House, Seen, int], None]] = {
-    "order": tell_order,
-    "retransmission": tell_retransmission,
-    "change": tell_change,
-    "merge": tell_merge,
-    "signature": tell_signature,
-    "activation": tell_activation,
-    "prune": tell_prune,
-    "rotation": tell_rotation,
+SCENARIOS: dict[str, Callable[[House, Seen, int], None]] = {
+    "order": run_order,
+    "retransmission": run_retransmission,
+    "change": run_change,
+    "merge": run_merge,
+    "signature": run_signature,
+    "activation": run_activation,
+    "prune": run_prune,
+    "rotation": run_rotation,
 }
