@@ -56,7 +56,8 @@ def report(scenario: str, what: str, run: Callable[[], Swept]) -> int:
         show(f"WRONG: {scenario}, {what}: {problem}")
     show(
         f"{scenario}, {what}: {swept.calls} calls, {swept.faults} faults, "
-        f"{swept.restarts} restarts, {len(swept.wrong)} broken promises, {time.monotonic() - started:.0f} s"
+        f"{swept.restarts} restarts, {len(swept.wrong)} broken promises, "
+        f"{time.monotonic() - started:.0f} s"
     )
     return len(swept.wrong)
 
