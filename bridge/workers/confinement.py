@@ -94,15 +94,15 @@ class ProcessSeal:
     def apply(self, seconds: int) -> list[str]:
         """Confine this process; `seconds` of processor time. Returns the active steps."""
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        for kind, most in (
-            (resource.RLIMIT_CPU, seconds),
-            (resource.RLIMIT_FSIZE, 0),
-            (getattr(resource, "RLIMIT_NPROC", None), 0),
-            (getattr(resource, "RLIMIT_MSGQUEUE", None), 0),
+        for kind, soft, hard in (
+            (resource.RLIMIT_CPU, seconds, seconds + 1),  # SIGXCPU first: it names the cause
+            (resource.RLIMIT_FSIZE, 0, 0),
+            (getattr(resource, "RLIMIT_NPROC", None), 0, 0),
+            (getattr(resource, "RLIMIT_MSGQUEUE", None), 0, 0),
         ):
             if kind is not None:
                 with suppress(OSError, ValueError):
-                    resource.setrlimit(kind, (most, most))
+                    resource.setrlimit(kind, (soft, hard))
         address = ctypes.addressof(self._program)
         if self._has_filter and _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, address):
             return [FILTER]

@@ -41,8 +41,6 @@ PROTECTIONS = "protections"
 Task = Callable[[bytes, Mapping[str, Any]], Any]
 """Takes the payload and the arguments; returns bytes or a JSON value."""
 
-_STOPPED = (signal.SIGKILL, signal.SIGXCPU)
-
 _PIECE = 2**16
 
 
@@ -133,7 +131,7 @@ class _CallServer:
         # Kill the child even after its answer: threads of the task may still be running.
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        if verdict == FAILED and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _STOPPED:
+        if verdict == FAILED and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
             verdict = OVERDUE  # the limit of processor time ended the child
         if verdict == ANSWERED:
             (length,) = LENGTH.unpack_from(output)

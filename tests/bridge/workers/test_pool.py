@@ -72,7 +72,7 @@ def test_a_call_that_fails(pool: WorkerPool) -> None:
     assert found.value.names[:2] == ("KeyError", "LookupError")
     assert "Doe" not in str(found.value) + repr(found.value.args)
     with pytest.raises(WorkerFailed):
-        pool.call("echo", b"x" * 1000, seconds=10, most=999)
+        pool.call("echo", b"x" * 10**6, seconds=10, most=999)  # the task is still writing
     with pytest.raises(WorkerFailed):
         pool.call("leave", seconds=10)
 
