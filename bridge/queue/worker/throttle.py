@@ -1,10 +1,11 @@
 """
 Throttle: processing of stored messages yields to acknowledgment of new ones.
 
-Senders have time-outs; the queue has none. While the process has CPU time left, nothing is
-throttled. When it is saturated, the worker applies one small batch at a time while messages arrive,
-and uses a smaller share of the time the faster they arrive. A minimum share always remains. Pure:
-the caller passes counters and clocks.
+Senders have time-outs; the queue has none. While messages arrive, the worker applies one small batch
+at a time: an acknowledgment waits for the interpreter and for the database's write lock no longer
+than a small batch takes. When the process is saturated as well, the worker pauses between batches
+and uses a smaller share of the time the faster messages arrive. A minimum share always remains.
+Pure: the caller passes counters and clocks.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,8 @@ SHARE_FACTOR, SHARE_INCREASE = (
     0.05,
 )  # multiplicative decrease and additive increase of the share
 LONGEST_PAUSE = 2.0  # seconds; longest pause
-SMALL_BATCH = 20  # messages of a batch while the process is loaded
+STEADY_RATE = 20.0  # arrivals per second, on average, that senders may notice large batches
+SMALL_BATCH = 20  # messages of a batch while messages arrive
 _SAMPLE = 0.1  # seconds
 _AVERAGE = 1.0  # seconds of the moving average of the arrival rate
 
@@ -47,9 +49,9 @@ class ProcessingThrottle:
         self._took = 0.0
 
     @property
-    def is_loaded(self) -> bool:
-        """Whether the process is too busy to apply at full speed while messages arrive."""
-        return self._current_share() < 1.0
+    def is_limited(self) -> bool:
+        """Whether to apply one small batch at a time."""
+        return self._current_share() < 1.0 or self._average_rate >= STEADY_RATE
 
     @property
     def pause(self) -> float:

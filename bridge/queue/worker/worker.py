@@ -40,6 +40,7 @@ GATHER_SECONDS = 0.025
 """Longest time in seconds that a new batch waits for the previous one, to be claimed with it."""
 
 _CHECK_SECONDS = 0.02  # seconds between checks of the throttle
+_LONG_BATCH_SECONDS = 0.25  # seconds; a batch that takes longer is waiting, not computing
 _STORE_RETRY_SECONDS = 1.0  # seconds, while the database is unavailable
 
 _EMPTY = ClaimedBatch([], more=False, undecided=False)
@@ -161,16 +162,25 @@ class Worker:
         return True
 
     async def _wait_for_throttle(self) -> None:
-        """Pause while the process is loaded. The pause is limited."""
+        """
+        Wait for the batch in progress while batches are limited, and pause. Both are bounded.
+
+        A batch that takes long waits for the engine or for a lock: others start beside it.
+        """
         loop = asyncio.get_running_loop()
         since = loop.time()
         while not self._stopping:  # load has no event to wait for
-            left = since + self._throttle.pause - loop.time()
-            if self._throttle.is_loaded and self._batches:
-                left = _CHECK_SECONDS
-            if left <= 0:
+            waited = loop.time() - since
+            if self._throttle.is_limited and self._batches and waited < _LONG_BATCH_SECONDS:
+                await asyncio.wait(
+                    self._batches.tasks(),
+                    timeout=_CHECK_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            elif (left := self._throttle.pause - waited) > 0:
+                await asyncio.sleep(min(left, _CHECK_SECONDS))
+            else:
                 return
-            await asyncio.sleep(min(left, _CHECK_SECONDS))
 
     async def _wait_for_engine(self) -> None:
         """Back off while the report engine is unavailable."""
@@ -217,7 +227,7 @@ class Worker:
 
     def _size(self) -> int:
         """Return the number of messages to claim."""
-        small = self._throttle.is_loaded or self._failed_batches
+        small = self._throttle.is_limited or self._failed_batches
         return min(self._batch, SMALL_BATCH) if small else self._batch
 
     def _note(self, batch: ClaimedBatch) -> None:

@@ -1,4 +1,4 @@
-"""Applying gives way to accepting where the process cannot do both, and no more than that takes."""
+"""The throttle: when processing pauses, and when it applies one small batch at a time."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from bridge.queue.worker.throttle import (
     LONGEST_PAUSE,
     MINIMUM_SHARE,
     RUSH_RATE,
+    STEADY_RATE,
     ProcessingThrottle,
     unthrottled,
 )
@@ -27,7 +28,7 @@ class Day:
             self.now += 0.125
             self.spent += load * 0.125
             self.count += round(rate * 0.125)
-            _ = self.throttle.is_loaded  # somebody looks
+            _ = self.throttle.is_limited  # somebody looks
 
     @property
     def share(self) -> float:
@@ -35,12 +36,23 @@ class Day:
         return 0.1 / (0.1 + self.throttle.pause)
 
 
-def test_a_process_with_time_left_holds_nothing_back() -> None:
-    """However fast arrivals come."""
+def test_a_process_with_cpu_time_left_does_not_pause() -> None:
+    """At any rate of arrivals."""
     day = Day()
     day.goes_by(5000, load=0.6)
     assert day.share == 1
-    assert not day.throttle.is_loaded
+
+
+@pytest.mark.parametrize("rate", [STEADY_RATE * 2, BUSY_RATE, RUSH_RATE])
+def test_batches_are_small_while_messages_arrive(rate: float) -> None:
+    """Also if the process has CPU time left; a few messages do not count."""
+    day = Day()
+    day.goes_by(STEADY_RATE / 2, load=0.1)
+    assert not day.throttle.is_limited
+    day.goes_by(rate, load=0.1)
+    assert day.throttle.is_limited
+    day.goes_by(0, load=0.1, seconds=5)
+    assert not day.throttle.is_limited
 
 
 @pytest.mark.parametrize(
@@ -52,31 +64,30 @@ def test_a_process_with_time_left_holds_nothing_back() -> None:
         (0, 1.0),
     ],
 )
-def test_a_busy_one_gives_way_by_the_rate(rate: float, least: float) -> None:
-    """To a rush nearly all, to what comes steadily half, to single messages nothing."""
+def test_a_saturated_process_pauses_by_the_rate(rate: float, least: float) -> None:
+    """A rush leaves a tenth of the time to processing, steady arrivals half, single ones all."""
     day = Day()
     day.goes_by(rate, load=1.0)
     assert day.share == pytest.approx(least)
-    assert day.throttle.is_loaded is (least < 1.0)
+    assert day.throttle.is_limited is (least < 1.0)
 
 
 @pytest.mark.parametrize(
     ("rate", "share"), [(FLOOD_RATE * 0.8, 1.0), (FLOOD_RATE * 1.5, MINIMUM_SHARE[RUSH_RATE])]
 )
-def test_a_flood_is_given_way_to_sooner(rate: float, share: float) -> None:
-    """What can be applied as it comes is, as long as the process is not busy all the time."""
+def test_a_flood_throttles_at_a_lower_load(rate: float, share: float) -> None:
+    """Slower arrivals are applied as they come while the process has CPU time left."""
     day = Day()
     day.goes_by(rate, load=0.9)
     assert day.share == pytest.approx(share)
 
 
 def test_a_rush_ends() -> None:
-    """When arrivals stop, what was accepted is applied at full speed at once."""
+    """When arrivals stop, the pauses end at once."""
     day = Day()
     day.goes_by(RUSH_RATE * 3, load=1.0)
     day.goes_by(0, load=1.0, seconds=0.125)
     assert day.share == 1
-    assert not day.throttle.is_loaded
 
 
 def test_the_share_grows_again() -> None:
@@ -88,17 +99,17 @@ def test_the_share_grows_again() -> None:
     assert before < day.share < 1
 
 
-def test_no_pause_is_endless() -> None:
-    """Whatever a batch took."""
+def test_pauses_are_bounded() -> None:
+    """Also after a batch that took a minute."""
     day = Day()
     day.goes_by(RUSH_RATE * 3, load=1.0)
     day.throttle.worked(60.0)
     assert day.throttle.pause == LONGEST_PAUSE
 
 
-def test_nobody_is_given_way_to() -> None:
-    """A worker by itself never waits."""
+def test_a_process_without_listeners_never_pauses() -> None:
+    """It has no arrivals."""
     quiet = unthrottled()
     quiet.worked(10.0)
     assert quiet.pause == 0
-    assert not quiet.is_loaded
+    assert not quiet.is_limited

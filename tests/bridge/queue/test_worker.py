@@ -1,6 +1,7 @@
 """Every claimed message gets an outcome, whatever applying it does."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
 from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.worker.throttle import ProcessingThrottle, unthrottled
 from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -94,8 +96,20 @@ def test_the_retry_policy_sets_the_time(bench: WorkerRunner) -> None:
     assert len(log) == 4
 
 
-def test_one_slow_batch_holds_up_nobody_else(bench: WorkerRunner) -> None:
-    """While one patient's message hangs, the others' are applied."""
+def _limited() -> ProcessingThrottle:
+    """Return the throttle of a process to which a message comes every millisecond."""
+    clock = itertools.count()
+    throttle = ProcessingThrottle(lambda: next(clock), lambda: next(clock) / 1000, lambda: 0.0)
+    while not throttle.is_limited:
+        pass
+    return throttle
+
+
+@pytest.mark.parametrize("throttle", [unthrottled, _limited])
+def test_a_slow_batch_delays_its_own_lanes_only(
+    bench: WorkerRunner, throttle: Callable[[], ProcessingThrottle]
+) -> None:
+    """While a message of one patient waits, messages of others are applied."""
     slow, *others = bench.keep("1", "2", "3")
     log: list[int] = []
     go_on = asyncio.Event()
@@ -109,7 +123,7 @@ def test_one_slow_batch_holds_up_nobody_else(bench: WorkerRunner) -> None:
             go_on.set()
         yield [accepted(each)]
 
-    bench.run(apply, bench.all_done, batch=1)
+    bench.run(apply, bench.all_done, batch=1, throttle=throttle())
     assert log == [*others, slow]
 
 
