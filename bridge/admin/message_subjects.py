@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from bridge.console.ownership import MessageOrigin
-from bridge.intake.receive.offload import DefinitionSource, subjects
+from bridge.intake.receive.definition_offload import DefinitionSource, subjects
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import active_sources, version_finder
 from bridge.wiring.active_settings import ActiveSettings

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bridge.engine_client.client import EngineClient
@@ -16,7 +17,7 @@ from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener import ListenerPolicy
-from bridge.intake.receive.offload import FrameOffload, with_offload
+from bridge.intake.receive.offload import FrameOffload
 from bridge.intake.receive.statistics import TimedHandler
 from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
@@ -50,7 +51,6 @@ from bridge.wiring.listeners import (
     make_listeners,
     merged_patient_check,
     validator,
-    with_checks,
     with_validation,
 )
 from bridge.wiring.ports import (
@@ -191,7 +191,7 @@ class IntakeParts:
         made = make_listeners(settings, find, self._find_version, self._tally.note)
         return ActiveListeners(
             activation,
-            {name: with_offload(each, self._offload) for name, each in made.items()},
+            {name: replace(each, offload=self._offload) for name, each in made.items()},
             {each.name: without_mappings(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )
@@ -215,7 +215,7 @@ class IntakeParts:
     ) -> RunningListener:
         check = validator(self._settings, listener, self._metrics)
         known = merged_patient_check(plain, self._database)
-        listening = with_checks(plain, check, known)
+        listening = plain.with_checks(check, known)
         numbering = sequencer(listener, self._ledger, self._database)
         answering = make_handler(listening, self._ledger, self._waiting, self._metrics, numbering)
         needs_lookup = None if known is None else known.applies_to

@@ -22,7 +22,6 @@ from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
 from bridge.transports.folders.listener import FolderListener
-from bridge.wiring.listeners import with_checks
 from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 
@@ -147,7 +146,7 @@ class RunningListener(NamedTuple):
         """Use other definitions for frames that arrive from now on."""
         if self.acquaintance is not None:
             self.acquaintance.adopt(listening)
-        self.handler.adopt(with_checks(listening, self.validator, self.acquaintance))
+        self.handler.adopt(listening.with_checks(self.validator, self.acquaintance))
 
 
 class ListenerDefinitions(Mapping[str, ListenerPolicy]):

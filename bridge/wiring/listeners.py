@@ -16,7 +16,7 @@ from bridge.intake.receive.listener import (
     ignore_unmapped_codes,
     no_earlier_version,
 )
-from bridge.intake.receive.validation import MessageCheck, ValidatingHandler, Validator, with_check
+from bridge.intake.receive.validation import ValidatingHandler, Validator
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.metrics import Metrics
@@ -154,10 +154,3 @@ def merged_patient_check(listening: ListenerPolicy, database: Database) -> Patie
 def with_validation(check: Validator | None, handle: Handler) -> Handler:
     """Return a handler that validates frames first."""
     return handle if check is None else ValidatingHandler(check, handle)
-
-
-def with_checks(listening: ListenerPolicy, *checks: MessageCheck | None) -> ListenerPolicy:
-    """Return a listener with these checks added."""
-    for check in filter(None, checks):
-        listening = with_check(listening, check)
-    return listening

@@ -28,7 +28,7 @@ from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources
-from bridge.wiring.listeners import ControlIds, make_listeners, validator, with_checks
+from bridge.wiring.listeners import ControlIds, make_listeners, validator
 from config import Settings
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
@@ -127,7 +127,7 @@ class StoredMessageReplay:
         if listening is None:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
-        checked = with_checks(listening, validator(self._settings, section, Metrics()))
+        checked = listening.with_checks(validator(self._settings, section, Metrics()))
         troubles: list[BaseException] = []
         return checked, FrameEvaluator(checked, troubles.append).evaluate(
             Frame(payload), datetime.now(UTC)

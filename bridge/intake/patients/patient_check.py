@@ -108,7 +108,7 @@ class PatientCheck:
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, policy = peek(payload), self._policy
         defaults = ListenerDefaults(policy.site, policy.time_zone, datetime.now(UTC))
-        return self._router.route(header).read(payload, policy.charset, defaults)
+        return policy.read(self._router.route(header), payload, defaults)
 
 
 def _has_merge(payload: bytes) -> bool:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bridge.intake.patients.names import KnownDemographics
 from bridge.intake.process.order_rules import SourceMessage
-from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.patient_split import part_number, parts_of
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import signed64
@@ -28,6 +28,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.times import Precision, parse_timestamp
+from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
@@ -124,7 +125,7 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
         raise DefinitionMissingError("listener")
     definition = _definition(policy, claimed.mapping, claimed.mapping_version)
     missed: list[UnmappedCode] = []
-    asked = definition.read(claimed.payload, policy.charset, _defaults(claimed, policy, missed))
+    asked = policy.read(definition, claimed.payload, _defaults(claimed, policy, missed))
     return _job(claimed, policy, definition, asked, missed)
 
 
@@ -141,7 +142,7 @@ def read_inline(
     missed: list[UnmappedCode] = []
     given = _defaults(claimed, policy, missed)
     try:
-        asked = definition.read(claimed.payload, policy.charset, given)
+        asked = policy.read(definition, claimed.payload, given)
     except (MessageRefusal, RuleFailed):  # `read` raises it again
         return None
     if missed or part_number(claimed.flags) is not None:
@@ -161,7 +162,7 @@ def _defaults(
 def _job(
     claimed: ClaimedMessage,
     policy: ListenerPolicy,
-    definition: InboundDefinition,
+    definition: InboundMapping,
     asked: Sequence[OrderEvent],
     missed: Sequence[UnmappedCode],
 ) -> MessageJob:
@@ -236,7 +237,7 @@ def _parse_sent_at(said: str, time_zone: str) -> tuple[int, Resolution, str] | N
     return round(moment.timestamp() * 1000), _RESOLUTIONS[stamp.precision], zone
 
 
-def _definition(policy: ListenerPolicy, name: str, version: str) -> InboundDefinition:
+def _definition(policy: ListenerPolicy, name: str, version: str) -> InboundMapping:
     if found := _active_version(policy, name, version):
         return found
     earlier = policy.recall(name, version) if version else None
@@ -248,7 +249,7 @@ def _definition(policy: ListenerPolicy, name: str, version: str) -> InboundDefin
     raise DefinitionMissingError("mapping")
 
 
-def _active_version(policy: ListenerPolicy, name: str, version: str) -> InboundDefinition | None:
+def _active_version(policy: ListenerPolicy, name: str, version: str) -> InboundMapping | None:
     for definition in policy.definitions:
         if definition.name == name and definition.version == version:
             return definition

@@ -1,70 +1,29 @@
-"""The policy of one listener, and the interfaces of the mapping and of the message store.
+"""The policy of one listener: how its messages are inspected and read, and where they are stored.
 
 `bridge.wiring` builds policies from settings and compiled mappings.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from bridge.intake.receive import definition_offload
 from bridge.queue.ledger.arrivals import Arrival, Receipt
+from bridge.workers.offload import LARGE, Offload
 from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
 from mappings.hl7.header import Header
-from mappings.inbound.acceptance import Acceptance
-from mappings.inbound.definition import Inspection
+from mappings.inbound.definition import InboundMapping, Inspection
 from mappings.inbound.events import OrderEvent
-from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
+from mappings.language.diagnostics import Issue
 from mappings.language.scope import ListenerDefaults
 
-
-class InboundDefinition(Protocol):
-    """An inbound mapping, as intake uses it (`mappings.inbound.definition.InboundMapping`)."""
-
-    @property
-    def name(self) -> str:
-        """The definition's name."""
-
-    @property
-    def version(self) -> str:
-        """The hash of its sources."""
-
-    @property
-    def acceptance(self) -> Acceptance:
-        """The message types, versions and processing ids that it accepts."""
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether its rules must run on a thread: they contain a hook or a large pattern."""
-
-    @property
-    def patient_names(self) -> PatientNames:
-        """How to handle an order whose patient is known by another name."""
-
-    def accepts(self, header: Header) -> bool:
-        """Tell whether message type, trigger event and sender match."""
-
-    def inspect(
-        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
-    ) -> Inspection:
-        """Return the issues of a message and its patients. Raises MalformedMessage."""
-
-    def order_reply(self, control: str, *, accepted: bool) -> str:
-        """
-        Return ORC-1 of the reply to an order control code; empty if the mapping is not
-        for orders.
-        """
-
-    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Map a message to order events; `fallback` is the codec if MSH-18 declares none."""
-
-
-VersionLookup = Callable[[str, str], InboundDefinition | None]
+VersionLookup = Callable[[str, str], InboundMapping | None]
 """Finds a definition by name and version, as stored messages refer to it. Blocking."""
 
 
-def no_earlier_version(_name: str, _version: str) -> InboundDefinition | None:
+def no_earlier_version(_name: str, _version: str) -> InboundMapping | None:
     """Find no version: only the active ones are known."""
     return None
 
@@ -75,6 +34,16 @@ UnmappedCodeSink = Callable[[str, str, Collection[UnmappedCode]], None]
 
 def ignore_unmapped_codes(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
     """Discard unmapped codes."""
+
+
+class MessageCheck(Protocol):
+    """A check in addition to the definition's own inspection."""
+
+    def applies_to(self, payload: bytes) -> bool:
+        """Tell whether there is anything to check. Must be fast."""
+
+    def issues(self, payload: bytes) -> tuple[Issue, ...]:
+        """Return the issues that the check adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +57,7 @@ class ListenerPolicy:
     """
 
     name: str
-    definitions: tuple[InboundDefinition, ...]
+    definitions: tuple[InboundMapping, ...]
     site: str = ""
     time_zone: str = "UTC"
     acknowledge: Acknowledge = Acknowledge.CHECKED
@@ -106,6 +75,45 @@ class ListenerPolicy:
     """Finds the definition version that a stored message was accepted under."""
     missing: UnmappedCodeSink = ignore_unmapped_codes
     """Receives unmapped codes."""
+    checks: tuple[MessageCheck, ...] = field(default=(), repr=False)
+    offload: Offload | None = field(default=None, repr=False, compare=False)
+    """The worker process in which definitions map large messages; None: this process."""
+
+    def with_checks(self, *checks: MessageCheck | None) -> "ListenerPolicy":
+        """Add checks to the inspection of each message; None adds nothing."""
+        return replace(self, checks=(*self.checks, *filter(None, checks)))
+
+    def inspect(
+        self, definition: InboundMapping, raw: bytes, head: Header, defaults: ListenerDefaults
+    ) -> Inspection:
+        """
+        Return the issues that a definition and the checks find in a message, and its patients.
+
+        Raises MalformedMessage, WorkerError.
+        """
+        if self.offload is None or len(raw) < LARGE:
+            inspection = definition.inspect(raw, self.charset, head, defaults)
+        else:
+            inspection = definition_offload.inspect(
+                self.offload, definition, raw, self.charset, defaults
+            )
+        issues = [issue for check in self.checks for issue in check.issues(raw)]
+        if not issues:
+            return inspection
+        found, suspect = inspection
+        return Inspection(replace(found, issues=(*found.issues, *issues)), suspect)
+
+    def read(
+        self, definition: InboundMapping, raw: bytes, defaults: ListenerDefaults
+    ) -> Sequence[OrderEvent]:
+        """
+        Map a message to order events.
+
+        Raises the errors of `inspect` and of the definition's `read`.
+        """
+        if self.offload is None or len(raw) < LARGE:
+            return definition.read(raw, self.charset, defaults)
+        return definition_offload.read(self.offload, definition, raw, self.charset, defaults)
 
 
 class ArrivalStore(Protocol):

@@ -8,8 +8,7 @@ counted.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from twisted.internet.defer import Deferred, fail
@@ -17,18 +16,11 @@ from twisted.python.failure import Failure
 
 from bridge.executors import single_thread
 from bridge.intake.receive.batches import looks_like_batch, split_batch
-from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
 from bridge.intake.validation.findings import ValidationFinding
 from bridge.metrics import Metrics
 from bridge.redaction import describe
-from mappings.hl7.header import Header
 from mappings.hl7.refusals import InternalError
-from mappings.inbound.acceptance import Acceptance
-from mappings.inbound.definition import Inspection
-from mappings.inbound.events import OrderEvent
-from mappings.inbound.order_mapping import PatientNames
 from mappings.language.diagnostics import Issue
-from mappings.language.scope import ListenerDefaults
 from mllp.contract import Handler, Peer
 from mllp.framing import Frame
 
@@ -39,18 +31,8 @@ Validate = Callable[[bytes], Sequence[ValidationFinding]]
 """Returns the findings of a message. Blocking."""
 
 
-class MessageCheck(Protocol):
-    """A check in addition to the definition's own inspection."""
-
-    def applies_to(self, payload: bytes) -> bool:
-        """Tell whether there is anything to check. Must be fast."""
-
-    def issues(self, payload: bytes) -> tuple[Issue, ...]:
-        """Return the issues that the check adds."""
-
-
 class Validator:
-    """Validates the messages of one listener and keeps their findings."""
+    """Validates the messages of one listener and keeps their findings (a `MessageCheck`)."""
 
     def __init__(
         self, listener: str, validate: Validate, metrics: Metrics, *, refuse: bool
@@ -110,65 +92,6 @@ class Validator:
         except Exception as error:  # noqa: BLE001  # if the validator fails, nothing is accepted
             self._log.error("not validated", error=describe(error))
             return [ValidationFinding(InternalError(), is_error=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class ValidatedDefinition:
-    """A definition with an additional check."""
-
-    inner: InboundDefinition
-    check: MessageCheck = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """The definition's name."""
-        return self.inner.name
-
-    @property
-    def version(self) -> str:
-        """The hash of its sources."""
-        return self.inner.version
-
-    @property
-    def acceptance(self) -> Acceptance:
-        """The message types, versions and processing ids that it accepts."""
-        return self.inner.acceptance
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether its rules must run on a thread."""
-        return self.inner.takes_long
-
-    @property
-    def patient_names(self) -> PatientNames:
-        """How to handle an order whose patient is known by another name."""
-        return self.inner.patient_names
-
-    def accepts(self, header: Header) -> bool:
-        """Tell whether message type, trigger event and sender match."""
-        return self.inner.accepts(header)
-
-    def inspect(
-        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
-    ) -> Inspection:
-        """Return the issues that the definition and the check find."""
-        found, suspect = self.inner.inspect(raw, fallback, head, defaults)
-        issues = (*found.issues, *self.check.issues(raw))
-        return Inspection(replace(found, issues=issues), suspect)
-
-    def order_reply(self, control: str, *, accepted: bool) -> str:
-        """Return ORC-1 of the reply to an order control code."""
-        return self.inner.order_reply(control, accepted=accepted)
-
-    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> Sequence[OrderEvent]:
-        """Map a message to order events."""
-        return self.inner.read(raw, fallback, defaults)
-
-
-def with_check(policy: ListenerPolicy, check: MessageCheck) -> ListenerPolicy:
-    """Add a check to all definitions of a policy."""
-    definitions = tuple(ValidatedDefinition(each, check) for each in policy.definitions)
-    return replace(policy, definitions=definitions)
 
 
 class ValidatingHandler:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from bridge.intake.receive.identity import lane
-from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.patient_split import lanes_of, part_number, parts_of
 from bridge.queue.ledger.arrivals import MAX_LANES
 from config.listeners import Acknowledge
@@ -29,6 +29,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.hl7.tables import AckCode
 from mappings.inbound.acceptance import refusal_for
+from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.scope import ListenerDefaults
@@ -37,7 +38,7 @@ from mllp.framing import START, Frame
 MAX_CACHED_ROUTES = 4096
 """Routes in the cache. The cache is cleared when it is full, so that senders cannot fill memory."""
 
-Route = InboundDefinition | MessageRefusal
+Route = InboundMapping | MessageRefusal
 
 
 class Router:
@@ -48,7 +49,7 @@ class Router:
         self._policy = policy
         self._known: dict[tuple[object, ...], Route] = {}
 
-    def route(self, header: Header) -> InboundDefinition:
+    def route(self, header: Header) -> InboundMapping:
         """Return the definition that accepts a message. Raises MessageRefusal."""
         key = (
             header.message_code,
@@ -105,7 +106,7 @@ class Verdict(NamedTuple):
     """A message is accepted into these lanes or refused; `header` is None if MSH is unreadable."""
 
     header: Header | None
-    definition: InboundDefinition | None = None
+    definition: InboundMapping | None = None
     lanes: tuple[int, ...] = ()
     refusals: tuple[MessageRefusal, ...] = ()
     charset_suspect: bool = False
@@ -178,7 +179,7 @@ class FrameEvaluator:
         defaults = ListenerDefaults(policy.site, policy.time_zone, now, missed)
         if policy.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
-        found, suspect = definition.inspect(payload, policy.charset, header, defaults)
+        found, suspect = policy.inspect(definition, payload, header, defaults)
         refusals = found.refusals
         if missed and refusals:  # an accepted one is read again later and counted then
             policy.missing(definition.name, definition.version, missed)
@@ -186,22 +187,21 @@ class FrameEvaluator:
         verdict = Verdict(header, definition, lanes, refusals, suspect)
         if len(lanes) <= MAX_LANES:
             return verdict
-        return _in_parts(verdict, definition.read(payload, policy.charset, defaults))
+        return _in_parts(verdict, policy.read(definition, payload, defaults))
 
     def _unchecked(
         self,
         header: Header,
-        definition: InboundDefinition,
+        definition: InboundMapping,
         payload: bytes,
         defaults: ListenerDefaults,
     ) -> Verdict:
         """Accept every message that can be stored; errors show up when it is processed."""
         try:
-            charset = self._policy.charset
-            found, suspect = definition.inspect(payload, charset, header, defaults)
+            found, suspect = self._policy.inspect(definition, payload, header, defaults)
             lanes = _lanes(found.lanes)
             several = len(lanes) > MAX_LANES
-            events = definition.read(payload, charset, defaults) if several else ()
+            events = self._policy.read(definition, payload, defaults) if several else ()
         except MessageRefusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._policy.name, sender),))

@@ -10,7 +10,7 @@ import pytest
 from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
-from bridge.wiring.listeners import merged_patient_check, with_checks
+from bridge.wiring.listeners import merged_patient_check
 from config.listeners import Acknowledge, MergedPatients
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order
@@ -30,7 +30,7 @@ async def refusing(
         listening = intake.handler._policy
         check = merged_patient_check(listening, database)
         assert check is not None
-        intake.handler.adopt(with_checks(listening, check))
+        intake.handler.adopt(listening.with_checks(check))
         offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         yield intake

@@ -22,7 +22,7 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.wiring.listeners import merged_patient_check, with_checks
+from bridge.wiring.listeners import merged_patient_check
 from config.listeners import PatientConflict
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.fixtures import SITE, inbound
@@ -167,7 +167,7 @@ async def test_it_is_refused_before_the_acknowledgment(database: Database) -> No
             order_writes.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
         check = merged_patient_check(listening, database)
         assert check is not None
-        intake.handler.adopt(with_checks(listening, check))
+        intake.handler.adopt(listening.with_checks(check))
         offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         change = order_group("XO", "P1", "F1", accession="A1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
-from bridge.intake.receive.listener import InboundDefinition, ListenerPolicy
+from bridge.intake.receive.listener import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
@@ -32,7 +32,7 @@ def version(note: str) -> InboundMapping:
 OLD, NEW = version("old"), version("new")
 
 
-def recall(name: str, wanted: str) -> InboundDefinition | None:
+def recall(name: str, wanted: str) -> InboundMapping | None:
     """Remember the old version."""
     return OLD if (name, wanted) == ("mine", OLD.version) else None
 

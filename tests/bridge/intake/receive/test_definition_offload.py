@@ -15,7 +15,6 @@ from bridge.intake.process.jobs import read
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.listener import ListenerPolicy
-from bridge.intake.receive.offload import with_offload
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import Arrival
@@ -82,7 +81,7 @@ def told(verdict: Verdict) -> tuple[object, ...]:
 def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload: Offload) -> None:
     """Acknowledgment byte for byte, lanes, refusals; and the events that are applied."""
     here = replace(LISTENING, acknowledge=acknowledge)
-    there = with_offload(here, offload)
+    there = replace(here, offload=offload)
     (was, kept), (verdict, arrival) = judged(here, payload), judged(there, payload)
     assert (told(verdict), arrival) == (told(was), kept)
     if not arrival.lanes:
@@ -102,7 +101,7 @@ def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload:
 def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
     """The service's process does not need memory for large messages."""
     payload = order() + NOTE * 4
-    judged(with_offload(LISTENING, offload), payload)  # the process runs by now
+    judged(replace(LISTENING, offload=offload), payload)  # the process runs by now
 
     def peak(listening: ListenerPolicy) -> int:
         tracemalloc.start()
@@ -112,7 +111,7 @@ def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
         finally:
             tracemalloc.stop()
 
-    assert peak(with_offload(LISTENING, offload)) < LARGE < peak(LISTENING)
+    assert peak(replace(LISTENING, offload=offload)) < LARGE < peak(LISTENING)
 
 
 @contextmanager
@@ -130,18 +129,18 @@ def killed(offload: Offload, folder: Path) -> Iterator[None]:
 def test_nobody_could_judge_it(offload: Offload, tmp_path: Path) -> None:
     """If the process is killed repeatedly, the sender may try again; nothing is accepted."""
     troubles: list[Exception] = []
-    evaluate = FrameEvaluator(with_offload(LISTENING, offload), troubles.append)
+    evaluate = FrameEvaluator(replace(LISTENING, offload=offload), troubles.append)
     with killed(offload, tmp_path):
         verdict = evaluate.evaluate(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
     assert [type(each) for each in troubles] == [WorkerFailed]
-    assert judged(with_offload(LISTENING, offload), order() + NOTE)[0].lanes  # now it is left alone
+    assert judged(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
 
 
 def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Path) -> None:
     """An accepted message waits and is tried again; others of its batch are read."""
-    listeners = {"ris": with_offload(LISTENING, offload)}
+    listeners = {"ris": replace(LISTENING, offload=offload)}
     batch = [
         ClaimedMessage(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
         for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))

@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 from twisted.internet.defer import Deferred
 
-from bridge.intake.receive.validation import ValidatingHandler, Validator, with_check
+from bridge.intake.receive.validation import ValidatingHandler, Validator
 from bridge.intake.validation.findings import ValidationFinding, hl7_place, read_report
 from bridge.intake.validation.profiles import ProfileUnusable, load_profile
 from bridge.intake.validation.structure import validate
@@ -191,7 +191,7 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
     """`refuse` answers with code and place, `warn` counts; the order is kept."""
     metrics = Metrics()
     validator = Validator("ris", slow_first, metrics, refuse=refuse)
-    async with open_intake(database, with_check(LISTENING, validator)) as intake:
+    async with open_intake(database, LISTENING.with_checks(validator)) as intake:
         handle = ValidatingHandler(validator, intake.handler)
         loop = asyncio.get_running_loop()
         asked = [handle(Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)]

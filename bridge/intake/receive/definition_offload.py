@@ -1,0 +1,106 @@
+"""Definitions in the worker process: large messages are inspected and read there.
+
+A call carries the sources of the definition. The process compiles each version once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from bridge.workers.hooks import install
+from bridge.workers.offload import Offload
+from mappings.compiler import compile_sources
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.inbound.definition import InboundMapping, Inspection, Subjects
+from mappings.inbound.events import OrderEvent
+from mappings.language.code_tables import UnmappedCode
+from mappings.language.diagnostics import Sources
+from mappings.language.scope import ListenerDefaults
+
+_CACHED_VERSIONS = 16
+"""Compiled versions that the worker process keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionSource:
+    """The sources of a definition; equal if name and version are equal."""
+
+    name: str
+    version: str
+    sources: Sources = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, mapping: InboundMapping) -> "DefinitionSource":
+        """Return the sources of a definition."""
+        return cls(mapping.name, mapping.version, mapping.sources)
+
+
+@lru_cache(maxsize=_CACHED_VERSIONS)
+def _compiled(source: DefinitionSource) -> InboundMapping:
+    install()  # hooks of this process run in its own workers
+    mapping = compile_sources(source.sources, source.name)
+    assert isinstance(mapping, InboundMapping)  # noqa: S101  # as in the calling process
+    return mapping
+
+
+# The worker process runs the functions below. They collect unmapped codes in a separate list.
+
+
+def _inspect(
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
+) -> tuple[Inspection, Sequence[UnmappedCode]]:
+    missed: list[UnmappedCode] = []
+    now = defaults._replace(unmapped_codes=missed)
+    return _compiled(source).inspect(raw, fallback, peek(raw), now), missed
+
+
+def _read(
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
+) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
+    missed: list[UnmappedCode] = []
+    return _compiled(source).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
+
+
+def subjects(
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
+) -> Subjects:
+    """Return the subjects of a message. Raises MalformedMessage."""
+    return _compiled(source).subjects(Message.parse(raw, fallback=fallback), defaults)
+
+
+def inspect(
+    offload: Offload,
+    definition: InboundMapping,
+    raw: bytes,
+    fallback: str,
+    defaults: ListenerDefaults,
+) -> Inspection:
+    """Inspect a message there. Raises MalformedMessage, WorkerError."""
+    source = DefinitionSource.of(definition)
+    found, missed = offload.run(_inspect, raw, source, fallback, _bare(defaults))
+    _note(defaults, missed)
+    return found  # type: ignore[no-any-return]  # the result of `_inspect`
+
+
+def read(
+    offload: Offload,
+    definition: InboundMapping,
+    raw: bytes,
+    fallback: str,
+    defaults: ListenerDefaults,
+) -> Sequence[OrderEvent]:
+    """Map a message there. Raises the errors of `inspect` and of the definition's `read`."""
+    source = DefinitionSource.of(definition)
+    events, missed = offload.run(_read, raw, source, fallback, _bare(defaults))
+    _note(defaults, missed)
+    return events  # type: ignore[no-any-return]  # the result of `_read`
+
+
+def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
+    return defaults._replace(unmapped_codes=None)
+
+
+def _note(defaults: ListenerDefaults, missed: Sequence[UnmappedCode]) -> None:
+    if defaults.unmapped_codes is not None:
+        defaults.unmapped_codes.extend(missed)
