@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
-
 from mappings.hl7.acknowledgment import ReceivedAck, build_ack, read_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
 from mappings.hl7.tables import AckCode, AckCondition
-from mllp.contract import Peer
+from mllp.contract import Peer, ReplyCallback
 from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
 from mllp.server import MLLPServerFactory
@@ -190,10 +188,10 @@ class AcknowledgingReceiver:
         factory = MLLPServerFactory(self._handle, clock=reactor, on_unframed=self._unframed)
         return int(reactor.listenTCP(port, factory, interface=host).getHost().port)
 
-    def _handle(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def _handle(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         received = self._acknowledge(frame)
         self._on_message(received)
-        return succeed([received.reply])
+        reply([received.reply])
 
     def _acknowledge(self, frame: Frame) -> ReceivedMessage:
         try:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 from twisted.internet.task import react
 from typing_extensions import override
 
 from mllp.client import MLLPClient
-from mllp.contract import Clock, Peer, ServerLimits, ServerObserver
+from mllp.contract import Clock, Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.errors import FramingError, MLLPError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
 from mllp.server import MLLPServerFactory
@@ -82,14 +82,14 @@ class FileRecorder:
         self._replies = () if reply is None else (reply.read_bytes(),)
         self._count = 0
 
-    def __call__(self, arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def __call__(self, arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Handle one frame."""
         self._count += 1
         note = ", truncated" if arrived.truncated else ""
         if self._folder is not None:
             note += f", kept as {self._keep(self._folder, arrived.payload)}"
         print_line(f"frame {self._count}: {len(arrived.payload)} bytes{note}")
-        return succeed(() if arrived.truncated else self._replies)
+        reply(() if arrived.truncated else self._replies)
 
     def _keep(self, folder: Path, payload: bytes) -> str:
         number = self._count

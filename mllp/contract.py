@@ -7,7 +7,7 @@ application.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.python.failure import Failure
@@ -117,20 +117,15 @@ class Peer(Protocol):
 ReplyCallback = Callable[[Sequence[bytes] | Failure], object]
 """Receives the replies to one frame, or a failure; called once, now or later."""
 
-Handler = Callable[[Frame, Peer], Deferred[Sequence[bytes]]]
+Handler = Callable[[Frame, Peer, ReplyCallback], object]
 """
-Takes a frame and returns the payloads of its replies: none, one or more, in order.
+Takes a frame and calls back with the payloads of its replies: none, one or more, in order.
 
-Replies wait for those of earlier frames. A failure closes the connection when its turn comes.
-Frames that arrive together are handed over in one turn of the reactor, so that a handler can
-store them in one transaction.
-
-A handler may also have a method `handle_with_callback`, which gets a `ReplyCallback`: a Deferred
-costs more than storing a message, and most frames do not need one. Both have the same result.
+Replies wait for those of earlier frames. A failure closes the connection when its turn comes; an
+exception counts as a failure. Frames that arrive together are handed over in one turn of the
+reactor, so that a handler can store them in one transaction. It is a callback because a Deferred
+costs more than storing a message.
 """
-
-DirectHandler = Callable[[Frame, Peer, ReplyCallback], object]
-"""A handler that calls back with its replies. An exception counts as a failure."""
 
 NakBuilder = Callable[[FramingError, bytes], bytes | None]
 """
@@ -228,7 +223,7 @@ class ClientObserver:
 class ListenerContext(NamedTuple):
     """What all connections of a listener share."""
 
-    handle: DirectHandler
+    handle: Handler
     limits: ServerLimits
     clock: Clock
     observer: ServerObserver
@@ -240,23 +235,8 @@ class ListenerContext(NamedTuple):
 _Reply = TypeVar("_Reply")
 
 
-def direct_handler(handle: Handler) -> DirectHandler:
-    """Return the callback form of a handler."""
-    own = getattr(handle, "handle_with_callback", None)
-    if own is not None:
-        return cast(DirectHandler, own)
-
-    def handle_deferred(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        handle(frame, peer).addCallbacks(reply, reply)
-
-    return handle_deferred
-
-
-def as_deferred(handle: DirectHandler, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-    """
-    Call a handler with a callback; return its replies as a Deferred. Raises what the handler
-    raises.
-    """
+def as_deferred(handle: Handler, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    """Call a handler; return its replies as a Deferred. Raises what the handler raises."""
     answered: Deferred[Sequence[bytes]] = Deferred()
     handle(frame, peer, answered.callback)  # failures as well
     return answered

@@ -32,7 +32,6 @@ from mllp.contract import (
     ServerLimits,
     ServerObserver,
     Timer,
-    direct_handler,
 )
 from mllp.errors import FramingError
 from mllp.framing import frame
@@ -297,7 +296,7 @@ class MLLPServerFactory(Factory):
         """`budget` and `ceiling` are shared with the other listeners of the process."""
         limits = limits or ServerLimits()
         self._context = ListenerContext(
-            direct_handler(handle),
+            handle,
             limits,
             clock,
             observer or ServerObserver(),

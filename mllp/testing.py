@@ -337,4 +337,4 @@ class MemoryPeer:
 
 def answering(reply: Callable[[bytes], Sequence[bytes]]) -> Handler:
     """Return a handler that answers at once."""
-    return lambda arrived, _peer: succeed(reply(arrived.payload))
+    return lambda arrived, _peer, done: done(reply(arrived.payload))

@@ -20,7 +20,7 @@ from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.ledger.arrivals import digest
 from bridge.queue.ledger.deduplication import stored_digest
 from bridge.transports import MessageSender
-from mllp.contract import Handler, Peer
+from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
 
 
@@ -56,11 +56,11 @@ def trace_key(payload: bytes) -> int:
 def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
     """Wrap the handler of a listener: a span for each frame, from its arrival to its ACK."""
 
-    def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def answer(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
         key = trace_key(frame.payload)
         span = tracer.start_span("hl7 receive", attributes=attributes, key=key)
-        return handle(frame, peer).addBoth(_ended, span)
+        handle(frame, peer, lambda replies: reply(_ended(replies, span)))
 
     return answer
 

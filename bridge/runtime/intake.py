@@ -18,7 +18,7 @@ from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.offload import FrameOffload
-from bridge.intake.receive.statistics import TimedHandler
+from bridge.intake.receive.statistics import timed
 from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
@@ -228,10 +228,10 @@ class IntakeParts:
             hooks=hooks,
         )
         taken: Handler = offload if numbering is None else numbering.serialized(offload.submit)
-        timed: Handler = TimedHandler(with_validation(check, taken), self._metrics, listener.name)
+        entry = timed(with_validation(check, taken), self._metrics, listener.name)
         if self._tracer is not None:
-            timed = traced_handler(timed, self._tracer, listener.name)
-        handle = FrameHandlers(timed, answering.unframed, self._seen)
+            entry = traced_handler(entry, self._tracer, listener.name)
+        handle = FrameHandlers(entry, answering.unframed, self._seen)
         return RunningListener(self._port(listener, handle), answering, check, known)
 
     def _port(self, listener: ListenerSettings, handle: FrameHandlers) -> Port:

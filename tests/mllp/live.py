@@ -8,7 +8,6 @@ The application runs on that reactor, and installing one is for ever: hence the 
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ asyncio.set_event_loop(loop)
 asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
 
 from twisted.internet import endpoints, reactor  # noqa: E402  # after the installation
-from twisted.internet.defer import Deferred, maybeDeferred, succeed  # noqa: E402
-from twisted.internet.task import deferLater  # noqa: E402
+from twisted.internet.defer import maybeDeferred  # noqa: E402
 
 from mllp import Frame, FramingError, MLLPError  # noqa: E402
 from mllp.client import MLLPClient  # noqa: E402
-from mllp.contract import Peer, ServerLimits, ServerObserver  # noqa: E402
+from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver  # noqa: E402
 from mllp.server import MLLPServerFactory  # noqa: E402
 from mllp.tls import client_options, server_options  # noqa: E402
 
@@ -63,12 +61,13 @@ class Teller(ServerObserver):
         tell("closed")
 
 
-def handle(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+def handle(arrived: Frame, peer: Peer, done: ReplyCallback) -> None:
     """Answer with the payload in lower case, or its length if that is long; SLOW takes a while."""
     reply = b"%d" % len(arrived.payload) if len(arrived.payload) > 99 else arrived.payload.lower()
     if arrived.payload.startswith(b"SLOW"):
-        return deferLater(the_reactor, 0.3, lambda: [reply])
-    return succeed([reply])
+        the_reactor.callLater(0.3, done, [reply])
+    else:
+        done([reply])
 
 
 async def serve(options: dict[str, Any]) -> None:

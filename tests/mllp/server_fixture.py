@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHalfCloseableProtocol
 from twisted.internet.task import Clock
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from mllp import Frame, FramingError
-from mllp.contract import Peer, ServerLimits, ServerObserver
+from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.testing import MemoryServer, RawConnection
 
 
@@ -56,11 +56,11 @@ class Desk:
         self.peers: list[Peer] = []
         self.answers: list[Deferred[Sequence[bytes]]] = []
 
-    def __call__(self, arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def __call__(self, arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
         self.frames.append(arrived)
         self.peers.append(peer)
         self.answers.append(Deferred())
-        return self.answers[-1]
+        self.answers[-1].addCallbacks(reply, reply)
 
     @property
     def payloads(self) -> list[bytes]:
@@ -82,9 +82,9 @@ class Stubborn(RawConnection):
         """Go on."""
 
 
-def echo(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+def echo(arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
     """Answer at once, with the payload in lower case."""
-    return succeed([arrived.payload.lower()])
+    reply([arrived.payload.lower()])
 
 
 def farewell(error: FramingError, head: bytes) -> bytes:

@@ -1,15 +1,12 @@
 """Handlers with a reply callback: on a server, and called for a Deferred; in memory."""
 
-from collections.abc import Sequence
-
-from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from mllp import Frame
-from mllp.contract import Peer, ReplyCallback, as_deferred, direct_handler
-from mllp.testing import MemoryServer, deliver_all
-from tests.mllp.server_fixture import Counter, echo
+from mllp.contract import Peer, ReplyCallback, as_deferred
+from mllp.testing import MemoryPeer, MemoryServer, deliver_all
+from tests.mllp.server_fixture import Counter
 
 
 class Teller:
@@ -18,10 +15,7 @@ class Teller:
     def __init__(self) -> None:
         self.waiting: list[tuple[bytes, ReplyCallback]] = []
 
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        raise AssertionError("a server that can be told asks for no Deferred")
-
-    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+    def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         if frame.payload == b"BAD":
             raise ValueError
         self.waiting.append((frame.payload, reply))
@@ -69,17 +63,13 @@ def test_what_a_handler_raises_closes_in_silence(clock: Clock, counter: Counter)
     assert ("failed", "ValueError") in counter.seen
 
 
-def test_both_ways_lead_to_the_same(clock: Clock) -> None:
-    """A handler that returns a Deferred, and one with a callback."""
-    peer = MemoryServer(echo, clock=clock).connect()
-    told: list[object] = []
-    direct_handler(echo)(Frame(b"ONE"), peer, told.append)  # type: ignore[arg-type]  # echo asks nobody
-    assert told == [[b"one"]]
-
-    teller = Teller()
-    promise = as_deferred(teller.handle_with_callback, Frame(b"ONE"), peer)  # type: ignore[arg-type]  # as above
-    found: list[object] = []
-    promise.addBoth(found.append)
+def test_replies_as_a_deferred() -> None:
+    """`as_deferred` fires with the replies, or with the failure."""
+    teller, found = Teller(), list[object]()
+    as_deferred(teller, Frame(b"ONE"), MemoryPeer()).addCallback(found.append)
+    as_deferred(teller, Frame(b"TWO"), MemoryPeer()).addErrback(
+        lambda failure: found.append(failure.type)
+    )
     teller.waiting[0][1]([b"one"])
-    assert found == [[b"one"]]
-    assert direct_handler(teller) == teller.handle_with_callback
+    teller.waiting[1][1](Failure(KeyError()))  # type: ignore[no-untyped-call]
+    assert found == [[b"one"], KeyError]

@@ -39,7 +39,7 @@ def test_kept_files_are_never_overwritten(
     (tmp_path / "000001.hl7").write_bytes(b"OLD")
     tray = FileRecorder(tmp_path, None)
 
-    tray(Frame(b"NEW"), MemoryPeer())
+    tray(Frame(b"NEW"), MemoryPeer(), lambda _: None)
 
     assert (tmp_path / "000001.hl7").read_bytes() == b"OLD"
     assert (tmp_path / "000002.hl7").read_bytes() == b"NEW"
@@ -55,8 +55,8 @@ def test_a_truncated_frame_gets_no_reply(
     tray = FileRecorder(None, reply)
     found: list[object] = []
 
-    tray(Frame(b"A"), MemoryPeer()).addCallback(found.append)
-    tray(Frame(b"A\x0bB", truncated=True), MemoryPeer()).addCallback(found.append)
+    tray(Frame(b"A"), MemoryPeer(), found.append)
+    tray(Frame(b"A\x0bB", truncated=True), MemoryPeer(), found.append)
 
     assert found == [(b"AA",), ()]
     assert "frame 2: 3 bytes, truncated" in capsys.readouterr().out

@@ -1,12 +1,9 @@
 """The server: frames and replies, the window, failures and closes; in memory."""
 
-from collections.abc import Sequence
-
-from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from mllp import Frame, TruncatedFrame
-from mllp.contract import Peer, ServerLimits
+from mllp.contract import Peer, ReplyCallback, ServerLimits
 from mllp.errors import FramingError
 from mllp.testing import MemoryCaller, MemoryServer, deliver_all
 from tests.mllp.server_fixture import Counter, Desk, echo, server_for
@@ -172,7 +169,7 @@ class TestFailures:
     def test_a_handler_that_raises(self, clock: Clock, counter: Counter) -> None:
         """An exception counts as a failure."""
 
-        def broken(arrived: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        def broken(arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
             raise KeyError(arrived.payload)
 
         caller = MemoryServer(broken, clock=clock, observer=counter).connect()

@@ -63,7 +63,7 @@ def test_a_handler_without_a_server() -> None:
     """`answering` makes one, `MemoryPeer` calls it."""
     peer = MemoryPeer()
     found: list[object] = []
-    answering(lambda payload: [payload * 2])(Frame(b"A"), peer).addCallback(found.append)
+    answering(lambda payload: [payload * 2])(Frame(b"A"), peer, found.append)
 
     assert found == [[b"AA"]]
     assert peer.send(b"later")

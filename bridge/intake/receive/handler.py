@@ -45,7 +45,7 @@ from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
 from mappings.hl7.tables import AckCode
-from mllp.contract import Peer, ReplyCallback, as_deferred, gather_replies
+from mllp.contract import Peer, ReplyCallback, gather_replies
 from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 
@@ -151,11 +151,7 @@ class IntakeHandler:
         self._evaluate = evaluate if self._rule is None else with_rule(evaluate, self._rule)
         self._acknowledgments = AcknowledgmentBuilder(policy, self._new_id)
 
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[ReplyPayloads]:
-        """Handle one frame; return its replies."""
-        return as_deferred(self.handle_with_callback, frame, peer)
-
-    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+    def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Handle one frame; pass its replies to `reply`."""
         payload = frame.payload
         if looks_like_batch(payload):

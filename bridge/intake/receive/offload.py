@@ -44,15 +44,11 @@ class FrameOffload:
         self._hooks = hooks or threads
         self._latest: dict[int, asyncio.Future[None]] = {}
 
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Handle a frame; frames of one connection are stored in their order."""
-        return as_deferred(self.handle_with_callback, frame, peer)
-
-    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """As a call, with a callback."""
         straight = peer.connection_id not in self._latest
         if straight and not self._takes_long(frame):
-            self._handler.handle_with_callback(frame, peer, reply)
+            self._handler(frame, peer, reply)
         else:
             answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
             answered.addCallbacks(reply, reply)
@@ -78,7 +74,7 @@ class FrameOffload:
         to the store.
         """
         if not self._takes_long(frame):
-            return self._handler(frame, peer)
+            return as_deferred(self._handler, frame, peer)
         loop = asyncio.get_running_loop()
         threads = self._threads_for(frame)
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)

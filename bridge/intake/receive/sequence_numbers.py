@@ -32,7 +32,7 @@ from mappings.hl7.refusals import (
     WrongDataType,
 )
 from mappings.hl7.tables import AckCode
-from mllp.contract import Handler, Peer
+from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
 
 PLACE = "MSH-13"
@@ -177,8 +177,9 @@ class Sequencer:
     def serialized(self, submit: SubmitFrame) -> Handler:
         """Return a handler that submits frames one after the other."""
 
-        def answer(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-            return Deferred.fromFuture(asyncio.ensure_future(self._take(submit, frame, peer)))
+        def answer(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+            taken = asyncio.ensure_future(self._take(submit, frame, peer))
+            Deferred.fromFuture(taken).addCallbacks(reply, reply)
 
         return answer
 

@@ -6,7 +6,6 @@ from functools import cache, partial
 from time import monotonic, perf_counter
 
 import structlog
-from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from typing_extensions import override
 
@@ -16,7 +15,7 @@ from bridge.queue.ledger.arrivals import Receipt
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tables import AckCode
 from mllp.admission import AdmissionRefusal
-from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver, as_deferred, direct_handler
+from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FramingError
 from mllp.framing import Frame
 
@@ -124,24 +123,17 @@ class _RateLimitedLog:
             self._log.warning(event, count=self._counts.pop(event), address=host)
 
 
-class TimedHandler:
-    """Wraps a handler and measures how long each reply takes."""
+def timed(handle: Handler, metrics: Metrics, listener: str) -> Handler:
+    """Return a handler that measures how long each reply takes."""
+    observe = metrics.ack_seconds.labels(listener).observe
 
-    def __init__(self, handle: Handler, metrics: Metrics, listener: str) -> None:
-        """Measure under this listener's name."""
-        self._direct = direct_handler(handle)
-        self._observe = metrics.ack_seconds.labels(listener).observe
-
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """Handle a frame, and observe the time to its reply."""
-        return as_deferred(self.handle_with_callback, frame, peer)
-
-    def handle_with_callback(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """As a call, with a callback."""
+    def handle_timed(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         began = perf_counter()
 
         def observe_reply(replies: Sequence[bytes] | Failure) -> None:
-            self._observe(perf_counter() - began)
+            observe(perf_counter() - began)
             reply(replies)
 
-        self._direct(frame, peer, observe_reply)
+        handle(frame, peer, observe_reply)
+
+    return handle_timed

@@ -8,10 +8,8 @@ counted.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import structlog
-from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from bridge.executors import single_thread
@@ -21,7 +19,7 @@ from bridge.metrics import Metrics
 from bridge.redaction import describe
 from mappings.hl7.refusals import InternalError
 from mappings.language.diagnostics import Issue
-from mllp.contract import Handler, Peer
+from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
 
 Findings = Mapping[bytes, Sequence[ValidationFinding]]
@@ -103,11 +101,10 @@ class ValidatingHandler:
         self._handle = handle
         self._thread = single_thread("validation")
 
-    def __call__(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+    def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Validate on the thread, then handle on the loop, in the order of the calls."""
         loop = asyncio.get_running_loop()
         looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
-        answered: Deferred[Sequence[bytes]] = Deferred()
 
         def go_on(done: "asyncio.Future[Findings]") -> None:
             try:
@@ -115,16 +112,14 @@ class ValidatingHandler:
             except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler validates again
                 findings = {}
             self._validator.remember(findings)
+
+            def answer(replies: Sequence[bytes] | Failure) -> None:
+                self._validator.forget(findings)
+                reply(replies)
+
             try:
-                handled = self._handle(frame, peer)
+                self._handle(frame, peer, answer)
             except Exception:  # noqa: BLE001  # the connection closes unanswered
-                handled = fail(Failure())  # type: ignore[no-untyped-call]
-            handled.addBoth(self._forgotten, findings)
-            handled.chainDeferred(answered)
+                answer(Failure())  # type: ignore[no-untyped-call]
 
         looked.add_done_callback(go_on)
-        return answered
-
-    def _forgotten(self, answer: Any, findings: Findings) -> Any:
-        self._validator.forget(findings)
-        return answer

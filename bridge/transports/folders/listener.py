@@ -22,7 +22,7 @@ from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.batch import messages_in, split
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.tables import ErrorCode
-from mllp.contract import Handler, NakBuilder, ServerObserver
+from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
 from mllp.session import HEAD
@@ -235,7 +235,7 @@ class FolderListener:
         loop = asyncio.get_running_loop()
         for payload in payloads:
             self._observer.frame_received(len(payload))
-            replies += await self._handle(Frame(payload), source).asFuture(loop)
+            replies += await as_deferred(self._handle, Frame(payload), source).asFuture(loop)
         return replies
 
     def _conclude(self, name: str, becomes: FileDisposition, replies: Sequence[bytes]) -> None:

@@ -25,7 +25,7 @@ from bridge.transports.http.protocol import (
     to_listener_charset,
     to_sender_charset,
 )
-from mllp.contract import Handler, ServerObserver
+from mllp.contract import Handler, ServerObserver, as_deferred
 from mllp.framing import Frame
 
 
@@ -76,7 +76,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         _, declared = read_content_type(request.getHeader("content-type") or "")
         payload = to_listener_charset(content.getvalue(), declared, self._rules.charset)
         self._observer.frame_received(len(payload))
-        answered = self._handle(Frame(payload), self._sender(request))
+        answered = as_deferred(self._handle, Frame(payload), self._sender(request))
         self.in_progress += 1
         gone: list[Failure] = []
         request.notifyFinish().addErrback(gone.append)

@@ -42,6 +42,7 @@ from bridge.queue.states import QueueState
 from bridge.queue.worker.worker import Worker
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
+from mllp.contract import as_deferred
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
 from tests.bridge.delivery.fixtures import (
@@ -87,7 +88,7 @@ class Hospital:
 
     async def hand_over(self, payload: bytes) -> ReceivedAck:
         """Send a message as a RIS does."""
-        replies = await self.handler(Frame(payload), MemoryPeer()).asFuture(
+        replies = await as_deferred(self.handler, Frame(payload), MemoryPeer()).asFuture(
             asyncio.get_running_loop()
         )
         self.worker.notify()

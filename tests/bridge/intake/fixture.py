@@ -26,7 +26,7 @@ from config.listeners import SequenceNumbers
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.inbound.definition import InboundMapping
-from mllp.contract import Handler, Peer
+from mllp.contract import Handler, Peer, as_deferred
 from mllp.framing import Frame
 
 IDS = count(1)
@@ -106,7 +106,7 @@ class IntakeFixture:
 
     async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
         """Hand one frame over and wait for its replies."""
-        deferred = self.front(self.handler)(Frame(payload, truncated), self.caller)
+        deferred = as_deferred(self.front(self.handler), Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 
     async def ask(self, payload: bytes, *, truncated: bool = False) -> ReceivedAck:
@@ -134,7 +134,7 @@ def _serialized(sequencer: Sequencer, handle: Handler) -> Handler:
     """Let a sequencer hand frames over, as the service does."""
 
     async def submit(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        return handle(frame, peer)
+        return as_deferred(handle, frame, peer)
 
     return sequencer.serialized(submit)
 

@@ -26,6 +26,7 @@ from bridge.monitoring.tracing import trace_key, traced_apply, traced_handler, t
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.states import QueueEvent
+from mllp.contract import ReplyCallback, as_deferred
 from mllp.errors import LossReason, ReplyLost
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
@@ -58,13 +59,12 @@ class Recorder:
 def test_a_frame_is_a_span_until_it_is_answered() -> None:
     """Attributes are names, sizes and classes of errors; the reply is unchanged."""
     recorder = Recorder()
-    waiting: Deferred[Any] = Deferred()
-    handle = traced_handler(lambda frame, peer: waiting, recorder, "ris")
-    answer = handle(Frame(b"SECRET"), MemoryPeer())
-    assert recorder.ended == 0
+    waiting: list[ReplyCallback] = []
+    handle = traced_handler(lambda frame, peer, reply: waiting.append(reply), recorder, "ris")
     got: list[object] = []
-    answer.addCallback(got.append)
-    waiting.callback([b"ACK"])
+    handle(Frame(b"SECRET"), MemoryPeer(), got.append)
+    assert recorder.ended == 0
+    waiting[0]([b"ACK"])
     assert got == [[b"ACK"]]
     assert recorder.spans == [("hl7 receive", {"hl7.listener": "ris", "hl7.size": 6})]
     assert recorder.ended == 1
@@ -104,8 +104,8 @@ DELIVERY = ClaimedDelivery(3, "out", "R1", "k", "final", {"orders": []}, "C", b"
 async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     """Received, applied and sent with one key on all nodes, without content of the message."""
     recorder = Recorder()
-    handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), recorder, "ris")
-    await handle(Frame(ORDER), MemoryPeer())
+    handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), recorder, "ris")
+    await as_deferred(handle, Frame(ORDER), MemoryPeer())
 
     async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield [
@@ -227,8 +227,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 async def test_a_collector_gets_the_spans(collector: str) -> None:
     """The SDK exports one trace over a socket, without content of the message."""
     tracer, end = open_tracer(collector, 1.0)
-    handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
-    await handle(Frame(ORDER), MemoryPeer())
+    handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), tracer, "ris")
+    await as_deferred(handle, Frame(ORDER), MemoryPeer())
     current_delivery.set(None)
     line = traced_sender(MemoryClient(lambda payload: b"ACK"), tracer, "out")
     await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
@@ -253,8 +253,8 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
 async def test_a_share_of_zero_exports_nothing(collector: str) -> None:
     """Traces are exported as a whole or not at all."""
     tracer, end = open_tracer(collector, 0.0)
-    handle = traced_handler(lambda frame, peer: succeed([b"ACK"]), tracer, "ris")
-    assert await handle(Frame(ORDER), MemoryPeer()) == [b"ACK"]
+    handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), tracer, "ris")
+    assert await as_deferred(handle, Frame(ORDER), MemoryPeer()) == [b"ACK"]
     await asyncio.to_thread(end)
     assert Collector.taken == []
 

@@ -1,13 +1,12 @@
 """A folder is scanned by a job; scans become less frequent while a file fails."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from twisted.internet.defer import Deferred, succeed
 
 from bridge.metrics import Metrics
 from bridge.runtime.listener_registry import FolderPort
@@ -18,7 +17,7 @@ from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import InternalError
 from mappings.hl7.tables import AckCode
-from mllp.contract import ServerObserver
+from mllp.contract import ReplyCallback, ServerObserver
 from mllp.framing import Frame
 from tests.bridge.transports.test_folders import NOW, result
 
@@ -40,13 +39,12 @@ class Taken:
         self.code = code
         self.payloads: list[bytes] = []
 
-    def __call__(self, frame: Frame, _peer: Any) -> Deferred[Sequence[bytes]]:
+    def __call__(self, frame: Frame, _peer: Any, reply: ReplyCallback) -> None:
         self.payloads.append(frame.payload)
         refusals = () if self.code.positive else (InternalError(),)
         header = peek(frame.payload)
         ack = build_ack(header, self.code, control_id="1", now=NOW, refusals=refusals)
-        replies: Sequence[bytes] = [ack]
-        return succeed(replies)
+        reply([ack])
 
 
 @asynccontextmanager

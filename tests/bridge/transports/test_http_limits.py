@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from bridge.transports.http.resource import HttpListenerRules, MessageResource
 from bridge.transports.http.server import MessageSite
-from mllp.contract import Peer, ServerLimits, ServerObserver
+from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.errors import FramingError
 from mllp.framing import Frame
 from mllp.memory_budget import RESERVE, FrameBudget
@@ -55,11 +55,11 @@ class SiteBench:
         )
         self.open: list[tuple[object, StringTransport]] = []
 
-    def handle(self, frame: Frame, _peer: Peer) -> Deferred[Sequence[bytes]]:
+    def handle(self, frame: Frame, _peer: Peer, reply: ReplyCallback) -> None:
         """Keep a frame; the test answers."""
         self.frames.append(frame)
         self.answers.append(Deferred())
-        return self.answers[-1]
+        self.answers[-1].addCallbacks(reply, reply)
 
     def call(self, host: str = "192.0.2.1") -> "tuple[object, StringTransport]":
         """Connect from an address."""

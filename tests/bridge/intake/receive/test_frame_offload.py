@@ -10,6 +10,7 @@ import pytest
 from bridge.intake.receive.offload import FrameOffload
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
+from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import IntakeFixture, RecordingPeer, open_intake, order
 
@@ -25,7 +26,7 @@ def sending(
     """Send frames on connections."""
 
     async def answer(payload: bytes, connection: int) -> list[bytes]:
-        answered = offload(Frame(payload), RecordingPeer(connection_id=connection))
+        answered = as_deferred(offload, Frame(payload), RecordingPeer(connection_id=connection))
         return list(await answered.asFuture(asyncio.get_running_loop()))
 
     return lambda payload, connection: asyncio.ensure_future(answer(payload, connection))

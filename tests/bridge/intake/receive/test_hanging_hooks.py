@@ -14,6 +14,7 @@ from config.listeners import SequenceNumbers
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.acknowledgment import read_ack
 from mappings.inbound.definition import InboundMapping
+from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
@@ -54,9 +55,9 @@ async def test_others_are_acknowledged_meanwhile(
             handle = (
                 offload if intake.sequencer is None else intake.sequencer.serialized(offload.submit)
             )
-            answered = handle(Frame(order("H1", "A1")), RecordingPeer(connection_id=1)).asFuture(
-                loop
-            )
+            answered = as_deferred(
+                handle, Frame(order("H1", "A1")), RecordingPeer(connection_id=1)
+            ).asFuture(loop)
             await until(held.called.is_set)
             for number in range(3):
                 assert (await plain.ask(order(f"P{number}", "A2", "M2"))).code == "AA"

@@ -7,7 +7,6 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from bridge.intake.receive.validation import ValidatingHandler, Validator
 from bridge.intake.validation.findings import ValidationFinding, hl7_place, read_report
@@ -17,6 +16,7 @@ from bridge.metrics import Metrics
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.refusals import MissingField
+from mllp.contract import ReplyCallback, as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
 
@@ -194,7 +194,9 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
     async with open_intake(database, LISTENING.with_checks(validator)) as intake:
         handle = ValidatingHandler(validator, intake.handler)
         loop = asyncio.get_running_loop()
-        asked = [handle(Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)]
+        asked = [
+            as_deferred(handle, Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)
+        ]
         first, *others = [await each.asFuture(loop) for each in asked]
         answer = read_ack(first[0])
         assert answer.code == code
@@ -210,41 +212,42 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
 async def test_a_handler_that_raises_behind_a_validator() -> None:
     """A failed handler closes the connection."""
 
-    def stumble(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
+    def stumble(_frame: Frame, _peer: object, _reply: ReplyCallback) -> None:
         raise ValueError("at fault")
 
     handle = ValidatingHandler(Validator("ris", lambda _: (), Metrics(), refuse=True), stumble)
-    answered = handle(Frame(order()), RecordingPeer()).asFuture(asyncio.get_running_loop())
+    answered = as_deferred(handle, Frame(order()), RecordingPeer())
 
     with pytest.raises(ValueError, match="at fault"):
-        await asyncio.wait_for(answered, 30)
+        await asyncio.wait_for(answered.asFuture(asyncio.get_running_loop()), 30)
 
 
 @pytest.mark.anyio
 async def test_a_retransmit_while_the_first_is_examined() -> None:
     """Each message is validated once a frame, on the thread: never on the loop."""
     looked: list[str] = []
-    waiting: list[Deferred[Sequence[bytes]]] = []
+    waiting: list[ReplyCallback] = []
 
     def look(_payload: bytes) -> Sequence[ValidationFinding]:
         looked.append(threading.current_thread().name)
         return ()
 
-    def handler(_frame: Frame, _peer: object) -> Deferred[Sequence[bytes]]:
-        waiting.append(Deferred())
-        return waiting[-1]
+    def handler(_frame: Frame, _peer: object, reply: ReplyCallback) -> None:
+        waiting.append(reply)
 
     validator = Validator("ris", look, Metrics(), refuse=True)
     handle = ValidatingHandler(validator, handler)
     loop = asyncio.get_running_loop()
-    answers = [handle(Frame(order()), RecordingPeer()).asFuture(loop) for _ in range(2)]
+    answers = [
+        as_deferred(handle, Frame(order()), RecordingPeer()).asFuture(loop) for _ in range(2)
+    ]
     async with asyncio.timeout(30):
         while len(waiting) < 2:  # noqa: ASYNC110  # the executor tells nobody
             await asyncio.sleep(0.005)
-        waiting[0].callback([b"A"])
+        waiting[0]([b"A"])
         await answers[0]
         assert validator.issues(order()) == ()  # the second one is examined
-        waiting[1].callback([b"A"])
+        waiting[1]([b"A"])
         await answers[1]
 
     assert len(looked) == 2
