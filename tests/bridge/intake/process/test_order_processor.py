@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from bridge.contract import ReportStatus
 from bridge.engine_client import OrderKey
@@ -165,6 +166,15 @@ async def test_what_is_linked(hospital: Hospital, messages: Sequence[Sequence[st
     for groups in messages:
         await hospital.send(message(*groups))
     assert await accessions(hospital, "A1") == ["A1", "A2"]
+
+
+async def test_a_group_of_one_message_is_linked_at_its_launch(hospital: Hospital) -> None:
+    """No worklist shows the orders of a group one by one: nothing is linked afterwards."""
+    await hospital.send(message(group("A1"), group("A2"), group("A3")))
+    assert await accessions(hospital, "A1") == ["A1", "A2", "A3"]
+    with hospital.engine_database.read() as connection:
+        actions = connection.execute(text("SELECT action FROM engine_audit_event")).scalars()
+        assert "link" not in " ".join(actions)
 
 
 @pytest.mark.parametrize("messages", ALONE.values(), ids=ALONE)
