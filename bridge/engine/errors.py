@@ -3,12 +3,20 @@ Errors of the engine, each with an HTTP status and a stable code.
 
     EngineError
     ├── RuleBroken            400  a rule is broken; the reason is the code
+    ├── BadLaunch             400  a value of a launch is invalid; `code` names the kind
+    ├── LoginNeeded           401  a link names no user: its bearer must sign in
     ├── Forbidden             403  the caller may not do this
-    │   └── AuthorNotPermitted     the owner, in whose name it would be done, may not either
+    │   ├── AuthorNotPermitted     the owner, in whose name it would be done, may not either
+    │   ├── NoAuthority            only site administrators launch for other users
+    │   ├── BadAuthority           `userInfo.Auth` is not a valid access token
+    │   └── FrameForbidden         the link opens in a tab or window only
     ├── NotFound              404
     │   ├── SiteNotFound
     │   ├── ReportNotFound
-    │   └── PrelimNotFound
+    │   ├── PrelimNotFound
+    │   └── LinkGone               unknown, expired or revoked: the response does not tell which
+    │       └── LinkExpired   410  the handle was valid once
+    │           └── ReportDeleted  its report was deleted
     ├── StateConflict         409
     │   ├── OrderChanged           changed during processing; retry
     │   ├── ReportVersionConflict  saved by another session; load again
@@ -29,7 +37,7 @@ Errors of the engine, each with an HTTP status and a stable code.
 from typing import ClassVar
 
 from bridge.contract import FeedFault
-from bridge.engine.rules.reasons import TEXTS, Reason
+from bridge.engine.rules.lifecycle import REASON_TEXTS, Reason
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.errors import BridgeError
 
@@ -62,7 +70,7 @@ class RuleBroken(EngineError):  # noqa: N818  # named for what happened
     def __init__(self, reason: Reason, *, pointer: str = "") -> None:
         self.reason = reason
         self.code = reason.value
-        super().__init__(TEXTS[reason], pointer=pointer)
+        super().__init__(REASON_TEXTS[reason], pointer=pointer)
 
 
 class NotBuilt(EngineError):  # noqa: N818  # named for what happened
@@ -225,3 +233,64 @@ class SignDelayDisabled(BusinessFailure):
 
     code = "sign_delay_disabled"
     text = "the site has no sign cooling period"
+
+
+class BadLaunch(EngineError):  # noqa: N818  # named for what was sent
+    """A launch with invalid values; the detail names places, never values."""
+
+    status = 400
+
+    def __init__(self, code: str, detail: str, *, pointer: str = "") -> None:
+        self.code = code
+        super().__init__(detail, pointer=pointer)
+
+
+class NoAuthority(Forbidden):
+    """The caller may launch, but not in the name of this user."""
+
+    code = "user_not_permitted"
+    text = "only a site administrator may launch for a user who is not a member of the site"
+
+
+class BadAuthority(Forbidden):
+    """`userInfo.Auth` is unknown, expired or revoked, and the header's token is not enough."""
+
+    code = "auth_invalid"
+    text = "userInfo.Auth is not a valid access token"
+
+
+class LinkGone(NotFound):
+    """The link never existed, or exists no longer."""
+
+    code = "link_not_found"
+    text = "this link does not exist"
+
+
+class LinkExpired(LinkGone):
+    """The link has expired."""
+
+    status = 410
+    code = "link_expired"
+    text = "this link has expired"
+
+
+class ReportDeleted(LinkExpired):
+    """The report that the link led to, or would have created, was deleted."""
+
+    code = "report_deleted"
+    text = "this report no longer exists"
+
+
+class FrameForbidden(Forbidden):
+    """No administrator named the link's user, so it opens in no frame (Authentication 5)."""
+
+    code = "frame_not_permitted"
+    text = "this link does not open inside another page"
+
+
+class LoginNeeded(EngineError):  # noqa: N818  # named for what happened
+    """The link names no user: its bearer must sign in."""
+
+    status = 401
+    code = "login_needed"
+    text = "sign in to open this report"

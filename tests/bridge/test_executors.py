@@ -16,7 +16,7 @@ OWN_EXECUTORS = {
     "executors.py",
     "runtime/loop.py",
     "engine/live/database_executor.py",
-    "engine/live/password_hashing.py",
+    "engine/live/credential_checks.py",
 }
 DEFAULT = {
     "to_thread",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.site_roles import ReportAction
-from bridge.engine.rules.status import SIGNED, Status
 
 
 class Control(StrEnum):

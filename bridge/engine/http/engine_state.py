@@ -21,12 +21,11 @@ from bridge.engine.http.requests.public_addresses import PublicAddresses
 from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
+from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.live.launch_batcher import LaunchBatcher
-from bridge.engine.live.password_hashing import HashingPool
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
-from bridge.engine.live.token_authenticator import TokenAuthenticator
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
-from bridge.engine.errors import EngineError
+from bridge.engine.errors import BadLaunch, EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.live.sync_launch import with_follow_outcome
 from bridge.engine.http.models.fields import ResponseType
@@ -29,10 +29,9 @@ from bridge.engine.http.models.launch import (
 from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of
-from bridge.engine.launch.errors import BadLaunch
-from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, SetAsideFile
-from bridge.engine.launch.parser import LaunchParts, read_language, read_launch
-from bridge.engine.launch.request import LaunchInput, NamedUser
+from bridge.engine.launch_outcome import LaunchOutcome, LaunchWarning, SetAsideFile
+from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
+from bridge.engine.launch_request import LaunchInput, NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso

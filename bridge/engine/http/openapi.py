@@ -13,6 +13,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from bridge.engine import errors
+from bridge.engine.errors import BadAuthority
 from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.requests.error_handlers import UNAVAILABLE, problem_of
 from bridge.engine.http.requests.guard import TOKEN_HEADER
@@ -23,8 +24,7 @@ from bridge.engine.http.requests.problems import (
     too_large,
     unauthorized,
 )
-from bridge.engine.launch.errors import BadAuthority
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import ReportAction
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}

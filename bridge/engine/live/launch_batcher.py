@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.engine.errors import EngineError
-from bridge.engine.launch.outcome import LaunchOutcome
-from bridge.engine.launch.request import LaunchInput
-from bridge.engine.live.batcher import Batcher
-from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.launch_outcome import LaunchOutcome
+from bridge.engine.launch_request import LaunchInput
+from bridge.engine.live.database_executor import Batcher, DatabaseExecutor
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch.launches import (
     LaunchContext,

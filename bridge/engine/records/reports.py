@@ -23,7 +23,7 @@ from bridge.engine.records.columns import (
     moment,
     moment_or_none,
 )
-from bridge.engine.rules.status import AddendumState, FileKind, ReleaseKind, ReportOrigin, Status
+from bridge.engine.rules.lifecycle import AddendumState, FileKind, ReleaseKind, ReportOrigin, Status
 from bridge.store.columns import BIG_KEY
 
 DETACHED = "_alone"

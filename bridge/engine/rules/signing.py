@@ -1,15 +1,21 @@
 """
-Rules of signing: the fingerprint of the signed text, and the sign delay.
+Rules of signing and of preliminary reads.
 
-The fingerprint reveals a later change of the text. Times are in milliseconds of the server's clock.
+The fingerprint of the signed text reveals a later change. Times are in milliseconds of the server's
+clock. Prelim groups are configured by the site. A site without configured groups accepts any group
+and tag. A group with members accepts only their reads. A group without reviewers is reviewed by all
+users who are in no group.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.lifecycle import Reason
+from bridge.engine.rules.order import OrderId
+from bridge.engine.rules.site_roles import SiteRole
 
 
 def fingerprint(
@@ -39,3 +45,83 @@ def cooling_end(signed_at: int, sign_delay: int, *, ignore_delay: bool) -> int |
 def is_cooling(cooling_until: int | None, now: int) -> bool:
     """Tell whether a signature can still be recalled."""
     return cooling_until is not None and now < cooling_until
+
+
+@dataclass(frozen=True, slots=True)
+class PrelimGroupPolicy:
+    """The members, reviewers and tags of a prelim group."""
+
+    name: str
+    tags: frozenset[str]
+    configured: bool
+    members: frozenset[str] = frozenset()
+    reviewers: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrelimReader:
+    """A user: canonical e-mail address and role on the site, None after leaving the site."""
+
+    email: str
+    role: SiteRole | None
+
+
+def refuse_reader(
+    groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader
+) -> Reason | None:
+    """Return why a user may not read for a group; administrators may read for any group."""
+    known = groups.get(group)
+    if known is None or not known.members or reader.role is SiteRole.ADMINISTRATOR:
+        return None
+    return None if reader.email in known.members else Reason.NOT_PRELIM_MEMBER
+
+
+def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader) -> bool:
+    """
+    Tell whether a user may review a read of a group.
+
+    A group without reviewers is reviewed by users who are in no group and whose role permits
+    signing.
+    """
+    if reader.role is None:
+        return False
+    known = groups.get(group)
+    if known is not None and known.reviewers is not None:
+        return reader.email in known.reviewers
+    in_a_group = any(reader.email in each.members for each in groups.values())
+    return reader.role is not SiteRole.PRELIM and not in_a_group
+
+
+def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str) -> Reason | None:
+    """Return why a group and tag are refused; a site without groups accepts any."""
+    if not any(each.configured for each in groups.values()):
+        return None
+    known = groups.get(group)
+    if known is None or not known.configured:
+        return Reason.UNKNOWN_PRELIM_GROUP
+    return None if tag in known.tags else Reason.UNKNOWN_PRELIM_TAG
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """The state of a preliminary read."""
+
+    read_at: int
+    read_by_id: int | None
+    reviewed: bool
+    withdrawn: bool
+
+
+def active(reads: Sequence[ReadState]) -> int | None:
+    """Return the index of the newest read that is not withdrawn; `reads` are oldest first."""
+    active_reads = [index for index, read in enumerate(reads) if not read.withdrawn]
+    return active_reads[-1] if active_reads else None
+
+
+def reviewed_by(reads: Iterable[ReadState], reviewer_id: int | None) -> list[int]:
+    """Return the indexes of the open reads of other users, which the reviewer reviews."""
+    return [
+        index
+        for index, read in enumerate(reads)
+        if not (read.reviewed or read.withdrawn) and read.read_by_id != reviewer_id
+    ]

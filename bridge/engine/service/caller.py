@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.store.statements import dialect_statement, execute, stored_json
 

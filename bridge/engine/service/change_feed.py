@@ -27,7 +27,7 @@ from bridge.contract import MOST_MARKS, mark_cursor, split_cursor
 from bridge.engine.documents.exports.json_record import timestamp
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
 from bridge.engine.records.tables import Report, ReportRelease
-from bridge.engine.rules.status import AddendumState, ReleaseKind
+from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.timestamps import iso

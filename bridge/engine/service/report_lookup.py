@@ -17,8 +17,8 @@ from sqlmodel import Session, col, select
 
 from bridge.engine.errors import OrderChanged, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder, metadata
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import Reason
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
 from bridge.store.statements import (

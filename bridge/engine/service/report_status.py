@@ -14,9 +14,9 @@ from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.lifecycle import AddendumState, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import is_cooling
-from bridge.engine.rules.status import AddendumState, Status
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
 from bridge.store.statements import (
     BoundStatement,

@@ -31,20 +31,20 @@ from bridge.engine.records.tables import (
     Site,
 )
 from bridge.engine.rules.lifecycle import (
+    AddendumState,
     ClearedPart,
     FailureCode,
     LifecycleEvent,
+    Reason,
     ReportFact,
+    ReportOrigin,
     Transition,
     decide,
 )
-from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.site_roles import ReportAction, SiteRole, permits
-from bridge.engine.rules.status import AddendumState, ReportOrigin
-from bridge.engine.rules.text.default_text import accept_defaults, has_defaults
 from bridge.engine.rules.text.document import from_text, parse, to_json
-from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import accept_defaults, has_defaults, plain_text
 from bridge.engine.service.report_lookup import bump_version, key_of
 from bridge.engine.service.report_status import ReportSummary, has_content
 from bridge.engine.service.work import Work

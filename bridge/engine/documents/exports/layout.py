@@ -15,13 +15,11 @@ from datetime import datetime, tzinfo
 
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.exports.model import (
+    EAST_ASIAN,
     ExportedImage,
     ExportedReport,
     ExportedUser,
     PageSize,
-)
-from bridge.engine.documents.exports.wording import (
-    EAST_ASIAN,
     day_text,
     labels,
     moment_text,

@@ -1,17 +1,24 @@
 """
-The input of all export formats: a report with its site, orders, signers and addenda.
+The input of all export formats, and its labels, dates and names in the language of the user.
 
-The services of the engine fill it after they have checked the access. It contains no labels and no
-layout.
+The services of the engine fill the model after they have checked the access. `labels.json` has the
+labels. Dates follow CLDR.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, tzinfo
 from enum import StrEnum
+from importlib.resources import files
+from typing import TYPE_CHECKING, cast
 
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import Document
+
+if TYPE_CHECKING:
+    from babel import Locale
 
 
 class PageSize(StrEnum):
@@ -91,3 +98,108 @@ class ExportedReport:
     language: str = "en-US"
     key_images: tuple[EncodedImage, ...] = ()
     images_left_out: int = 0
+
+
+DEFAULT_LABELS = "en"
+
+# Hangul jamo, CJK radicals to Hangul syllables, compatibility ideographs, planes 2 and 3.
+EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
+_DATE_TIME = re.compile(
+    r"(?P<year>[12]\d{3})(?:(?P<month>0[1-9]|1[0-2])(?:(?P<day>[0-2]\d|3[01])(?P<time>[0-9.]+)?)?)?"
+    r"(?P<zone>[+-]\d{4})?"
+)
+_TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d)([0-5]\d|60)?(?:\.\d{1,6})?")
+DA_DIGITS = 8
+FIRST_YEAR, LAST_YEAR = 1850, 2150  # other years mean that the digits are not a date
+
+CATALOGUE = cast(
+    "Mapping[str, Mapping[str, str]]",
+    json.loads(files(__package__).joinpath("labels.json").read_text("utf-8")),
+)
+
+
+def labels(language: str) -> Mapping[str, str]:
+    """Return the labels of a language code; an unknown one falls back to its base, then English."""
+    base = language.partition("-")[0]
+    return CATALOGUE.get(language) or CATALOGUE.get(base) or CATALOGUE[DEFAULT_LABELS]
+
+
+def locale_of(language: str) -> "Locale":
+    """Return the CLDR locale of one of the interface document's 17 codes; English otherwise."""
+    from babel import Locale, UnknownLocaleError  # noqa: PLC0415  # large, and seldom needed
+
+    try:
+        return Locale.parse(language, sep="-")
+    except (UnknownLocaleError, ValueError):
+        return Locale.parse("en_US")
+
+
+def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
+    """Format a timezone-aware time in `zone`, with the abbreviation of the zone."""
+    from babel.dates import format_datetime  # noqa: PLC0415  # as above
+
+    there = moment.astimezone(zone)
+    written = format_datetime(there, "medium", locale=locale_of(language))
+    abbreviation = there.tzname() or "UTC"
+    if abbreviation[0] in "+-":  # zones without an abbreviation have their offset as a name
+        abbreviation = f"UTC{abbreviation}"
+    return f"{_plain_spaces(written)} {abbreviation}"
+
+
+def day_text(raw: str, language: str) -> str:
+    """Format a DICOM (YYYYMMDD) or ISO date by language; other texts are unchanged."""
+    from babel.dates import format_date  # noqa: PLC0415  # as above
+
+    day = _parse_day(raw.strip())
+    if day is None:
+        return raw
+    return _plain_spaces(format_date(day, "medium", locale=locale_of(language)))
+
+
+def person_name(raw: str) -> str:
+    """
+    Format a DICOM PN or HL7 XPN value: `DOE, JANE Q`.
+
+    The ideographic form of a name follows the Latin one in parentheses.
+    """
+    groups = [_name_group(group) for group in raw.split("=")[:2]]
+    shown = list(dict.fromkeys(group for group in groups if group))
+    return shown[0] + "".join(f" ({each})" for each in shown[1:]) if shown else ""
+
+
+def _name_group(group: str) -> str:
+    family, *others = (" ".join(part.split()) for part in group.split("^"))
+    rest = " ".join(filter(None, others))
+    between = " " if EAST_ASIAN.search(group) else ", "
+    return between.join(part for part in (family, rest) if part)
+
+
+def day_and_time(raw: str) -> str:
+    """Format a DICOM DA or DT value as ISO 8601 with a space; other texts are unchanged."""
+    if found := _DATE_TIME.fullmatch(raw):
+        zone = f" {found['zone'][:3]}:{found['zone'][3:]}" if found["zone"] else ""
+        day = "-".join(filter(None, found.group("year", "month", "day")))
+        return " ".join(filter(None, (day, clock(found["time"] or "")))) + zone
+    return raw
+
+
+def clock(raw: str) -> str:
+    """Format a DICOM TM value as `10:15:00`, without fractions."""
+    found = _TIME.fullmatch(raw)
+    return ":".join(filter(None, found.groups())) if found else raw
+
+
+def _parse_day(raw: str) -> date | None:
+    digits = raw.replace("-", "")
+    if len(digits) != DA_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    try:
+        day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
+    except ValueError:
+        return None
+    return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
+
+
+def _plain_spaces(text: str) -> str:
+    """Replace the narrow and no-break spaces of CLDR, which few fonts have."""
+    return text.replace("\u202f", " ").replace("\u00a0", " ")

@@ -19,8 +19,7 @@ from typing import Any
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports.layout import LayoutPart, ReportLayout, column_shares, lay_out
-from bridge.engine.documents.exports.model import ExportedReport, PageSize
-from bridge.engine.documents.exports.wording import EAST_ASIAN
+from bridge.engine.documents.exports.model import EAST_ASIAN, ExportedReport, PageSize
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Block,

@@ -20,7 +20,7 @@ from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
-from bridge.engine.documents.exports.wording import clock, day_and_time, person_name
+from bridge.engine.documents.exports.model import clock, day_and_time, person_name
 from bridge.engine.documents.uploads.sr_file import SrLimits, read_file
 from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
 

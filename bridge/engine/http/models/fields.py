@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from bridge.engine.rules.identity import has_invisible
+from bridge.engine.rules.order import has_invisible
 from bridge.engine.rules.text.document import Document, from_text, to_json
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.request_body import Model

@@ -1,7 +1,7 @@
 """
 Bodies of the launch and init endpoints.
 
-These models validate the shape only. `bridge.engine.launch` validates the values together.
+These models validate the shape only. `bridge.engine.launch_parser` validates the values together.
 """
 
 # ruff: noqa: N815  # the spelling of the interface document

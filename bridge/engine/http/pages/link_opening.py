@@ -17,7 +17,17 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from bridge.audit.events import AuditEvent
 from bridge.engine.documents.exports import html
-from bridge.engine.errors import EngineError, Forbidden, NotFound, PatientNameMismatch
+from bridge.engine.errors import (
+    BadLaunch,
+    EngineError,
+    Forbidden,
+    FrameForbidden,
+    LinkExpired,
+    LoginNeeded,
+    NotFound,
+    PatientNameMismatch,
+    ReportDeleted,
+)
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.launch_requests import (
     issue_session_link,
@@ -37,15 +47,8 @@ from bridge.engine.http.requests.same_origin import (
 )
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_form import login_page
-from bridge.engine.launch.errors import (
-    BadLaunch,
-    FrameForbidden,
-    LinkExpired,
-    LoginNeeded,
-    ReportDeleted,
-)
-from bridge.engine.launch.parser import read_language
-from bridge.engine.launch.request import NamedUser
+from bridge.engine.launch_parser import read_language
+from bridge.engine.launch_request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in

@@ -21,7 +21,7 @@ from bridge.engine.http.models.reports import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.problems import FieldError, bad_request
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.idempotency import RepeatableRequest, store_answer, stored_answer
 from bridge.engine.service.sites.audit_states import StateReader

@@ -23,7 +23,7 @@ from bridge.engine.http.pages.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.same_origin import is_cross_site, is_framed
 from bridge.engine.http.sign_in.password_check import TooManyAttempts, take_attempt
-from bridge.engine.live.password_hashing import TooBusy
+from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong

@@ -28,7 +28,7 @@ from bridge.engine.http.sign_in.password_check import (
     prove_owner,
     take_attempt,
 )
-from bridge.engine.live.password_hashing import TooBusy
+from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword, signed_in
 from bridge.engine.service.accounts.own_account import sign_in as begin
 from bridge.engine.service.accounts.sessions import end_session

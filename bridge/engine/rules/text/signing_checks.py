@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from bridge.engine.rules.text.default_text import BRACKET, is_default
 from bridge.engine.rules.text.document import (
     Block,
     BracketField,
@@ -28,6 +27,7 @@ from bridge.engine.rules.text.document import (
     inline_text,
     item_parts,
 )
+from bridge.engine.rules.text.plain_text import BRACKET, is_default
 from bridge.engine.rules.text.word_lists import (
     BOTH_SIDES,
     FEMALE,

@@ -1,7 +1,7 @@
 """
 Passwords of accounts: stored as Argon2 hashes, verified outside of any transaction.
 
-Hashing is slow on purpose: the event loop uses `bridge.engine.live.password_hashing`.
+Hashing is slow on purpose: the event loop uses `bridge.engine.live.credential_checks`.
 """
 
 from dataclasses import dataclass, field

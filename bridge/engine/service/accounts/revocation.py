@@ -9,8 +9,7 @@ from sqlalchemy import ColumnElement, Connection, or_, select, update
 
 from bridge.engine.records.tables import Report, Share, metadata
 from bridge.engine.service.accounts import tokens
-from bridge.engine.service.accounts.sessions import SESSIONS
-from bridge.engine.service.accounts.users import ACCOUNTS
+from bridge.engine.service.accounts.sessions import ACCOUNTS, SESSIONS
 
 LINKS = metadata.tables["engine_link"]
 TOKENS = metadata.tables["engine_access_token"]

@@ -12,7 +12,7 @@ bucket is a generic cell rate algorithm (GCRA): it stores only the moment at whi
 
 An attempt of a known device counts only in its own bucket, so nobody else can exhaust it. No bucket
 counts all accounts and sources together, because exhausting it would lock out all users.
-`bridge.engine.live.password_hashing` bounds the computation for unknown browsers.
+`bridge.engine.live.credential_checks` bounds the computation for unknown browsers.
 
 The clock cannot be set by users: the time since boot for SQLite, which runs on one machine, and the
 server's clock for PostgreSQL.

@@ -14,9 +14,8 @@ from sqlalchemy import Connection
 from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import ReportOrigin, Status
-from bridge.engine.rules.tags import merged_tags, search_text
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.order import OrderId, merged_tags, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.first_text import FirstText, first_text_of

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, select
+import sqlalchemy
+from sqlalchemy import Connection
 
 from bridge.engine.records.tables import Report, metadata
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json
@@ -75,7 +76,7 @@ def _template(
     number = options.get("template")
     if number is None:
         return None, None
-    query = select(TEMPLATES.c.document).where(
+    query = sqlalchemy.select(TEMPLATES.c.document).where(
         TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number
     )
     stored = connection.execute(query).scalar_one_or_none()

@@ -7,11 +7,9 @@ gives the same user; a launch of another user replaces the session.
 
 from dataclasses import dataclass, field
 
-from bridge.engine.errors import Forbidden
-from bridge.engine.launch.errors import BadLaunch
-from bridge.engine.launch.languages import first_language
-from bridge.engine.launch.outcome import LaunchWarning
-from bridge.engine.launch.request import NamedUser
+from bridge.engine.errors import BadLaunch, Forbidden
+from bridge.engine.launch_outcome import LaunchWarning
+from bridge.engine.launch_request import NamedUser, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import (

@@ -9,11 +9,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from bridge.engine.errors import Forbidden, RuleBroken
-from bridge.engine.launch.errors import BadAuthority, BadLaunch, NoAuthority
-from bridge.engine.launch.request import LaunchInput, NamedUser
-from bridge.engine.rules.identity import is_placeholder, looks_like_email
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.errors import BadAuthority, BadLaunch, Forbidden, NoAuthority, RuleBroken
+from bridge.engine.launch_request import LaunchInput, NamedUser
+from bridge.engine.rules.lifecycle import Reason
+from bridge.engine.rules.order import is_placeholder, looks_like_email
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.tokens import authenticate
 from bridge.engine.service.accounts.users import (

@@ -10,10 +10,10 @@ from typing import Any
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.errors import EngineError
-from bridge.engine.launch.outcome import LaunchOutcome
-from bridge.engine.launch.request import LaunchInput
+from bridge.engine.launch_outcome import LaunchOutcome
+from bridge.engine.launch_request import LaunchInput
 from bridge.engine.links import Purpose, handle_hash
-from bridge.engine.rules.identity import link_target
+from bridge.engine.rules.order import link_target
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.batches import execute_all, execute_one

@@ -11,14 +11,12 @@ from typing import Any
 
 from sqlalchemy import select
 
-from bridge.engine.errors import Forbidden
-from bridge.engine.launch.errors import FrameForbidden, LinkGone, LoginNeeded
-from bridge.engine.launch.languages import first_language
-from bridge.engine.launch.request import LaunchInput
+from bridge.engine.errors import Forbidden, FrameForbidden, LinkGone, LoginNeeded
+from bridge.engine.launch_request import LaunchInput, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import SIGNED
+from bridge.engine.rules.lifecycle import SIGNED
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.accounts.sessions import BrowserSession, NewSession, begin_session
 from bridge.engine.service.accounts.users import SiteUser, get_user, settings_of
 from bridge.engine.service.caller import SITES, BrowserUser, account_role

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, select, update
 
-from bridge.engine.launch.errors import LinkExpired, LinkGone, ReportDeleted
+from bridge.engine.errors import LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.links import (
     Binding,
     KeyRing,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import SIGNED, ReportOrigin, Status
+from bridge.engine.rules.lifecycle import SIGNED, ReportOrigin, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.creation import NewReport, OrderInput, create_many, update_order
 from bridge.engine.service.report_lookup import (
     LockedOrder,

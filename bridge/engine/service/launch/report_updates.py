@@ -10,11 +10,11 @@ from typing import Final
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
-from bridge.engine.launch.request import Attachment, LaunchInput
+from bridge.engine.launch_request import Attachment, LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import names_conflict
-from bridge.engine.rules.status import SIGNED, FileKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft, update_order

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from sqlmodel import select
 
-from bridge.engine.launch.errors import BadLaunch
-from bridge.engine.launch.outcome import LaunchOutcome, LaunchWarning, launch_status
-from bridge.engine.launch.request import LaunchInput
+from bridge.engine.errors import BadLaunch
+from bridge.engine.launch_outcome import LaunchOutcome, LaunchWarning, launch_status
+from bridge.engine.launch_request import LaunchInput
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import SIGNED, FileKind, Status
+from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.launch.launch_users import LaunchGrant, LaunchUsers
 from bridge.engine.service.launch.registration import (

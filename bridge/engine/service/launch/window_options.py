@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from bridge.engine.launch.request import ReportingOptions
+from bridge.engine.launch_request import ReportingOptions
 from bridge.engine.records.tables import FeedChange, metadata
 from bridge.engine.rules.sync_launch import FollowAnswer, is_persistent
 from bridge.engine.service.accounts.sessions import BrowserSession, idle_seconds

@@ -12,10 +12,8 @@ from sqlmodel import col
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import DeletedReport, IssuedLink, Report, ReportOrder, metadata
-from bridge.engine.rules.identity import OrderId, link_target
-from bridge.engine.rules.lifecycle import LifecycleEvent
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
+from bridge.engine.rules.order import OrderId, link_target
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     current_identity,

@@ -25,8 +25,8 @@ from bridge.engine.records.tables import (
     Site,
     metadata,
 )
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import AddendumState, FileKind
+from bridge.engine.rules.lifecycle import AddendumState, FileKind
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import Document, from_text, restore
 from bridge.engine.service.report_lookup import key_of, orders_of
 from bridge.engine.service.report_status import read_report

@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.linking import (
+from bridge.engine.rules.lifecycle import Reason, ReportOrigin
+from bridge.engine.rules.order import OrderId
+from bridge.engine.rules.order_relations import (
     MINIMUM,
     Candidate,
     already_linked,
     refuse_link,
     refuse_unlink,
 )
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import ReportOrigin
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of

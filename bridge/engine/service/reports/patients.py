@@ -14,10 +14,8 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import MergeConflict, OrderChanged, RuleBroken
 from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
-from bridge.engine.rules.identity import OrderId, link_target
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import SIGNED, Status
-from bridge.engine.rules.tags import PATIENT, corrected_tags, search_text
+from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
+from bridge.engine.rules.order import PATIENT, OrderId, corrected_tags, link_target, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     ATTEMPTS,

@@ -10,8 +10,7 @@ from typing import Any
 from sqlmodel import Session, col, or_, select
 
 from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.errors import Forbidden, NotFound
-from bridge.engine.launch.errors import LinkGone
+from bridge.engine.errors import Forbidden, LinkGone, NotFound
 from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
 from bridge.engine.rules.site_roles import ReportAction, permits

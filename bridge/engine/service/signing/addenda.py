@@ -11,11 +11,9 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum, Report, ReportRelease
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import LifecycleEvent
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import AddendumState, LifecycleEvent, Reason, ReleaseKind
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import cooling_end, fingerprint
-from bridge.engine.rules.status import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed

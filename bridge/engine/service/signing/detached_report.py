@@ -16,8 +16,8 @@ from sqlalchemy.orm import class_mapper
 
 from bridge.engine.records.reports import DETACHED
 from bridge.engine.records.tables import Report, metadata
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.work import Work
 from bridge.store.statements import (
     BoundStatement,

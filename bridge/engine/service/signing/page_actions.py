@@ -10,10 +10,8 @@ from typing import Any
 
 from bridge.engine.errors import EngineError, Forbidden, ReportVersionConflict, RuleBroken
 from bridge.engine.records.tables import Addendum, Report
-from bridge.engine.rules.lifecycle import LifecycleEvent
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import SIGNED, AddendumState, LifecycleEvent, Reason
 from bridge.engine.rules.site_roles import ReportAction, permits
-from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, run_checks

@@ -14,10 +14,10 @@ from sqlalchemy import insert
 from sqlmodel import col, select
 
 from bridge.engine.documents.exports.html import fragment
-from bridge.engine.launch.languages import first_language
+from bridge.engine.launch_request import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
+from bridge.engine.rules.lifecycle import SIGNED, AddendumState
 from bridge.engine.rules.site_roles import ReportAction, permits
-from bridge.engine.rules.status import SIGNED, AddendumState
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.sessions import BrowserSession

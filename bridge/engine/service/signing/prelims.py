@@ -16,9 +16,9 @@ from sqlmodel import Session, col, select
 from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import LifecycleEvent
-from bridge.engine.rules.prelims import (
+from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
+from bridge.engine.rules.order import OrderId
+from bridge.engine.rules.signing import (
     PrelimGroupPolicy,
     PrelimReader,
     ReadState,
@@ -27,9 +27,7 @@ from bridge.engine.rules.prelims import (
     refuse_reader,
     reviewed_by,
 )
-from bridge.engine.rules.reasons import Reason
 from bridge.engine.rules.site_roles import ReportAction
-from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report

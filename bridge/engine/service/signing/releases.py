@@ -14,7 +14,7 @@ from sqlmodel import col, select
 
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import Addendum, Report, ReportRelease, metadata
-from bridge.engine.rules.status import ReleaseKind
+from bridge.engine.rules.lifecycle import ReleaseKind
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, mark_updated
 from bridge.engine.service.report_status import ReportContext

@@ -15,12 +15,17 @@ from sqlmodel import col, select
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import LifecycleEvent, ReportFact
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import (
+    SIGNED,
+    LifecycleEvent,
+    Reason,
+    ReleaseKind,
+    ReportFact,
+    Status,
+)
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction, SiteRole
-from bridge.engine.rules.status import SIGNED, ReleaseKind, Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.report_status import (

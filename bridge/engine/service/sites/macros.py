@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import Macro, metadata
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.service.sites.sites import lock_site
 

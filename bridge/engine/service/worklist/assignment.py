@@ -5,9 +5,8 @@ The app asks the user before a transfer; these functions are called after the an
 """
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.lifecycle import LifecycleEvent
-from bridge.engine.rules.status import SIGNED, Status
+from bridge.engine.rules.lifecycle import SIGNED, LifecycleEvent, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_transitions import apply_event, clear

@@ -7,10 +7,9 @@ has confirmed.
 
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.reasons import Reason
+from bridge.engine.rules.lifecycle import SIGNED, Reason
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.status import SIGNED
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_user
 from bridge.engine.service.caller import BrowserUser, account_role

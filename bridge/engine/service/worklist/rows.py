@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 
 from bridge.engine.records.tables import FeedChange, PrelimRead, Report, ReportOrder, SiteMembership
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
 from bridge.engine.service.worklist.worklist import WorklistQuery, filters, items_of

@@ -19,10 +19,9 @@ from sqlmodel import Session, col, select
 from bridge.email import canonical_email
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Account, Report, ReportOrder, SiteMembership
+from bridge.engine.rules.lifecycle import Reason, Status
+from bridge.engine.rules.order import most_urgent, priority_code
 from bridge.engine.rules.patients import folded_name
-from bridge.engine.rules.priority import most_urgent, priority_code
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import Status
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.change_feed import order_json
 from bridge.engine.service.report_lookup import follow_pointers, key_of

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bridge.engine.app.controls import controls
+from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import PERMITTED, SiteRole
-from bridge.engine.rules.status import Status
 
 WRITER = sorted(action.value for action in PERMITTED[SiteRole.USER, True])
 

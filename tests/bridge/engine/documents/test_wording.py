@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bridge.engine.documents.exports import html
-from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.documents.exports.wording import (
+from bridge.engine.documents.exports.model import (
     CATALOGUE,
+    ExportedReport,
     day_and_time,
     day_text,
     labels,

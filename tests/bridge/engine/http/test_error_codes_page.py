@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bridge.authority import AccountRefusal
 from bridge.engine.documents.errors import ImageFault, SrFault
-from bridge.engine.launch.outcome import LaunchWarning
+from bridge.engine.launch_outcome import LaunchWarning
+from bridge.engine.rules.lifecycle import REASON_TEXTS, Reason
 from bridge.engine.rules.passwords import Weakness
-from bridge.engine.rules.reasons import TEXTS, Reason
 from bridge.engine.rules.site_roles import ReportAction
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -72,5 +72,5 @@ def test_the_page_lists_every_code() -> None:
 def test_the_page_says_what_the_rules_say() -> None:
     """The sentence of a broken rule is that of the answer."""
     page = PAGE.read_text("utf-8")
-    for reason, text in TEXTS.items():
+    for reason, text in REASON_TEXTS.items():
         assert f"| `{reason.value}` | 400 | {text} |" in page

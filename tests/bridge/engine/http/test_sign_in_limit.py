@@ -7,7 +7,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from bridge.engine.live.password_hashing import MOST_WAITING, RESERVED, THREADS, TooBusy
+from bridge.engine.live.credential_checks import MOST_WAITING, RESERVED, THREADS, TooBusy
 from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from tests.bridge.engine.http.engine_service import BASE, READER, Service
 from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in

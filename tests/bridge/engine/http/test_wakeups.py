@@ -7,7 +7,7 @@ import pytest
 
 from bridge.engine.http.application import create_application
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef
 from bridge.engine.settings import EngineSettings

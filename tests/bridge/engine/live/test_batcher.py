@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.live.batcher import Batcher
+from bridge.engine.live.database_executor import Batcher
 
 
 class RefusedError(Exception):

@@ -11,7 +11,7 @@ from bridge.audit.events import AuditEvent
 from bridge.engine.errors import EngineError, ReportNotFound
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.records.tables import Site, metadata
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bridge.engine.rules.text.default_text import accept_defaults, has_defaults, is_default
 from bridge.engine.rules.text.document import (
     BracketField,
     Document,
@@ -14,7 +13,12 @@ from bridge.engine.rules.text.document import (
     parse,
     to_json,
 )
-from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.text.plain_text import (
+    accept_defaults,
+    has_defaults,
+    is_default,
+    plain_text,
+)
 from bridge.engine.rules.text.signing_checks import run_checks
 
 

@@ -5,17 +5,19 @@ from itertools import chain, combinations, product
 import pytest
 
 from bridge.engine.rules.lifecycle import (
+    REASON_TEXTS,
     REFUSALS,
+    SIGNED,
     TRANSITIONS,
     ClearedPart,
     FailureCode,
     LifecycleEvent,
+    Reason,
     ReportFact,
+    Status,
     Transition,
     decide,
 )
-from bridge.engine.rules.reasons import TEXTS, Reason
-from bridge.engine.rules.status import SIGNED, Status
 
 EVERY_SET = [
     frozenset(facts)
@@ -143,4 +145,4 @@ def test_signed_text_is_never_lost() -> None:
 
 def test_every_reason_has_its_sentence() -> None:
     """Each reason reads as a sentence in the problem body."""
-    assert set(TEXTS) == set(Reason)
+    assert set(REASON_TEXTS) == set(Reason)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bridge.engine.rules.identity import is_placeholder
+from bridge.engine.rules.lifecycle import Reason
+from bridge.engine.rules.order import corrected_tags, is_placeholder, merged_tags, search_text
 from bridge.engine.rules.patients import (
     certain_date,
     names_conflict,
@@ -10,10 +11,7 @@ from bridge.engine.rules.patients import (
     same_name,
     same_patient,
 )
-from bridge.engine.rules.prelims import PrelimGroupPolicy, refuse_prelim
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.signing import cooling_end, is_cooling
-from bridge.engine.rules.tags import corrected_tags, merged_tags, search_text
+from bridge.engine.rules.signing import PrelimGroupPolicy, cooling_end, is_cooling, refuse_prelim
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-from bridge.engine.rules.lifecycle import TRANSITIONS, LifecycleEvent, Transition
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.lifecycle import TRANSITIONS, LifecycleEvent, Status, Transition
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"
 

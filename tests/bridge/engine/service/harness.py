@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bridge.engine.records.tables import Account, Site, SiteMembership
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser

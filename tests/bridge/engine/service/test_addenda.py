@@ -2,13 +2,8 @@
 
 import pytest
 
-from bridge.engine.errors import (
-    CoolingElapsed,
-    NoSignedAddendum,
-    RuleBroken,
-    SignDelayDisabled,
-)
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.errors import CoolingElapsed, NoSignedAddendum, RuleBroken, SignDelayDisabled
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.detached_report import lock_detached

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.first_text import write_first_text
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import ReportStatusRecord

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.errors import BeingEdited, Forbidden, ReportVersionConflict, RuleBroken
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 import pytest
 
 from bridge.engine.errors import EngineError
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register

@@ -14,9 +14,9 @@ from bridge.engine.records.tables import (
     Site,
     SiteMembership,
 )
-from bridge.engine.rules.identity import link_target
+from bridge.engine.rules.lifecycle import ReportOrigin
+from bridge.engine.rules.order import link_target
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.status import ReportOrigin
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import Registration, register, register_many
 from bridge.engine.service.report_lookup import lock_report

@@ -1,8 +1,8 @@
 """Representations for logs and stack traces contain no patient data."""
 
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.identity import OrderId
-from bridge.engine.rules.status import ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.harness import ServiceHarness

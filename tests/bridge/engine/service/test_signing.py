@@ -19,7 +19,7 @@ from bridge.engine.records.tables import (
     Signature,
     SiteMembership,
 )
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import lock_report

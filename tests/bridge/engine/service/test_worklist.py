@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register

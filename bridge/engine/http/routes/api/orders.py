@@ -31,10 +31,10 @@ from bridge.engine.http.requests.use_cases import (
     require_site_administrator,
     site_of,
 )
-from bridge.engine.launch.attachments import structured_reports
-from bridge.engine.launch.outcome import LaunchWarning
+from bridge.engine.launch_outcome import LaunchWarning
+from bridge.engine.launch_parser import structured_reports
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.identity import OrderId
+from bridge.engine.rules.order import OrderId
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports

@@ -33,7 +33,7 @@ from bridge.engine.http.requests.use_cases import (
     read_as_administrator,
     site_of,
 )
-from bridge.engine.rules.status import Status
+from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting

@@ -14,7 +14,7 @@ from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.same_origin import is_framed, is_same_origin
 from bridge.engine.http.sign_in import password_form
 from bridge.engine.http.sign_in.account_session import signed_in_account
-from bridge.engine.launch.languages import first_language
+from bridge.engine.launch_request import first_language
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys

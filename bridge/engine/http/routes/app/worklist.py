@@ -15,8 +15,8 @@ from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
 from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.status import Status
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession
 from bridge.engine.service.accounts.sessions import is_valid

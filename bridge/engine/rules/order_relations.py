@@ -1,16 +1,15 @@
 """
-Rules for linking orders to one report and unlinking them (interface document, link-orders).
+Relations between orders: linked reports (interface document, link-orders) and prior studies.
 
-The functions return the first broken rule.
+The functions for linking return the first broken rule. Priors are ranked by similarity and date.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.engine.rules.patients import same_patient
-from bridge.engine.rules.reasons import Reason
-from bridge.engine.rules.status import SIGNED, Status
+from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
+from bridge.engine.rules.patients import certain_date, same_patient
 
 MINIMUM = 2
 
@@ -89,3 +88,51 @@ def refuse_unlink(status: Status, *, has_content: bool) -> Reason | None:
     if status is not Status.ORDERED:
         return Reason.GROUP_NOT_ORDERED
     return Reason.GROUP_HAS_CONTENT if has_content else None
+
+
+AUTO_COMPARED = 3
+"""Number of priors that the app opens for comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The anchor order of a report: tags, and the time of signing (ms since the epoch)."""
+
+    tags: Mapping[str, Any]
+    signed_at: int = 0
+
+    @property
+    def day(self) -> str:
+        """The study date in ISO 8601, empty if it is missing or ambiguous."""
+        found = certain_date(str(self.tags.get("StudyDate", "")))
+        return found.isoformat() if found else ""
+
+    def similarity(self, other: "Study") -> int:
+        """Return the number of equal attributes: modality and body part."""
+        return sum(
+            bool(_word(self, name)) and _word(self, name) == _word(other, name)
+            for name in ("Modality", "BodyPartExamined")
+        )
+
+
+def _word(study: Study, name: str) -> str:
+    return str(study.tags.get(name, "")).strip().casefold()
+
+
+def rank_priors(present: Study, others: Sequence[Study]) -> list[int]:
+    """Return the indexes of the priors among `others`, the best comparison first."""
+    earlier = [
+        index
+        for index, other in enumerate(others)
+        if not (present.day and other.day and other.day > present.day)
+    ]
+    return sorted(
+        earlier,
+        key=lambda index: (
+            present.similarity(others[index]),
+            others[index].day,
+            others[index].signed_at,
+            index,
+        ),
+        reverse=True,
+    )

@@ -7,7 +7,7 @@ Pure values: HTTP adds the link and its QR code.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bridge.engine.rules.status import SIGNED, Status
+from bridge.engine.rules.lifecycle import SIGNED, Status
 
 
 class LaunchStatus(StrEnum):

@@ -1,1 +1,0 @@
-"""Launch requests: parsed and checked before anything is stored. No database."""
