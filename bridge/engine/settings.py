@@ -2,7 +2,7 @@
 Settings of the engine, as frozen values.
 
 This module reads no file and no environment. The composition root passes a complete
-`EngineSettings` to `bridge.engine.http.application.create_application`.
+`EngineSettings` to `bridge.engine.http.engine_application.create_application`.
 """
 
 from collections.abc import Callable, Sequence

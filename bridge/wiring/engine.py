@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
     AccessLifetimes,

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from bridge.cli.application import application
-from bridge.engine.http.application import ROUTERS
+from bridge.engine.http.engine_application import ROUTERS
 from config.example import _MANY, _SINGLE, shown
 
 WIDTH = 96

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from bridge.engine.http.live.waiting_requests import (
+from bridge.engine.http.requests.public_addresses import PublicAddresses
+from bridge.engine.http.requests.request_limits import (
     POLLS,
     POLLS_EACH,
     STREAMS,
     STREAMS_EACH,
+    QuotaMeter,
     WaitingRequests,
 )
-from bridge.engine.http.requests.public_addresses import PublicAddresses
-from bridge.engine.http.requests.quotas import QuotaMeter
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
 from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator

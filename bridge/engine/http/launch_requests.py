@@ -17,7 +17,6 @@ from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import BadLaunch, EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.live.sync_launch import with_follow_outcome
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import (
     ClinicalInfo,
@@ -29,6 +28,7 @@ from bridge.engine.http.models.launch import (
 from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of
+from bridge.engine.http.window_handover import with_follow_outcome
 from bridge.engine.launch_outcome import LaunchOutcome, LaunchWarning, SetAsideFile
 from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
 from bridge.engine.launch_request import LaunchInput, NamedUser

@@ -4,14 +4,24 @@ All tables of the engine, and the metadata that the migrations are compared with
 Import rows from here: `from bridge.engine.records.tables import Report, ReportOrder`.
 """
 
-from bridge.engine.records.access import (
+from bridge.engine.records.accounts import (
+    AccessToken,
+    Account,
     AnonymousRefusals,
     AuditEventRow,
     BrowserSessionRow,
+    CodeMap,
+    Enrolment,
     Idempotency,
     IndexKey,
     IssuedLink,
+    Macro,
+    PrelimGroup,
+    SignInBucket,
+    Site,
+    SiteMembership,
     SyncTarget,
+    Template,
     Window,
 )
 from bridge.engine.records.columns import metadata
@@ -29,18 +39,6 @@ from bridge.engine.records.reports import (
     ReportRelease,
     Share,
     Signature,
-)
-from bridge.engine.records.sites import (
-    AccessToken,
-    Account,
-    CodeMap,
-    Enrolment,
-    Macro,
-    PrelimGroup,
-    SignInBucket,
-    Site,
-    SiteMembership,
-    Template,
 )
 
 __all__ = [

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from bridge.cli.application import application
 from bridge.console.http.application import ROUTERS as CONSOLE_ROUTERS
-from bridge.engine.http.application import ROUTERS
+from bridge.engine.http.engine_application import ROUTERS
 
 ROOT = Path(__file__).resolve().parents[3] / "bridge"
 READING = {"GET", "HEAD", "OPTIONS"}

@@ -6,7 +6,7 @@ import secrets
 import httpx
 import pytest
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings

@@ -20,7 +20,8 @@ LOADS = f"""
 import sys
 from bridge.cli.service import _load_without_optional_libraries
 _load_without_optional_libraries()
-import bridge.runtime.service, bridge.engine.http.application, bridge.console.http.application
+import bridge.runtime.service, bridge.engine.http.engine_application
+import bridge.console.http.application
 print([name for name in {SELDOM} if name in sys.modules])
 """
 

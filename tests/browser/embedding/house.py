@@ -23,7 +23,7 @@ import trustme
 import uvicorn
 from playwright.sync_api import Frame, FrameLocator, Page
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import tokens, users
 from bridge.engine.service.sites import sites

@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from bridge import index_key
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
 from tests.eventually import eventually

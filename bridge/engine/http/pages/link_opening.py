@@ -34,19 +34,19 @@ from bridge.engine.http.launch_requests import (
     refuse_study_members,
     session_link,
 )
-from bridge.engine.http.live.sync_launch import wait_for_handover
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import NoticeKey, language_of, notice_text, show_notice
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.guard import count_failed_token
-from bridge.engine.http.requests.problems import HttpProblem, bad_request, unauthorized
-from bridge.engine.http.requests.same_origin import (
+from bridge.engine.http.requests.guard import (
+    count_failed_token,
     framing_origin,
     is_framed,
     is_framed_by_other_site,
 )
+from bridge.engine.http.requests.problem_bodies import HttpProblem, bad_request, unauthorized
 from bridge.engine.http.sign_in.account_session import signed_in_account
-from bridge.engine.http.sign_in.password_form import login_page
+from bridge.engine.http.sign_in.password_sign_in import login_page
+from bridge.engine.http.window_handover import wait_for_handover
 from bridge.engine.launch_parser import read_language
 from bridge.engine.launch_request import NamedUser
 from bridge.engine.links import Purpose

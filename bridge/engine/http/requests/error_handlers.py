@@ -1,26 +1,108 @@
 """
-Exception handlers: every expected exception becomes a problem response.
+Answers to exceptions: expected ones become problem responses, others a 500.
 
-An exception that is not listed here is a defect; `bridge.engine.http.requests.middleware` answers
-it with 500.
+The middleware sets request ids and response headers, serves HEAD, and answers what no handler
+knows. Only the class and the place of an unexpected exception are logged, never its message,
+because a message may quote patient data.
 """
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_change
-from bridge.engine.http.requests.middleware import HEAD_PATHS
-from bridge.engine.http.requests.problems import FieldError, HttpProblem, Problem
+from bridge.engine.http.requests.problem_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy
+
+API_VERSION = "1"
+HEAD_PATHS = ("/api/", "/reporting/assets/")
+"""Below these paths every GET route also serves HEAD."""
+INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
+
+log = structlog.get_logger(__name__)
+
+
+class ResponseEnvelope:
+    """Outermost middleware: sets request id and headers, and answers exceptions with 500."""
+
+    def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
+        self._app = app
+        self._new_id = new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id = self._new_id()
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                headers["X-API-Version"] = API_VERSION
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Cache-Control", "no-store")
+                for name, value in state.get("headers", {}).items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:  # the client has closed the connection
+            return
+        except Exception as error:  # a defect
+            log.error(  # noqa: TRY400  # a traceback would quote the request
+                "request_failed",
+                request_id=request_id,
+                failure=type(error).__name__,
+                place=_place(error),
+            )
+            if started:
+                raise
+            answer = INTERNAL.response(instance=scope["path"], request_id=request_id)
+            await answer(scope, receive, send_with_headers)
+
+
+class HeadRequests:
+    """
+    Middleware that serves HEAD below `HEAD_PATHS` by the GET route; the server omits the body.
+
+    Pages that browsers open have separate HEAD routes. Event streams have none.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if is_head and scope["path"].startswith(HEAD_PATHS):
+            scope = {**scope, "method": "GET"}  # a copy: the server needs the method HEAD
+        await self._app(scope, receive, send)
+
+
+def _place(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
+
 
 UNAVAILABLE = Problem(
     503,

@@ -1,14 +1,19 @@
 """
-The checks of every API request before its route: token, quota, size, syntax.
+The checks of every API request before its route: token, quota, size, syntax, origin.
 
 The order is 401, 429, 413, 400, so that a caller without a token learns nothing from the later
 checks. The use cases check the role on a site.
+
+The origin of a request is a frame, a page of this service, or a page of another site. The headers
+that tell it cannot be set by a page (Fetch Metadata, `Origin`, the origin in `Referer`). A request
+without them does not come from a page.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -18,7 +23,7 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.pages.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import record_refusal
-from bridge.engine.http.requests.problems import (
+from bridge.engine.http.requests.problem_bodies import (
     FieldError,
     HttpProblem,
     Problem,
@@ -27,7 +32,7 @@ from bridge.engine.http.requests.problems import (
     unauthorized,
 )
 from bridge.engine.http.requests.public_addresses import is_loopback
-from bridge.engine.http.requests.quotas import Allowance
+from bridge.engine.http.requests.request_limits import Allowance
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of
@@ -40,6 +45,50 @@ from bridge.request_body import (
 )
 from parsers import json
 from parsers.errors import DocumentRefused
+
+
+def is_framed(request: Request) -> bool:
+    """Tell whether the browser loads this page into a frame."""
+    return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
+
+
+def framing_origin(request: Request) -> str:
+    """Return the origin of the page that frames this one; empty if the browser does not send it."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    return f"{parts.scheme}://{parts.netloc}" if is_framed(request) and parts.netloc else ""
+
+
+def is_framed_by_other_site(request: Request) -> bool:
+    """Tell whether a page of another site loads this page into a frame."""
+    return is_framed(request) and request.headers.get("sec-fetch-site") in (
+        "cross-site",
+        "same-site",
+    )
+
+
+def is_same_origin(engine: EngineState, request: Request) -> bool:
+    """Tell whether a page of this service, or the user's address bar, sent the request."""
+    site = request.headers.get("sec-fetch-site", "")
+    if site:
+        return site in ("same-origin", "none")
+    origin = request.headers.get("origin", "")
+    host = urlsplit(origin).netloc.lower()
+    own = {request.headers.get("host", "").lower(), urlsplit(engine.base_url(request)).netloc}
+    return bool(host) and host in own
+
+
+def is_cross_site(engine: EngineState, request: Request) -> bool:
+    """Tell whether a page of another site sent the request; programs send no such headers."""
+    from_browser = "sec-fetch-site" in request.headers or "origin" in request.headers
+    return from_browser and not is_same_origin(engine, request)
+
+
+def require_same_origin(engine: EngineState, request: Request) -> None:
+    """Raise 403 unless a page of this service sent the request."""
+    if not is_same_origin(engine, request):
+        detail = "this request did not come from a page of this service"
+        raise HttpProblem(Problem(403, "foreign_origin", detail))
+
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512

@@ -13,9 +13,14 @@ from typing_extensions import override
 
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
-from bridge.engine.http.requests.guard import TEXT_BODY, Handler, bounded_request, require_json_body
-from bridge.engine.http.requests.problems import HttpProblem, Problem
-from bridge.engine.http.requests.same_origin import require_same_origin
+from bridge.engine.http.requests.guard import (
+    TEXT_BODY,
+    Handler,
+    bounded_request,
+    require_json_body,
+    require_same_origin,
+)
+from bridge.engine.http.requests.problem_bodies import HttpProblem, Problem
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller

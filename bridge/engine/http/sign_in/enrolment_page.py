@@ -21,8 +21,8 @@ from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.same_origin import is_cross_site, is_framed
-from bridge.engine.http.sign_in.password_check import TooManyAttempts, take_attempt
+from bridge.engine.http.requests.guard import is_cross_site, is_framed
+from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
 from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment

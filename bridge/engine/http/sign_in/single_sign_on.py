@@ -17,11 +17,11 @@ from starlette.responses import RedirectResponse, Response
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
-from bridge.engine.http.requests.same_origin import is_framed
-from bridge.engine.http.sign_in import password_form
+from bridge.engine.http.requests.guard import is_framed
+from bridge.engine.http.sign_in import password_sign_in
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.oidc_provider import SignOnAttempt, SignOnFailed
-from bridge.engine.http.sign_in.password_check import TooManyAttempts, take_attempt
+from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
 from bridge.engine.service.accounts.sessions import end_session
@@ -50,7 +50,7 @@ async def begin(request: Request) -> Response:
     state = {
         **asdict(attempt),
         "at": engine.clock(),
-        "next": password_form.landing_page(query.get("next", "")),
+        "next": password_sign_in.landing_page(query.get("next", "")),
         "handle": query.get("token", "")[:64],
         "confirms": confirms,
     }
@@ -97,7 +97,7 @@ async def _finish(request: Request) -> Response:
             end_session(work.connection, before.session, work.now)
         return SignInProof(account, second_factor=True)
 
-    answer = await password_form.begin_session(
+    answer = await password_sign_in.begin_session(
         request, account, prove, state["handle"], state["next"]
     )
     answer.headers.append("Set-Cookie", _expired_cookie(engine))
@@ -108,7 +108,7 @@ def _failed(request: Request, code: str) -> Response:
     """Record the cause and show the sign-in page; the page names no internal cause."""
     record_refusal(request, "login", code=code)
     problem = code if code in {"no_account", "no_site", "too_many_attempts"} else "sso_failed"
-    return password_form.login_page(request, problem=problem, status=401)
+    return password_sign_in.login_page(request, problem=problem, status=401)
 
 
 def _cookie(engine: EngineState, state: dict[str, Any]) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from fastapi import FastAPI
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.engine_state import EngineState
-from bridge.engine.http.requests.quotas import QuotaMeter
+from bridge.engine.http.requests.request_limits import QuotaMeter
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 import httpx
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.records.tables import metadata
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.live.windows import HANDOVER
 from tests.bridge.engine.http.engine_service import (

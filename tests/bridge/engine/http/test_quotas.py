@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bridge.engine.http.requests.quotas import QuotaMeter, monotonic_ms
+from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
 from bridge.engine.settings import Quota
 from tests.bridge.engine.http.engine_service import Clock
 

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from joserfc.jwk import RSAKey
 from sqlalchemy import text
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import audit_trail, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.http.live import sync_launch
+from bridge.engine.http import window_handover
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     OTHER,
@@ -27,13 +27,13 @@ SYNC = {"SyncLaunch": True}
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time that a launch waits, longer than a slow machine needs."""
-    monkeypatch.setattr(sync_launch, "FOLLOW_SECONDS", 30)
+    monkeypatch.setattr(window_handover, "FOLLOW_SECONDS", 30)
 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
     """A short time for launches that no window follows."""
-    monkeypatch.setattr(sync_launch, "FOLLOW_SECONDS", 0.6)
+    monkeypatch.setattr(window_handover, "FOLLOW_SECONDS", 0.6)
 
 
 @pytest.fixture

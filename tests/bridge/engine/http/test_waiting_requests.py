@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from bridge.engine.http.live.waiting_requests import WaitingRequests
+from bridge.engine.http.requests.request_limits import WaitingRequests
 from tests.bridge.engine.http.engine_service import ADMIN, READER, Page, Service, user
 from tests.bridge.engine.http.event_listener import listening
 

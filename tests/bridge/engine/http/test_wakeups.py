@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from bridge.engine.http.application import create_application
+from bridge.engine.http.engine_application import create_application
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.signing.sign import sign

@@ -1,4 +1,4 @@
-"""Files of a site: templates as MRRT files, and the billing code map as CSV."""
+"""Texts of a site: templates as MRRT files, the billing code map as CSV, and macros."""
 
 from typing import Annotated, Any
 
@@ -9,16 +9,17 @@ from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
+from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     change_as_administrator,
     read_as_administrator,
 )
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
-from bridge.engine.service.sites import audit_states, billing, sites
+from bridge.engine.service.sites import audit_states, billing, macros, sites
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -104,4 +105,45 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
         lambda work: billing.set_code_map(work.connection, site_id, rows),
         target=("code-map", site_id),
         state=audit_states.code_map(site_id),
+    )
+
+
+@router.get("/sites/{site_id}/macros", response_model=list[dict[str, Any]])
+async def list_macros(site_id: str, request: Request) -> Response:
+    """Return the site's macros by trigger."""
+    found = await read_as_administrator(
+        request,
+        "macros-read",
+        [RequestSite(site_id)],
+        lambda session: macros.macros_of(session.connection(), site_id, None),
+    )
+    return JSONResponse(found)
+
+
+@router.put("/sites/{site_id}/macros/{trigger}", response_class=Response)
+async def set_macro(site_id: str, trigger: Trigger, body: MacroBody, request: Request) -> Response:
+    """Create or replace a macro of the site."""
+    content = body.content()
+    return await change_as_administrator(
+        request,
+        "macro-update",
+        RequestSite(site_id),
+        lambda work: macros.set_macro(
+            work.connection, site_id, None, trigger, body.name, content, work.now
+        ),
+        target=("macro", trigger),
+        state=audit_states.macro(site_id, None, trigger),
+    )
+
+
+@router.delete("/sites/{site_id}/macros/{trigger}", response_class=Response)
+async def delete_macro(site_id: str, trigger: Trigger, request: Request) -> Response:
+    """Remove a macro of the site."""
+    return await change_as_administrator(
+        request,
+        "macro-delete",
+        RequestSite(site_id),
+        lambda work: macros.delete_macro(work.connection, site_id, None, trigger),
+        target=("macro", trigger),
+        state=audit_states.macro(site_id, None, trigger),
     )

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.accounts import AccountBody, EnrolmentBody, SecondFactorBody
+from bridge.engine.http.models.administration import AccountBody, EnrolmentBody, SecondFactorBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute

@@ -1,28 +1,42 @@
-"""`delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`."""
+"""
+Launches (`launch/clinical`, its batch form, `init`), changes of orders, and patients.
+
+Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`.
+Patients: `patient/update` and `patient/merge`; both are idempotent.
+"""
 
 from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
 from bridge.engine.errors import ReportNotFound
+from bridge.engine.http import launch_requests
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.launch_requests import warnings_of
-from bridge.engine.http.models.reports import (
+from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
+from bridge.engine.http.models.report_requests import (
     AssignOrderBody,
     DeleteBody,
     FlatIdentity,
     LinkBody,
+    PatientMergeBody,
+    PatientUpdateBody,
     UpdateStructuredReports,
 )
 from bridge.engine.http.models.responses import (
     NO_BODY,
     FilesUpdated,
+    InitResponse,
+    LaunchResponse,
+    ProblemBody,
     StatusRecordBody,
     problems,
 )
-from bridge.engine.http.requests.guard import FileRoute, WriteRoute
-from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.requests.chunked_responses import FastJsonResponse
+from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
+from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     ReportResult,
     RequestSite,
@@ -39,6 +53,7 @@ from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.assignment import unassign
 from bridge.engine.service.worklist.ownership import assign_order
@@ -145,3 +160,77 @@ async def link(body: LinkBody, request: Request) -> Response:
 async def unlink(body: LinkBody, request: Request) -> Response:
     """Remove orders from their groups. All or nothing."""
     return await _change_group(request, "unlink-orders", body, unlink_orders)
+
+
+launch_router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
+
+
+@launch_router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
+async def launch(body: LaunchBody, request: Request) -> Response:
+    """Create or retrieve a report and return its link, QR code, or both."""
+    return FastJsonResponse(await launch_requests.launch(request, body))
+
+
+@launch_router.post(
+    "/launch/clinical/batch",
+    response_model=list[LaunchResponse | ProblemBody],
+    responses=problems(),
+    openapi_extra={"x-addition": True},
+)
+async def launch_batch(
+    request: Request,
+    bodies: Annotated[
+        list[Any],
+        Body(
+            description="Launch requests, each as for a single launch",
+            min_length=1,
+            examples=[[EXAMPLE]],
+        ),
+    ],
+) -> Response:
+    """Launch many reports in one transaction: a response or a problem body for each, in order."""
+    limit = engine_of(request).settings.sizes.batch
+    if len(bodies) > limit:
+        detail = f"at most {limit} launches in one request"
+        raise bad_request(detail, FieldError("", detail), code="batch_too_large")
+    return FastJsonResponse(await launch_requests.launch_batch(request, bodies))
+
+
+@launch_router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
+async def init(body: InitBody, request: Request) -> Response:
+    """Issue a short-lived link that pre-warms an embedded session; creates no report."""
+    return FastJsonResponse(await launch_requests.prepare_session(request, body))
+
+
+patient_router = APIRouter(prefix="/api/patient", tags=["Patients"], route_class=WriteRoute)
+
+
+@patient_router.post("/update", response_class=Response, responses=DONE)
+async def update(body: PatientUpdateBody, request: Request) -> Response:
+    """Correct demographics on all orders of a patient of a site; absent members are unchanged."""
+    given = body.model_dump(exclude={"SiteID", "PatientMRN"}, exclude_unset=True)
+    tags = {name: value for name, value in given.items() if value is not None}
+
+    return await change_as_administrator(
+        request,
+        "patient-update",
+        RequestSite(body.SiteID),
+        lambda work: _without_body(update_patient(work, body.SiteID, body.PatientMRN, tags)),
+    )
+
+
+@patient_router.post("/merge", response_class=Response, responses=DONE)
+async def merge(body: PatientMergeBody, request: Request) -> Response:
+    """Move everything of `PriorPatientMRN` to `PatientMRN`."""
+    return await change_as_administrator(
+        request,
+        "patient-merge",
+        RequestSite(body.SiteID),
+        lambda work: _without_body(
+            merge_patients(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN)
+        ),
+    )
+
+
+def _without_body(_: int) -> None:
+    """Say nothing of how many reports changed."""

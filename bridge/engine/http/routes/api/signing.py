@@ -3,7 +3,12 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from bridge.engine.http.models.reports import AddendumSignBody, OneReport, PrelimBody, SignBody
+from bridge.engine.http.models.report_requests import (
+    AddendumSignBody,
+    OneReport,
+    PrelimBody,
+    SignBody,
+)
 from bridge.engine.http.models.responses import NO_BODY, problems
 from bridge.engine.http.requests.guard import WriteRoute
 from bridge.engine.http.requests.use_cases import change_report, zone_of

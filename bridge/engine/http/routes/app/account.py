@@ -1,23 +1,37 @@
-"""The account of a signed-in user: profile, password, access tokens."""
+"""The account of a signed-in user (profile, password, access tokens), and the pages of a user."""
 
 from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from bridge.engine.errors import NotFound
-from bridge.engine.http.engine_state import EngineDep, engine_of
-from bridge.engine.http.models.accounts import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
-from bridge.engine.http.requests.audit_events import audit_event
-from bridge.engine.http.sign_in import password_check
-from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
-from bridge.engine.http.sign_in.password_form import sign_out
+from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.http.engine_state import EngineDep, EngineState, engine_of
+from bridge.engine.http.models.administration import (
+    ConfirmBody,
+    OwnTokenBody,
+    PasswordBody,
+    ProfileBody,
+)
+from bridge.engine.http.pages import html_pages
+from bridge.engine.http.pages.html_pages import NoticeKey, show_notice
+from bridge.engine.http.pages.link_opening import cookie_session, is_prefetch
+from bridge.engine.http.requests.audit_events import audit_event, record_refusal
+from bridge.engine.http.requests.guard import is_framed, is_same_origin
+from bridge.engine.http.sign_in import password_sign_in
+from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep, signed_in_account
+from bridge.engine.http.sign_in.password_sign_in import sign_out
+from bridge.engine.launch_request import first_language
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
+from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
+from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.site_changes import image_uri
 from bridge.engine.service.work import ActorRef, Work
+from bridge.engine.service.worklist.ownership import open_from_worklist
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
@@ -60,7 +74,7 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
     """Set a new password; other sessions of the account end."""
     engine, key = engine_of(request), signed.account.id
     own = await engine.work.read(lambda c: own_account.profile(c, signed.browser_user))
-    present, attempt = await password_check.verify_owner(
+    present, attempt = await password_sign_in.verify_owner(
         request, signed, body.present, pointer="/present"
     )
 
@@ -84,10 +98,10 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
 async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> Response:
     """Confirm the password again; some actions require a recent confirmation."""
     engine, key = engine_of(request), signed.account.id
-    password_hash, attempt = await password_check.verify_owner(request, signed, body.password)
+    password_hash, attempt = await password_sign_in.verify_owner(request, signed, body.password)
 
     def apply(work: Work) -> None:
-        proof = password_check.prove_owner(engine, work, signed.account, password_hash, body.code)
+        proof = password_sign_in.prove_owner(engine, work, signed.account, password_hash, body.code)
         own_account.confirm(work.connection, signed, proof, work.now)
         engine.throttle.give_back(work.connection, attempt)
         work.audit(audit_event(request, "confirm"))
@@ -152,3 +166,79 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> 
 
     await engine.work.change(ActorRef(key), engine.clock(), apply)
     return Response(status_code=204)
+
+
+page_router = APIRouter(prefix="/reporting", include_in_schema=False)
+root = APIRouter(include_in_schema=False)
+
+
+@root.api_route("/", methods=["GET", "HEAD"])
+@page_router.get("")
+@page_router.get("/")
+async def home() -> Response:
+    """Redirect to the worklist."""
+    return RedirectResponse(password_sign_in.HOME, 303)
+
+
+@page_router.get("/login")
+async def login(request: Request) -> Response:
+    """Show the sign-in page; redirect a user who is signed in."""
+    engine = engine_of(request)
+    if is_framed(request) or await signed_in_account(engine, request) is None:
+        return password_sign_in.login_page(request)
+    return RedirectResponse(
+        password_sign_in.landing_page(request.query_params.get("next", "")), 303
+    )
+
+
+@page_router.get("/worklist")
+@page_router.get("/settings")
+@page_router.get("/administration")
+async def place(request: Request) -> Response:
+    """Return the page of the app; the app shows the view of the address."""
+    engine = engine_of(request)
+    signed = None if is_framed(request) else await signed_in_account(engine, request)
+    if signed is None:
+        return RedirectResponse(f"/reporting/login?next={request.url.path}", 303)
+    return html_pages.app_page(await _boot(engine, signed))
+
+
+@page_router.get("/report/{report_id}")
+async def report(report_id: str, request: Request) -> Response:
+    """
+    Open a report from the worklist, for the user who is signed in.
+
+    Opening may assign the report, so a page of another site cannot cause it.
+    """
+    engine = engine_of(request)
+    if is_prefetch(request):
+        return Response(status_code=204)
+    signed = None if is_framed(request) else await signed_in_account(engine, request)
+    if signed is None or not is_same_origin(engine, request):
+        return RedirectResponse(password_sign_in.HOME, 303)
+    before = await cookie_session(engine, request)
+    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    account_id = signed.account.id
+
+    def apply(work: Work) -> OpenedReport:
+        opened = open_from_worklist(work, context, signed.browser_user, report_id, before)
+        site_id, opened_id = opened.site_id, opened.report_id
+        work.audit(audit_event(request, "open", site_id, opened_id, account_id=account_id))
+        return opened
+
+    try:
+        opened = await engine.work.change(ActorRef(account_id), engine.clock(), apply)
+    except EngineError as refusal:
+        record_refusal(request, "open", code=refusal.code)
+        status, detail = refusal.status, refusal.detail
+        return show_notice(request, NoticeKey.CANNOT_OPEN, status=status, detail=detail)
+    page = html_pages.report_page(opened, html_pages.page_headers(()))
+    cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
+    page.headers.append("Set-Cookie", cookie)
+    return page
+
+
+async def _boot(engine: EngineState, signed: AccountSession) -> dict[str, Any]:
+    own = await engine.work.read(lambda c: profile(c, signed.browser_user))
+    language, theme = str(own["AppLanguage"]), own["theme"] or "dark"
+    return {"mode": "worklist", "locale": first_language([language]), "theme": theme}

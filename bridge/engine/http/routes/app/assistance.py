@@ -1,24 +1,170 @@
 """
 Writing assistance of the report page: speech recognition, and key findings put into sections.
 
-Nothing is saved or signed here: the page gets text, with suggestions marked.
+Nothing is saved or signed here: the page gets text, with suggestions marked. The models are
+OpenAI-compatible endpoints that the installation chooses. A language model answers with numbers of
+lines and headings only, so its words never enter a report. Recordings are relayed to the endpoint
+and neither stored nor logged.
 """
 
-from typing import Annotated, Any
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final
 
+import httpx
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
 from bridge.engine.launch_request import LANGUAGES, language
-from bridge.engine.model_endpoints import ModelFailed, NoRecognizer, place_lines, transcribe
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.signing.page_state import speech_language
+from bridge.engine.settings import ModelEndpoint
 from bridge.executors import Threads
+
+
+class NoRecognizer(EngineError):  # noqa: N818  # named for what happened
+    """The installation has no speech recognizer."""
+
+    status: ClassVar[int] = 404
+    text: ClassVar[str] = "this installation has no speech recognizer"
+    code = "no_recognizer"
+
+
+class NotARecording(EngineError):  # noqa: N818  # named for what happened
+    """The body is not audio that a browser records."""
+
+    status: ClassVar[int] = 415
+    text: ClassVar[str] = "the body is no recording of a kind that is known here"
+    code = "not_a_recording"
+
+
+class ModelFailed(EngineError):  # noqa: N818  # named for what happened
+    """The endpoint did not answer, or not as its interface defines."""
+
+    status: ClassVar[int] = 502
+    text: ClassVar[str] = "the model's endpoint did not answer as expected"
+    retryable: ClassVar[bool] = True
+    code = "model_failed"
+
+
+async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
+    """
+    Return the JSON object of a POST; `content` are arguments of httpx (`json`, `files`, `data`).
+
+    Raises ModelFailed for anything but a JSON object with status 200. Proxies of the environment
+    are not used, because the installation chooses the address.
+    """
+    headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+    try:
+        async with (
+            asyncio.timeout(endpoint.seconds),  # httpx limits each read, not the whole answer
+            httpx.AsyncClient(timeout=endpoint.seconds, trust_env=False) as client,
+        ):
+            answer = await client.post(endpoint.url, headers=headers, **content)
+        found = answer.json() if answer.status_code == httpx.codes.OK else None
+    except (httpx.HTTPError, TimeoutError, ValueError):
+        raise ModelFailed from None
+    if not isinstance(found, dict):
+        raise ModelFailed
+    return found
+
+
+_TASK: Final = (
+    "You sort lines of radiology findings under the headings of a report. "
+    'Answer only with JSON: {"places": [[line, heading], …]}, both as the numbers given. '
+    "Leave out lines that fit no heading."
+)
+
+
+async def place_lines(
+    endpoint: ModelEndpoint, headings: Sequence[str], lines: Sequence[str]
+) -> Mapping[str, str]:
+    """
+    Return a heading for each line that the model placed; rules place the other lines.
+
+    Raises ModelFailed if the answer is not as requested.
+    """
+    if not headings or not lines:
+        return {}
+    asked = {"headings": dict(enumerate(headings)), "lines": dict(enumerate(lines))}
+    found = await call(
+        endpoint,
+        json={
+            "model": endpoint.model,
+            "temperature": 0,
+            "response_format": {"type": "json_object"},
+            "messages": [
+                {"role": "system", "content": _TASK},
+                {"role": "user", "content": json.dumps(asked, ensure_ascii=False)},
+            ],
+        },
+    )
+    return {lines[line]: headings[at] for line, at in _pairs(found, len(lines), len(headings))}
+
+
+def _pairs(answer: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of line and heading numbers that are in range."""
+    try:
+        pairs = json.loads(answer["choices"][0]["message"]["content"])["places"]
+    except (LookupError, TypeError, ValueError):
+        raise ModelFailed from None
+    if not isinstance(pairs, list):
+        raise ModelFailed
+    for pair in pairs:
+        match pair:
+            case [int(line), int(at)] if 0 <= line < lines and 0 <= at < headings:
+                yield line, at
+            case _:
+                continue
+
+
+SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "audio/webm": "webm",
+        "audio/ogg": "ogg",
+        "audio/mp4": "mp4",
+        "audio/wav": "wav",
+        "audio/mpeg": "mp3",
+    }
+)
+"""Media types that browsers record (MediaRecorder), and their file suffixes for recognizers."""
+
+
+async def transcribe(
+    endpoint: ModelEndpoint, recording: bytes, media_type: str, language: str
+) -> str:
+    """
+    Return the text of a recording; `language` is one of the 17 codes.
+
+    Raises NotARecording for a media type that no browser records, and ModelFailed if the endpoint
+    returns no text.
+    """
+    kind = media_type.partition(";")[0].strip().lower()
+    suffix = SUFFIXES.get(kind)
+    if suffix is None or not recording:
+        raise NotARecording
+    found = await call(
+        endpoint,
+        files={"file": (f"speech.{suffix}", recording, kind)},
+        data={
+            "model": endpoint.model,
+            "language": language.partition("-")[0],
+            "response_format": "json",
+        },
+    )
+    text = found.get("text")
+    if not isinstance(text, str):
+        raise ModelFailed
+    return text.strip()
+
 
 PREFIX = "/reporting/api/session"
 router = APIRouter(

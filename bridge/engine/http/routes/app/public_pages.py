@@ -1,15 +1,21 @@
-"""Pages that need no session: report links, session links, sign-in, enrolment, assets."""
+"""What needs no session: links, sign-in, enrolment, assets, the host SDK, health, documentation."""
 
+from importlib.resources import files
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from sqlalchemy import text
+from starlette.responses import JSONResponse, Response
 
 from bridge.engine.app import static_files
+from bridge.engine.errors import NotBuilt
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.pages import html_pages, link_opening
+from bridge.engine.http.pages.html_pages import docs_page
 from bridge.engine.http.requests.guard import bounded_request
-from bridge.engine.http.requests.problems import bad_request
-from bridge.engine.http.sign_in import enrolment_page, password_form, single_sign_on
+from bridge.engine.http.requests.problem_bodies import bad_request
+from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_sign_on
+from bridge.store.errors import StoreError
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
 
@@ -38,7 +44,7 @@ async def init(request: Request) -> Response:
 @router.post("/login")
 async def login(request: Request) -> Response:
     """Sign in with a form; then open a link or a landing page."""
-    return await password_form.sign_in(request, await read_form(request))
+    return await password_sign_in.sign_in(request, await read_form(request))
 
 
 @router.api_route("/enrol", methods=["GET", "HEAD"])
@@ -91,3 +97,57 @@ async def assets(name: str, request: Request) -> Response:
     immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
     return Response(content, headers=headers, media_type=media_type)
+
+
+health_router = APIRouter(tags=["Health"])
+
+
+@health_router.get("/healthz", response_model=dict[str, str])
+async def healthz() -> Response:
+    """Answer 200 while the process runs."""
+    return JSONResponse({"status": "ok"})
+
+
+@health_router.get(
+    "/readyz", response_model=dict[str, str], responses={503: {"description": "Not yet"}}
+)
+async def readyz(request: Request) -> Response:
+    """Answer 200 if the database responds, else 503."""
+    engine = engine_of(request)
+    try:
+        await engine.work.read(lambda connection: connection.execute(text("SELECT 1")).scalar())
+    except StoreError:
+        return JSONResponse({"status": "unavailable"}, 503)
+    return JSONResponse({"status": "stopping"} if engine.stopping else {"status": "ready"})
+
+
+@health_router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Return the page of the HTTP interface."""
+    return docs_page(engine_of(request).settings)
+
+
+sdk_router = APIRouter(prefix="/reporting/host-sdk", include_in_schema=False)
+
+MEDIA_TYPES = {
+    "index.js": "text/javascript; charset=utf-8",
+    "index.d.ts": "text/plain; charset=utf-8",
+    "protocol.d.ts": "text/plain; charset=utf-8",
+}
+# The SDK is public: pages of any origin import it as a module.
+HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Cache-Control": "public, max-age=300",
+}
+
+
+@sdk_router.get("/{name}")
+async def host_sdk(name: str) -> Response:
+    """Return a file of the SDK."""
+    if name not in MEDIA_TYPES:
+        raise bad_request("no such file", code="no_such_path", status=404)
+    path = files("bridge.engine.app").joinpath("assets", "built", "host-sdk", name)
+    if not path.is_file():
+        raise NotBuilt
+    return Response(path.read_bytes(), headers=HEADERS, media_type=MEDIA_TYPES[name])

@@ -23,7 +23,7 @@ from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests import chunked_responses
 from bridge.engine.http.requests.guard import SessionRoute
-from bridge.engine.http.requests.problems import bad_request
+from bridge.engine.http.requests.problem_bodies import bad_request
 from bridge.engine.http.requests.use_cases import zone_of
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_lookup import lock_report_by_id

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineDep, engine_of
-from bridge.engine.http.models.accounts import AssignBody
+from bridge.engine.http.models.administration import AssignBody
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep

@@ -1,31 +1,161 @@
 """
-Complete the OpenAPI description: security schemes, problem responses, headers, field texts.
+The engine as an ASGI application: its routers, its middleware, its OpenAPI description.
 
-The examples of problems are built from the errors themselves, so that the description cannot
-differ from the responses. `field_texts.json` describes fields, by name, that their model does not.
+The composition root calls `create_application`. It starts and stops the background work with
+`application.state.engine.start()` and `.stop()`.
+
+The examples of problems in the description are built from the errors themselves, so that they
+cannot differ from the responses. `field_texts.json` describes fields, by name, that their model
+does not.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
+from bridge import __version__
 from bridge.engine import errors
 from bridge.engine.errors import BadAuthority
+from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.models.responses import ProblemBody
-from bridge.engine.http.requests.error_handlers import UNAVAILABLE, problem_of
+from bridge.engine.http.requests import error_handlers
+from bridge.engine.http.requests.error_handlers import (
+    UNAVAILABLE,
+    HeadRequests,
+    ResponseEnvelope,
+    problem_of,
+)
 from bridge.engine.http.requests.guard import TOKEN_HEADER
-from bridge.engine.http.requests.problems import (
+from bridge.engine.http.requests.problem_bodies import (
     MEDIA_TYPE,
     FieldError,
     Problem,
     too_large,
     unauthorized,
 )
+from bridge.engine.http.routes.admin import administration, audit, site_files, system_accounts
+from bridge.engine.http.routes.api import exports, orders, report_queries, signing
+from bridge.engine.http.routes.app import (
+    account,
+    assistance,
+    editor,
+    live,
+    public_pages,
+    report,
+    report_context,
+    worklist,
+)
+from bridge.engine.http.sign_in.account_session import AccountRoute
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import ReportAction
+from bridge.engine.service.accounts.system_accounts import ConsoleRoles
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
+
+ACCOUNT_PREFIX = "/reporting/api/account"
+
+
+def _account_administration() -> APIRouter:
+    """
+    Return the administrative routes for administrators who are signed in to the app.
+
+    The handlers are those of `/api/admin` and check the role on the site. Only the authentication
+    differs: the account cookie instead of a token.
+    """
+    router = APIRouter(include_in_schema=False)
+    for route in (*administration.router.routes, *site_files.router.routes):
+        if isinstance(route, APIRoute):
+            router.add_api_route(
+                ACCOUNT_PREFIX + route.path.removeprefix("/api"),
+                route.endpoint,
+                methods=sorted(route.methods or ()),
+                status_code=route.status_code,
+                route_class_override=AccountRoute,
+                response_model=None,
+            )
+    return router
+
+
+# Frequent routes come first, because the framework tries the routes in this order.
+ROUTERS = (
+    signing.router,
+    orders.launch_router,
+    report_queries.router,
+    exports.router,
+    orders.router,
+    orders.files,
+    orders.patient_router,
+    administration.router,
+    system_accounts.router,
+    site_files.router,
+    audit.router,
+    public_pages.health_router,
+    public_pages.router,
+    public_pages.sdk_router,
+    report.router,
+    live.router,
+    editor.router,
+    assistance.router,
+    assistance.recordings,
+    report_context.router,
+    account.root,
+    account.page_router,
+    account.router,
+    worklist.router,
+    _account_administration(),
+)
+
+
+def create_application(
+    settings: EngineSettings,
+    database: Database,
+    *,
+    clock: Callable[[], int],
+    roles: ConsoleRoles | None = None,
+) -> FastAPI:
+    """
+    Return the application; `clock` returns milliseconds since the epoch.
+
+    `roles` are the roles of the console: its last system administrator cannot be disabled.
+    """
+    application = FastAPI(
+        title="Clinical report service",
+        summary="Launch, read, sign, link and export clinical reports.",
+        description=(
+            "Paths are not versioned. Changes are additive; `X-API-Version` changes with an "
+            "incompatible one. A feature to be removed is marked `deprecated` here, and its "
+            "responses have the headers `Deprecation` and `Sunset` at least twelve months before."
+        ),
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # each route has one address, and no Location repeats a Host header
+        separate_input_output_schemas=False,
+    )
+    application.state.engine = EngineState(settings, database, clock, roles)
+    error_handlers.install_error_handlers(
+        application, [route for router in ROUTERS for route in router.routes]
+    )
+    for router in ROUTERS:
+        application.include_router(router)
+    describe = application.openapi
+    application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way
+    application.add_middleware(HeadRequests)
+    application.add_middleware(ResponseEnvelope, new_id=lambda: uuid.uuid4().hex)
+    return application
+
+
+def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    if not application.openapi_schema:
+        application.openapi_schema = complete(describe())
+    return application.openapi_schema
+
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 _REQUEST_ID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"

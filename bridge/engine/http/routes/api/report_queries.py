@@ -1,6 +1,7 @@
 """`status`, `content`, `site/prelims`, `changes` and `worklist`."""
 
 # ruff: noqa: N803  # the spelling of the interface document
+
 from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any
@@ -12,9 +13,9 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.live.long_poll import wait_for_changes
+from bridge.engine.http.long_poll import wait_for_changes
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
-from bridge.engine.http.models.reports import OrderIdentity, StatusBody
+from bridge.engine.http.models.report_requests import OrderIdentity, StatusBody
 from bridge.engine.http.models.responses import (
     ChangesResponse,
     ContentResponse,
@@ -26,7 +27,7 @@ from bridge.engine.http.models.responses import (
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.chunked_responses import FastJsonResponse
 from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
-from bridge.engine.http.requests.problems import FieldError, bad_request
+from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     order_id_of,

@@ -1,15 +1,21 @@
 """
-Request quotas and the RateLimit headers (draft-ietf-httpapi-ratelimit-headers-11).
+Limits of requests: quotas with the RateLimit headers, and requests that wait.
 
-Each (policy, key) has a fixed window. Windows are kept in memory: each node of a cluster grants the
-whole quota. The number of windows is bounded, and a request costs the same at any number.
+Each (policy, key) has a fixed window (draft-ietf-httpapi-ratelimit-headers-11). Windows are kept in
+memory: each node of a cluster grants the whole quota. The number of windows is bounded, and a
+request costs the same at any number.
+
+Each waiting request holds a connection: an event stream or a long poll. Without a limit one account
+could hold all of them.
 """
 
 import time
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bridge.engine.http.requests.problem_bodies import HttpProblem, Problem
 from bridge.engine.settings import Quota
 
 Clock = Callable[[], int]
@@ -96,3 +102,42 @@ class QuotaMeter:
         remaining = max(0, quota.count - used)
         seconds = max(1, -(-left_ms // 1000))
         return Allowance(policy, quota, remaining, seconds, granted=used <= quota.count)
+
+
+STREAMS, STREAMS_EACH = 400, 32
+"""Event streams of a process, and of one account."""
+
+POLLS, POLLS_EACH = 200, 16
+"""Long polls of a process, and of one token or account."""
+
+
+class WaitingRequests:
+    """Counts the waiting requests of each caller."""
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total = total
+        self._each = each
+        self._callers: Counter[str] = Counter()
+
+    def require_room(self, caller: str) -> None:
+        """Raise 429 if the caller is at its limit, and 503 if the process is."""
+        if self._callers[caller] >= self._each:
+            raise _refusal(429, "too_many_waiting", "too many requests of this caller wait")
+        if self._callers.total() >= self._total:
+            raise _refusal(503, "overloaded", "too many requests wait")
+
+    @contextmanager
+    def counted(self, caller: str) -> Iterator[None]:
+        """Count a request while it waits."""
+        self._callers[caller] += 1
+        try:
+            yield
+        finally:
+            self._callers[caller] -= 1
+            if not self._callers[caller]:
+                del self._callers[caller]
+
+
+def _refusal(status: int, code: str, detail: str) -> HttpProblem:
+    headers = {"Retry-After": "5"}
+    return HttpProblem(Problem(status, code, detail, headers=headers, retryable=True))

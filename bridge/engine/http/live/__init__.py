@@ -1,1 +1,0 @@
-"""Live responses: server-sent events, the change feed, SyncLaunch."""
