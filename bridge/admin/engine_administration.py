@@ -20,12 +20,12 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import (
     enrolment,
     passwords,
-    revocation,
+    sessions,
     system_accounts,
     tokens,
     users,
 )
-from bridge.engine.service.sites import site_changes, sites
+from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
@@ -62,28 +62,28 @@ class EngineAdministration:
         event = {**self.event("site-create", site_id), "before": {}}
         with self.auditing(event) as (connection, now):
             sites.add_site(connection, site, now)
-            event["after"] = site_changes.audit_state(site)
+            event["after"] = sites.audit_state(site)
 
     def sites(self) -> list[dict[str, Any]]:
         """Return all sites as the API shows them."""
         with self._database.read() as connection:
-            return [site_changes.site_json(each) for each in sites.list_sites(connection, None)]
+            return [sites.site_json(each) for each in sites.list_sites(connection, None)]
 
     def site(self, site_id: str) -> dict[str, Any]:
         """Return a site as the API shows it."""
         with as_refusal(), self._database.read() as connection:
-            return site_changes.site_json(sites.get_site(connection, site_id))
+            return sites.site_json(sites.get_site(connection, site_id))
 
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
         """Change members of a site, by their names in the API."""
         with as_refusal():
-            members = site_changes.prepare(_checked(changes))
+            members = sites.prepare(_checked(changes))
         event = self.event("site-update", site_id, members=sorted(members))
         with self.auditing(event) as (connection, _):
             current = sites.get_site(connection, site_id, lock=True)
-            changed = site_changes.apply_changes(current, members)
+            changed = sites.apply_changes(current, members)
             sites.update_site(connection, changed)
-            event.update(site_changes.difference(current, changed))
+            event.update(sites.difference(current, changed))
 
     def add_user(
         self, email: str, *, name: str, site_id: str, administrator: bool, password: str | None
@@ -108,7 +108,7 @@ class EngineAdministration:
             facts = system_accounts.require_account(connection, str(account.id))
             if hashed is not None:
                 self._decide(AccountAction.SET_PASSWORD, facts)
-                revocation.end_enrolments(connection, account.id, now)
+                sessions.end_enrolments(connection, account.id, now)
                 passwords.store_hash(connection, account.id, hashed, now)
                 return None
             if facts.enrolled or not self._settings.sign_in.passwords:

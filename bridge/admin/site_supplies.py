@@ -15,7 +15,7 @@ from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.accounts import users
-from bridge.engine.service.sites import audit_states, billing, site_changes, sites
+from bridge.engine.service.sites import audit_states, billing, sites
 
 
 def groups(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
 def set_signature(engine: EngineAdministration, email: str, uri: str | None) -> None:
     """Set the signature image (data URI, None removes it) of a user's future reports."""
     with as_refusal():
-        image = site_changes.image_uri(uri, "signature")
+        image = sites.image_uri(uri, "signature")
     with engine.transaction(
         "signature-update", target=("user", email), state=audit_states.signature(email)
     ) as (connection, _):

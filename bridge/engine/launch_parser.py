@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.errors import BadLaunch
-from bridge.engine.launch_request import (
+from bridge.engine.launch import (
     LANGUAGES,
     Attachment,
     LaunchInput,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.engine.errors import BusinessFailure
-from bridge.engine.launch_request import LANGUAGES
+from bridge.engine.launch import LANGUAGES
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 

@@ -39,7 +39,7 @@ from bridge.engine.http.requests.problem_bodies import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.routes.admin import administration, audit, site_files, system_accounts
+from bridge.engine.http.routes.admin import administration, site_files, system_accounts
 from bridge.engine.http.routes.api import exports, orders, report_queries, signing
 from bridge.engine.http.routes.app import (
     account,
@@ -94,7 +94,7 @@ ROUTERS = (
     administration.router,
     system_accounts.router,
     site_files.router,
-    audit.router,
+    administration.audit_router,
     public_pages.health_router,
     public_pages.router,
     public_pages.sdk_router,

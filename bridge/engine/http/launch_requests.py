@@ -29,9 +29,8 @@ from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.http.window_handover import with_follow_outcome
-from bridge.engine.launch_outcome import LaunchOutcome, LaunchWarning, SetAsideFile
+from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, NamedUser, SetAsideFile
 from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
-from bridge.engine.launch_request import LaunchInput, NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso

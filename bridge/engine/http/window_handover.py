@@ -23,7 +23,7 @@ from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.report_page import ReportPage
 from bridge.engine.http.requests.audit_events import audit_event
-from bridge.engine.launch_outcome import AwaitedWindow, LaunchOutcome, LaunchWarning
+from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport

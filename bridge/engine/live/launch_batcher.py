@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.engine.errors import EngineError
-from bridge.engine.launch_outcome import LaunchOutcome
-from bridge.engine.launch_request import LaunchInput
+from bridge.engine.launch import LaunchInput, LaunchOutcome
 from bridge.engine.live.database_executor import Batcher, DatabaseExecutor
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch.launches import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bridge.engine.launch_request import LANGUAGES
+from bridge.engine.launch import LANGUAGES
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.screens import report, turn_to
 from tests.browser.signing_in import admit

@@ -19,7 +19,7 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
 from bridge.engine.app.static_files import AppEntry, entry
-from bridge.engine.launch_request import DEFAULT_LANGUAGE, language
+from bridge.engine.launch import DEFAULT_LANGUAGE, language
 from bridge.engine.service.launch.link_opening import OpenedReport
 from bridge.engine.settings import EngineSettings
 

@@ -47,8 +47,8 @@ from bridge.engine.http.requests.problem_bodies import HttpProblem, bad_request,
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_sign_in import login_page
 from bridge.engine.http.window_handover import wait_for_handover
+from bridge.engine.launch import NamedUser
 from bridge.engine.launch_parser import read_language
-from bridge.engine.launch_request import NamedUser
 from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
-from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.pages.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.problem_bodies import (
@@ -31,7 +31,6 @@ from bridge.engine.http.requests.problem_bodies import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.requests.public_addresses import is_loopback
 from bridge.engine.http.requests.request_limits import Allowance
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits

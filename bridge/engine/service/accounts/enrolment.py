@@ -13,9 +13,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, insert, select, update
 
 from bridge.engine.links import KeyRing, RandomBytes
-from bridge.engine.service.accounts import passwords, revocation, second_factor
-from bridge.engine.service.accounts.revocation import ENROLMENTS
+from bridge.engine.service.accounts import passwords, second_factor, sessions
 from bridge.engine.service.accounts.second_factor import SealedSecret
+from bridge.engine.service.accounts.sessions import ENROLMENTS
 from bridge.engine.service.accounts.users import ACCOUNTS, MEMBERSHIPS
 
 PATH: Final = "/reporting/enrol"
@@ -67,18 +67,18 @@ def reset(connection: Connection, account_id: int, now: int, *, end_tokens: bool
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(password_hash=None))
     second_factor.store(connection, account_id, None)
-    revocation.end_sessions(connection, account_id, now)
-    revocation.end_enrolments(connection, account_id, now)
+    sessions.end_sessions(connection, account_id, now)
+    sessions.end_enrolments(connection, account_id, now)
     if end_tokens:
-        revocation.end_tokens(connection, account_id, now)
-        revocation.end_links(connection, account_id, now)
+        sessions.end_tokens(connection, account_id, now)
+        sessions.end_links(connection, account_id, now)
 
 
 def issue(
     connection: Connection, account_id: int, random_bytes: RandomBytes, now: int, seconds: int
 ) -> IssuedEnrolment:
     """Issue an enrolment link of an account; its older links become invalid."""
-    revocation.end_enrolments(connection, account_id, now)
+    sessions.end_enrolments(connection, account_id, now)
     old = ENROLMENTS.c.expires_at < now - _KEPT_MS
     connection.execute(ENROLMENTS.delete().where(old))
     token = base64.urlsafe_b64encode(random_bytes(TOKEN_BYTES)).rstrip(b"=").decode("ascii")
@@ -133,7 +133,7 @@ def complete(
         return False
     passwords.store_hash(connection, found.account_id, password_hash, now)
     second_factor.store(connection, found.account_id, found.secret if step else None, step)
-    revocation.end_sessions(connection, found.account_id, now)
+    sessions.end_sessions(connection, found.account_id, now)
     return True
 
 

@@ -14,7 +14,7 @@ from bridge.engine.errors import EngineError, Forbidden
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.accounts import revocation, users
+from bridge.engine.service.accounts import sessions, users
 from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
@@ -230,4 +230,4 @@ def change_password(
     if not still_has(connection, signed.account.id, present):
         raise WrongPassword(pointer="/present")
     store_hash(connection, signed.account.id, wanted, now)
-    revocation.end_sessions(connection, signed.account.id, now, but=signed.session.pk)
+    sessions.end_sessions(connection, signed.account.id, now, but=signed.session.pk)

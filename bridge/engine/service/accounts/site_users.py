@@ -15,7 +15,7 @@ from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso, iso_or_none
-from bridge.engine.service.accounts import revocation, tokens, users
+from bridge.engine.service.accounts import sessions, tokens, users
 from bridge.engine.service.accounts.tokens import TokenView
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.caller import Caller, TokenScope, administered_sites
@@ -115,7 +115,7 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
     before = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": {}}
     users.leave(work.connection, site_id, person.id, work.now)
-    revocation.leave_site(work.connection, person.id, site_id, work.now)
+    sessions.leave_site(work.connection, person.id, site_id, work.now)
 
 
 def set_signature(work: Work, site_id: str, email: str, image: str | None) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, select, update
 from bridge.authority import TEXTS, AccountRefusal
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
-from bridge.engine.service.accounts import enrolment, revocation, users
+from bridge.engine.service.accounts import enrolment, sessions, users
 from bridge.engine.service.accounts import second_factor as factors
 from bridge.engine.service.accounts.enrolment import IssuedEnrolment
 from bridge.engine.service.accounts.users import ACCOUNTS, canonical_email
@@ -154,12 +154,12 @@ def require_second_factor(connection: Connection, account_id: int, *, required: 
 
 def disable(connection: Connection, account_id: int, now: int) -> None:
     """Disable an account and end its access."""
-    revocation.disable(connection, account_id, now)
+    sessions.disable(connection, account_id, now)
 
 
 def enable(connection: Connection, account_id: int) -> None:
     """Enable an account. What ended when it was disabled stays ended."""
-    revocation.enable(connection, account_id)
+    sessions.enable(connection, account_id)
 
 
 def change_email(connection: Connection, account_id: int, email: str, now: int) -> None:
@@ -170,8 +170,8 @@ def change_email(connection: Connection, account_id: int, email: str, now: int) 
         raise AddressTaken
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(email=wanted))
-    revocation.end_sessions(connection, account_id, now)
-    revocation.end_enrolments(connection, account_id, now)
+    sessions.end_sessions(connection, account_id, now)
+    sessions.end_enrolments(connection, account_id, now)
 
 
 def _query(where: Any) -> Any:

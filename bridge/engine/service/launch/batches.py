@@ -13,12 +13,10 @@ from itertools import groupby
 from typing import Final
 
 from bridge.engine.errors import EngineError
-from bridge.engine.launch_outcome import LaunchOutcome, launch_status
-from bridge.engine.launch_request import LaunchInput
+from bridge.engine.launch import LaunchInput, LaunchOutcome, launch_status
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId
-from bridge.engine.service.launch.creation import NewReport, create_many
-from bridge.engine.service.launch.first_text import first_text_of
+from bridge.engine.service.launch.creation import NewReport, create_many, first_text_of
 from bridge.engine.service.launch.launch_users import LaunchGrant, LaunchUsers
 from bridge.engine.service.launch.registration import register_current
 from bridge.engine.service.launch.report_updates import (

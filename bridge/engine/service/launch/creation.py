@@ -1,8 +1,9 @@
 """
-Creates reports, and changes the tags of their orders.
+Creates reports with their initial text, and changes the tags of their orders.
 
 A new report has one order, or the orders of one link group. The callers check whether a launch may
-create it.
+create it. The initial text is key findings and SR texts, in the requested template; it is written
+only into a report that has no text.
 """
 
 import secrets
@@ -10,20 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import sqlalchemy
 from sqlalchemy import Connection
 from sqlmodel import select
 
 from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId, merged_tags, search_text
+from bridge.engine.rules.text.document import Document, from_text, restore, to_json
+from bridge.engine.rules.text.key_findings import apply_template
+from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
-from bridge.engine.service.launch.first_text import FirstText, first_text_of
 from bridge.engine.service.report_lookup import mark_updated
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_keys, insert_rows, key_statement, prepare_insert
 
+TEMPLATES = metadata.tables["engine_template"]
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
 _INSERT_REPORTS: Final = prepare_insert(
@@ -68,6 +73,15 @@ _CREATED: Final = {
     Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
     Status.DRAFT: ChangeEvent.REPORT_CREATED,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FirstText:
+    """The initial text of a report, and the number of its template."""
+
+    document: Mapping[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+    template_number: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +309,57 @@ def update_order(
     mark_updated(work, report)
     change_feed.announce(work, report, ChangeEvent.ORDER_UPDATED)
     return True
+
+
+def first_text_of(
+    connection: Connection, site_id: str, options: Mapping[str, Any], text: str
+) -> FirstText | None:
+    """
+    Return the initial text of a report; None if there is nothing to write.
+
+    With a template (ApplyTemplate) the text is mapped into the template's sections. Without one the
+    text is used as it is.
+    """
+    template, number = _template(connection, site_id, options)
+    if template is None and not text.strip():
+        return None
+    document = from_text(text) if template is None else apply_template(template, text)
+    return FirstText(to_json(document), plain_text(document), number)
+
+
+def write_first_text(work: Work, report: Report, text: str) -> bool:
+    """Write the initial text into a report that has none; tell whether it was written."""
+    if report.content_text.strip() or report.template_number is not None:
+        return False
+    first = first_text_of(work.connection, report.site_id, report.reporting, text)
+    if first is None:
+        return False
+    report.template_number = first.template_number
+    report.document = dict(first.document)
+    # A text that still equals the key findings has not been edited.
+    report.content_text = report.key_findings = first.text
+    return True
+
+
+def rewrite(work: Work, report: Report, text: str) -> None:
+    """Replace an unedited initial text, with the template that was applied."""
+    report.content_text, report.template_number = "", None
+    write_first_text(work, report, text)
+
+
+def joined(*texts: str) -> str:
+    """Return the distinct texts, separated by blank lines: key findings, then SR files."""
+    return "\n\n".join(dict.fromkeys(part for each in texts if (part := each.strip())))
+
+
+def _template(
+    connection: Connection, site_id: str, options: Mapping[str, Any]
+) -> tuple[Document | None, int | None]:
+    number = options.get("template")
+    if number is None:
+        return None, None
+    query = sqlalchemy.select(TEMPLATES.c.document).where(
+        TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number
+    )
+    stored = connection.execute(query).scalar_one_or_none()
+    return (None, None) if stored is None else (restore(stored), int(number))

@@ -8,8 +8,7 @@ gives the same user; a launch of another user replaces the session.
 from dataclasses import dataclass, field
 
 from bridge.engine.errors import BadLaunch, Forbidden
-from bridge.engine.launch_outcome import LaunchWarning
-from bridge.engine.launch_request import NamedUser, first_language
+from bridge.engine.launch import LaunchWarning, NamedUser, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import (

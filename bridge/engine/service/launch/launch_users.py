@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from bridge.engine.errors import BadAuthority, BadLaunch, Forbidden, NoAuthority, RuleBroken
-from bridge.engine.launch_request import LaunchInput, NamedUser
+from bridge.engine.launch import LaunchInput, NamedUser
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import is_placeholder, looks_like_email
 from bridge.engine.rules.site_roles import SiteRole

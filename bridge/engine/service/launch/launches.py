@@ -10,8 +10,7 @@ from typing import Any
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.errors import EngineError
-from bridge.engine.launch_outcome import LaunchOutcome
-from bridge.engine.launch_request import LaunchInput
+from bridge.engine.launch import LaunchInput, LaunchOutcome
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.rules.order import link_target
 from bridge.engine.service.caller import Caller

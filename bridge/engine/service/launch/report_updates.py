@@ -10,15 +10,20 @@ from typing import Final
 from sqlmodel import select
 
 from bridge.engine.errors import PatientNameMismatch
-from bridge.engine.launch_request import Attachment, LaunchInput
+from bridge.engine.launch import Attachment, LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import names_conflict
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
-from bridge.engine.service.launch.creation import OrderInput, create_draft, update_order
-from bridge.engine.service.launch.first_text import joined, write_first_text
+from bridge.engine.service.launch.creation import (
+    OrderInput,
+    create_draft,
+    joined,
+    update_order,
+    write_first_text,
+)
 from bridge.engine.service.report_lookup import bump_version, key_of, orders_of
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.reports.files import attach, initial_text

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from sqlmodel import select
 
 from bridge.engine.errors import BadLaunch
-from bridge.engine.launch_outcome import LaunchOutcome, LaunchWarning, launch_status
-from bridge.engine.launch_request import LaunchInput
+from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, launch_status
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
 from bridge.engine.rules.order import OrderId

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from bridge.engine.errors import StateConflict
-from bridge.engine.launch_outcome import AwaitedWindow
+from bridge.engine.launch import AwaitedWindow
 from bridge.engine.records.tables import SyncTarget, metadata
 from bridge.engine.rules.sync_launch import FollowAnswer, follows
 from bridge.engine.service.accounts.sessions import BrowserSession

@@ -19,15 +19,14 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
-from bridge.engine.launch_outcome import SetAsideFile
+from bridge.engine.launch import Attachment, LaunchInput, SetAsideFile
 from bridge.engine.launch_parser import fill_tags
-from bridge.engine.launch_request import Attachment, LaunchInput
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.first_text import joined, rewrite
+from bridge.engine.service.launch.creation import joined, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
 from bridge.engine.service.report_transitions import apply_event
 from bridge.engine.service.signing.lease import Editor

@@ -14,7 +14,7 @@ from sqlalchemy import insert
 from sqlmodel import col, select
 
 from bridge.engine.documents.exports.html import fragment
-from bridge.engine.launch_request import first_language
+from bridge.engine.launch import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
 from bridge.engine.rules.lifecycle import SIGNED, AddendumState
 from bridge.engine.rules.site_roles import ReportAction, permits

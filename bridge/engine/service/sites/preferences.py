@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 from sqlalchemy import Connection, select
 
 from bridge.engine.documents.exports.model import PageSize
-from bridge.engine.launch_request import language
+from bridge.engine.launch import language
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningCheck
 from bridge.engine.settings import AccessLifetimes

@@ -13,9 +13,13 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_user
 from bridge.engine.service.caller import BrowserUser, account_role
-from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport, begin_page
+from bridge.engine.service.launch.link_opening import (
+    LinkContext,
+    OpenedReport,
+    WindowOptions,
+    begin_page,
+)
 from bridge.engine.service.launch.report_updates import assign_report
-from bridge.engine.service.launch.window_options import WindowOptions
 from bridge.engine.service.report_lookup import lock_report, lock_report_by_id
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.prelims import may_own

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.engine.http.requests.public_addresses import PublicAddresses
+from bridge.engine.http.engine_state import PublicAddresses
 from bridge.engine.http.requests.request_limits import QuotaMeter
-from bridge.engine.launch_request import LANGUAGES, first_language, language
+from bridge.engine.launch import LANGUAGES, first_language, language
 from bridge.engine.service.sites.sites import is_origin
 from bridge.engine.settings import Quota
 from bridge.network_source import Proxies

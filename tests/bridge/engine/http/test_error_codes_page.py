@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bridge.authority import AccountRefusal
 from bridge.engine.documents.errors import ImageFault, SrFault
-from bridge.engine.launch_outcome import LaunchWarning
+from bridge.engine.launch import LaunchWarning
 from bridge.engine.rules.lifecycle import REASON_TEXTS, Reason
 from bridge.engine.rules.passwords import Weakness
 from bridge.engine.rules.site_roles import ReportAction

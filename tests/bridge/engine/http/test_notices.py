@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from bridge.engine.http.pages.html_pages import NoticeKey, notice_text
-from bridge.engine.launch_request import LANGUAGES
+from bridge.engine.launch import LANGUAGES
 from tests.bridge.engine.http.engine_service import BASE, READER, Service
 
 CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read_text("utf-8"))

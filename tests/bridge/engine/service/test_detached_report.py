@@ -6,8 +6,7 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.patients import merge_patients
-from bridge.engine.service.signing.detached_report import lock_detached
-from bridge.engine.service.signing.sign import sign
+from bridge.engine.service.signing.sign import lock_detached, sign
 from bridge.engine.service.work import Work
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 

@@ -7,7 +7,7 @@ import pytest
 from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_record
 from bridge.engine.documents.exports.model import PageSize
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.launch_request import Attachment
+from bridge.engine.launch import Attachment
 from bridge.engine.records.tables import Site, SiteMembership
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.text.document import from_text

@@ -7,7 +7,7 @@ import pytest
 from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.launch_request import Attachment
+from bridge.engine.launch import Attachment
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.service.reports.files import UpdateMode, update_structured_reports

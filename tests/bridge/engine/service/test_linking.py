@@ -4,7 +4,7 @@ import pytest
 
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.order import OrderId
-from bridge.engine.service.launch.first_text import write_first_text
+from bridge.engine.service.launch.creation import write_first_text
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import reset_order

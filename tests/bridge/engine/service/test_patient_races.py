@@ -20,7 +20,7 @@ from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.billing import code_map, set_code_map
 from bridge.engine.service.sites.macros import macros_of, set_macro
-from bridge.engine.service.sites.site_changes import apply_changes, prepare
+from bridge.engine.service.sites.sites import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.harness import SITE, ServiceHarness

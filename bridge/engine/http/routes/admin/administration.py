@@ -1,5 +1,5 @@
 """
-Administration of sites, users, tokens, prelim groups and templates, for the console and scripts.
+Administration of sites (users, tokens, prelim groups, templates), and their audit trail.
 
 Only a service token may create a site. Everything within a site requires its administrator.
 """
@@ -7,12 +7,14 @@ Only a service token may create a site. Everything within a site requires its ad
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.audit.chain import ENGINE_CHAIN
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.administration import (
+    AuditQuery,
     NewSiteBody,
     PrelimGroupBody,
     SignatureBody,
@@ -34,12 +36,12 @@ from bridge.engine.http.requests.use_cases import (
 )
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
-from bridge.engine.service.accounts import site_users, users
+from bridge.engine.service.accounts import audit_trail, site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.launch.host_origins import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites import audit_states, sites
-from bridge.engine.service.sites.site_changes import (
+from bridge.engine.service.sites.sites import (
     apply_changes,
     audit_state,
     difference,
@@ -343,3 +345,36 @@ async def delete_template(site_id: str, number: Number, request: Request) -> Res
         target=("template", str(number)),
         state=audit_states.template(site_id, number),
     )
+
+
+audit_router = APIRouter(
+    prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
+)
+
+
+@audit_router.get("/sites/{site_id}/audit", response_model=dict[str, Any])
+async def read_audit(
+    site_id: str, request: Request, filters: Annotated[AuditQuery, Query()]
+) -> Response:
+    """Return audit events of a site: the newest first, or with `after` the later ones in order."""
+    query, after, limit = filters.to_query(site_id), filters.after, filters.limit
+    rows = await read_as_administrator(
+        request,
+        "audit-read",
+        [RequestSite(site_id)],
+        lambda session: (
+            audit_trail.read_newest(session.connection(), query, limit)
+            if after is None
+            else audit_trail.read_page(session.connection(), query, after, limit)
+        ),
+    )
+    return JSONResponse({"events": [each.as_json() for each in rows]})
+
+
+@audit_router.get("/audit/verdict", response_model=dict[str, Any])
+async def verify_audit(request: Request) -> Response:
+    """Verify the hash chain of all sites; only with a service token. `broken`: null or place."""
+    if not request.state.caller.service:
+        raise Forbidden
+    verdict = await engine_of(request).work.read(ENGINE_CHAIN.verify)
+    return JSONResponse({"events": verdict.events, "head": verdict.head, "broken": verdict.broken})

@@ -45,7 +45,7 @@ from bridge.engine.http.requests.use_cases import (
     require_site_administrator,
     site_of,
 )
-from bridge.engine.launch_outcome import LaunchWarning
+from bridge.engine.launch import LaunchWarning
 from bridge.engine.launch_parser import structured_reports
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId

@@ -22,14 +22,14 @@ from bridge.engine.http.requests.guard import is_framed, is_same_origin
 from bridge.engine.http.sign_in import password_sign_in
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep, signed_in_account
 from bridge.engine.http.sign_in.password_sign_in import sign_out
-from bridge.engine.launch_request import first_language
+from bridge.engine.launch import first_language
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
 from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.sites import audit_states
-from bridge.engine.service.sites.site_changes import image_uri
+from bridge.engine.service.sites.sites import image_uri
 from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist.ownership import open_from_worklist
 

@@ -22,7 +22,7 @@ from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
-from bridge.engine.launch_request import LANGUAGES, language
+from bridge.engine.launch import LANGUAGES, language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.signing.page_state import speech_language
