@@ -15,12 +15,13 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
+from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.problem_bodies import (
@@ -246,6 +247,16 @@ class RecordingRoute(SessionRoute):
     @override
     async def read_body(self, request: StrictRequest) -> None:
         await request.body()
+
+
+def session_router(route: type[SessionRoute] = SessionRoute) -> APIRouter:
+    """Return a router of the report page."""
+    return APIRouter(
+        prefix="/reporting/api/session",
+        tags=["Report page"],
+        route_class=route,
+        responses=problems(500),
+    )
 
 
 async def authenticate(engine: EngineState, request: Request) -> Caller:

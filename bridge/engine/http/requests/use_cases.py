@@ -104,6 +104,16 @@ async def read_as_administrator(
     return result
 
 
+async def read_site(
+    request: Request, action: str, site_id: str, reading: Callable[[Connection, str], Result]
+) -> Result:
+    """Read something of a site as its administrator, and record the access."""
+    place = RequestSite(site_id)
+    return await read_as_administrator(
+        request, action, [place], lambda session: reading(session.connection(), site_id)
+    )
+
+
 async def require_site_administrator(request: Request, place: RequestSite) -> None:
     """Raise 403 or 404 unless the caller administers the site: for checks before costly work."""
     caller: Caller = request.state.caller

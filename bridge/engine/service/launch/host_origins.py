@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
-from sqlmodel import Session
 
 from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import SESSIONS, NewSession, begin_session
@@ -66,9 +65,8 @@ def record_host(work: Work, context: LinkContext, link: links.FoundLink, host: s
     begin_session(work.connection, context.link_keys.random_bytes, new, work.now, context.lifetimes)
 
 
-def observed_hosts(rows: Session, site_id: str) -> list[dict[str, Any]]:
+def observed_hosts(connection: Connection, site_id: str) -> list[dict[str, Any]]:
     """Return {origin, lastSeenAt, configured} of each host, newest first; raise `SiteNotFound`."""
-    connection = rows.connection()
     configured = get_site(connection, site_id).host_origins
     host = SESSIONS.c.details["host"].as_string()
     newest = func.max(SESSIONS.c.created_at)

@@ -19,7 +19,9 @@ MAX_MACROS = 2000
 """The maximum per site, and per user."""
 
 
-def macros_of(connection: Connection, site_id: str, account_id: int | None) -> list[dict[str, Any]]:
+def macros_of(
+    connection: Connection, site_id: str, account_id: int | None = None
+) -> list[dict[str, Any]]:
     """Return a site's macros and this user's own; without an account the site's only."""
     owners = or_(MACROS.c.account_id.is_(None), MACROS.c.account_id == account_id)
     rows = connection.execute(

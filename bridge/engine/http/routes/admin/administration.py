@@ -32,7 +32,7 @@ from bridge.engine.http.requests.use_cases import (
     RequestSite,
     actor_of,
     change_as_administrator,
-    read_as_administrator,
+    read_site,
 )
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
@@ -92,23 +92,13 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
 @router.get("/sites/{site_id}", response_model=dict[str, Any])
 async def get_site(site_id: str, request: Request) -> Response:
     """Return a site's settings."""
-    site = await read_as_administrator(
-        request,
-        "site-read",
-        [RequestSite(site_id)],
-        lambda session: sites.get_site(session.connection(), site_id),
-    )
-    return JSONResponse(site_json(site))
+    return JSONResponse(site_json(await read_site(request, "site-read", site_id, sites.get_site)))
 
 
 @router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
 async def list_observed_hosts(site_id: str, request: Request) -> Response:
     """Return the origins that have framed reports of the site recently."""
-    place = [RequestSite(site_id)]
-    hosts = await read_as_administrator(
-        request, "site-read", place, lambda session: observed_hosts(session, site_id)
-    )
-    return JSONResponse(hosts)
+    return JSONResponse(await read_site(request, "site-read", site_id, observed_hosts))
 
 
 @router.put("/sites/{site_id}", response_model=dict[str, Any])
@@ -160,12 +150,7 @@ async def set_signature(
 @router.get("/sites/{site_id}/users", response_model=Rows)
 async def list_users(site_id: str, request: Request) -> Response:
     """Return the users of a site."""
-    found = await read_as_administrator(
-        request,
-        "users-read",
-        [RequestSite(site_id)],
-        lambda session: users.members(session.connection(), site_id),
-    )
+    found = await read_site(request, "users-read", site_id, users.members)
     return JSONResponse(
         [
             {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
@@ -209,13 +194,7 @@ async def remove_user(site_id: str, email: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/tokens", response_model=Rows)
 async def list_tokens(site_id: str, request: Request) -> Response:
     """Return the tokens of a site's users, without their secrets."""
-    found = await read_as_administrator(
-        request,
-        "tokens-read",
-        [RequestSite(site_id)],
-        lambda session: site_users.tokens_of(session.connection(), site_id),
-    )
-    return JSONResponse(found)
+    return JSONResponse(await read_site(request, "tokens-read", site_id, site_users.tokens_of))
 
 
 @router.post("/sites/{site_id}/tokens", response_model=dict[str, Any])
@@ -257,12 +236,7 @@ async def revoke_token(site_id: str, token_id: Key, request: Request) -> Respons
 @router.get("/sites/{site_id}/prelim-groups", response_model=Rows)
 async def list_groups(site_id: str, request: Request) -> Response:
     """Return a site's prelim groups."""
-    found = await read_as_administrator(
-        request,
-        "prelim-groups-read",
-        [RequestSite(site_id)],
-        lambda session: sites.list_prelim_groups(session.connection(), site_id),
-    )
+    found = await read_site(request, "prelim-groups-read", site_id, sites.list_prelim_groups)
     return JSONResponse(found)
 
 
@@ -297,13 +271,7 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/templates", response_model=Rows)
 async def list_templates(site_id: str, request: Request) -> Response:
     """Return a site's templates by number."""
-    found = await read_as_administrator(
-        request,
-        "templates-read",
-        [RequestSite(site_id)],
-        lambda session: sites.list_templates(session.connection(), site_id),
-    )
-    return JSONResponse(found)
+    return JSONResponse(await read_site(request, "templates-read", site_id, sites.list_templates))
 
 
 @router.put("/sites/{site_id}/templates/{number}", response_class=Response)
@@ -358,14 +326,14 @@ async def read_audit(
 ) -> Response:
     """Return audit events of a site: the newest first, or with `after` the later ones in order."""
     query, after, limit = filters.to_query(site_id), filters.after, filters.limit
-    rows = await read_as_administrator(
+    rows = await read_site(
         request,
         "audit-read",
-        [RequestSite(site_id)],
-        lambda session: (
-            audit_trail.read_newest(session.connection(), query, limit)
+        site_id,
+        lambda connection, _: (
+            audit_trail.read_newest(connection, query, limit)
             if after is None
-            else audit_trail.read_page(session.connection(), query, after, limit)
+            else audit_trail.read_page(connection, query, after, limit)
         ),
     )
     return JSONResponse({"events": [each.as_json() for each in rows]})

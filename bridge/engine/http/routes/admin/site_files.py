@@ -16,7 +16,7 @@ from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     change_as_administrator,
-    read_as_administrator,
+    read_site,
 )
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.sites import audit_states, billing, macros, sites
@@ -32,12 +32,7 @@ Number = Annotated[int, Path(ge=1, le=999_999_999)]
 @router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
 async def export_template(site_id: str, number: Number, request: Request) -> Response:
     """Return a template as an IHE MRRT file: `html`."""
-    found = await read_as_administrator(
-        request,
-        "template-read",
-        [RequestSite(site_id)],
-        lambda session: sites.list_templates(session.connection(), site_id),
-    )
+    found = await read_site(request, "template-read", site_id, sites.list_templates)
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
@@ -71,12 +66,7 @@ async def import_template(
 @router.get("/sites/{site_id}/code-map", response_model=list[dict[str, Any]])
 async def read_code_map(site_id: str, request: Request) -> Response:
     """Return the site's billing code map."""
-    rows = await read_as_administrator(
-        request,
-        "code-map-read",
-        [RequestSite(site_id)],
-        lambda session: billing.code_map(session.connection(), site_id),
-    )
+    rows = await read_site(request, "code-map-read", site_id, billing.code_map)
     return JSONResponse(
         [
             {
@@ -111,13 +101,7 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
 @router.get("/sites/{site_id}/macros", response_model=list[dict[str, Any]])
 async def list_macros(site_id: str, request: Request) -> Response:
     """Return the site's macros by trigger."""
-    found = await read_as_administrator(
-        request,
-        "macros-read",
-        [RequestSite(site_id)],
-        lambda session: macros.macros_of(session.connection(), site_id, None),
-    )
-    return JSONResponse(found)
+    return JSONResponse(await read_site(request, "macros-read", site_id, macros.macros_of))
 
 
 @router.put("/sites/{site_id}/macros/{trigger}", response_class=Response)

@@ -14,14 +14,13 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final
 
 import httpx
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import FindingsBody
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
-from bridge.engine.http.requests.guard import RecordingRoute, SessionRoute
+from bridge.engine.http.requests.guard import RecordingRoute, session_router
 from bridge.engine.launch import LANGUAGES, language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
@@ -166,13 +165,8 @@ async def transcribe(
     return text.strip()
 
 
-PREFIX = "/reporting/api/session"
-router = APIRouter(
-    prefix=PREFIX, tags=["Report page"], route_class=SessionRoute, responses=problems(500)
-)
-recordings = APIRouter(
-    prefix=PREFIX, tags=["Report page"], route_class=RecordingRoute, responses=problems(500)
-)
+router = session_router()
+recordings = session_router(RecordingRoute)
 
 PageJson = dict[str, Any]
 

@@ -6,26 +6,20 @@ These routes do not change the report; `bridge.engine.http.routes.app.report` do
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
-from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.http.requests.guard import session_router
 from bridge.engine.rules.text.document import restore, to_json
 from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.sites import audit_states, macros, sites
 from bridge.executors import Threads
 
-router = APIRouter(
-    prefix="/reporting/api/session",
-    tags=["Report page"],
-    route_class=SessionRoute,
-    responses=problems(500),
-)
+router = session_router()
 
 PageJson = dict[str, Any]
 

@@ -17,16 +17,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from pydantic import Field, StrictInt
 from sqlmodel import Session as Rows
 from starlette.responses import Response, StreamingResponse
 
 from bridge.engine.http import window_handover
 from bridge.engine.http.models.fields import Body
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPage, ReportPageDep
-from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.http.requests.guard import session_router
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live import window_switch
@@ -40,12 +39,7 @@ from bridge.engine.service.live.windows import (
     other_windows,
 )
 
-router = APIRouter(
-    prefix="/reporting/api/session",
-    tags=["Report page"],
-    route_class=SessionRoute,
-    responses=problems(500),
-)
+router = session_router()
 
 Number = Annotated[StrictInt, Field(ge=1, le=2**53)]
 

@@ -5,9 +5,10 @@ They require the session of an opened report and act on that report only. Every 
 new state of the page.
 """
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field, StrictBool, StrictInt
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.http.launch_requests import link_address
 from bridge.engine.http.models.administration import ChoicesBody
 from bridge.engine.http.models.fields import Body, Identifier, TextBody
-from bridge.engine.http.models.responses import PAGE_LEFT, problems
+from bridge.engine.http.models.responses import PAGE_LEFT
 from bridge.engine.http.pages.report_page import ReportPageDep
-from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.http.requests.guard import session_router
 from bridge.engine.http.window_handover import wait_for_handover
 from bridge.engine.links import Purpose
 from bridge.engine.rules.timestamps import iso
@@ -29,12 +30,7 @@ from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.work import Work
 
-router = APIRouter(
-    prefix="/reporting/api/session",
-    tags=["Report page"],
-    route_class=SessionRoute,
-    responses=problems(500),
-)
+router = session_router()
 
 PageJson = dict[str, Any]
 
@@ -119,21 +115,14 @@ async def save(body: SaveBody, page: ReportPageDep) -> Response:
 @router.post("/sign", response_model=PageJson)
 async def sign(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign the report."""
-    return await page.change(
-        "sign",
-        lambda work, editor, report_id: page_actions.sign(work, editor, report_id, body.version),
-    )
+    return await page.change("sign", partial(page_actions.sign, version=body.version))
 
 
 @router.post("/sign-now", response_model=PageJson)
 async def sign_now(body: VersionedBody, page: ReportPageDep) -> Response:
     """End the sign delay of a signed report, or sign without a delay."""
-    return await page.change(
-        "sign",
-        lambda work, editor, report_id: page_actions.sign(
-            work, editor, report_id, body.version, ignore_delay=True
-        ),
-    )
+    sign_without_delay = partial(page_actions.sign, version=body.version, ignore_delay=True)
+    return await page.change("sign", sign_without_delay)
 
 
 @router.post("/unsign", response_model=PageJson)
@@ -147,8 +136,11 @@ async def prelim(body: SessionPrelimBody, page: ReportPageDep) -> Response:
     """Make the report Preliminary."""
     return await page.change(
         "prelim",
-        lambda work, editor, report_id: page_actions.prelim(
-            work, editor, report_id, body.version, body.prelimGroup, body.prelimTag
+        partial(
+            page_actions.prelim,
+            version=body.version,
+            group=body.prelimGroup,
+            tag=body.prelimTag,
         ),
     )
 
@@ -176,59 +168,39 @@ async def discard(page: ReportPageDep) -> Response:
 @router.post("/addendum/create", response_model=PageJson)
 async def create_addendum(page: ReportPageDep) -> Response:
     """Create an addendum."""
-    return await page.change(
-        "addendum-create",
-        page_actions.create_addendum,
-    )
+    return await page.change("addendum-create", page_actions.create_addendum)
 
 
 @router.post("/addendum/save", response_model=PageJson)
 async def save_addendum(body: SaveBody, page: ReportPageDep) -> Response:
     """Save the text of the addendum; `version` is the version of the addendum."""
-    return await page.change(
-        "addendum-save",
-        lambda work, editor, report_id: page_actions.save_addendum(
-            work, editor, report_id, body.version, body.sent()
-        ),
-    )
+    apply = partial(page_actions.save_addendum, version=body.version, document=body.sent())
+    return await page.change("addendum-save", apply)
 
 
 @router.post("/addendum/sign", response_model=PageJson)
 async def sign_addendum(body: VersionedBody, page: ReportPageDep) -> Response:
     """Sign the addendum; `version` is the version of the addendum."""
-    return await page.change(
-        "addendum-sign",
-        lambda work, editor, report_id: page_actions.sign_addendum(
-            work, editor, report_id, body.version
-        ),
-    )
+    apply = partial(page_actions.sign_addendum, version=body.version)
+    return await page.change("addendum-sign", apply)
 
 
 @router.post("/addendum/sign-now", response_model=PageJson)
 async def release_addendum(page: ReportPageDep) -> Response:
     """Release the newest signed addendum before its sign delay ends."""
-    return await page.change(
-        "addendum-release",
-        page_actions.release_addendum,
-    )
+    return await page.change("addendum-release", page_actions.release_addendum)
 
 
 @router.post("/addendum/unsign", response_model=PageJson)
 async def unsign_addendum(page: ReportPageDep) -> Response:
     """Recall the newest signed addendum."""
-    return await page.change(
-        "addendum-unsign",
-        page_actions.unsign_addendum,
-    )
+    return await page.change("addendum-unsign", page_actions.unsign_addendum)
 
 
 @router.post("/addendum/cancel", response_model=PageJson)
 async def cancel_addendum(page: ReportPageDep) -> Response:
     """Discard the open addendum."""
-    return await page.change(
-        "addendum-cancel",
-        page_actions.cancel_addendum,
-    )
+    return await page.change("addendum-cancel", page_actions.cancel_addendum)
 
 
 class ShareBody(Body):
@@ -273,7 +245,4 @@ async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Respo
 @router.post("/shares/{share_id}/revoke", response_model=PageJson)
 async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep) -> Response:
     """Revoke a share."""
-    return await page.change(
-        "share-revoke",
-        lambda work, editor, report_id: sharing.revoke(work, editor, report_id, share_id),
-    )
+    return await page.change("share-revoke", partial(sharing.revoke, pk=share_id))

@@ -12,17 +12,16 @@ from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import ReportPageDep
 from bridge.engine.http.requests import chunked_responses
-from bridge.engine.http.requests.guard import SessionRoute
+from bridge.engine.http.requests.guard import session_router
 from bridge.engine.http.requests.problem_bodies import bad_request
 from bridge.engine.http.requests.use_cases import zone_of
 from bridge.engine.records.tables import Report
@@ -31,12 +30,7 @@ from bridge.engine.service.reports import files, priors
 from bridge.engine.service.reports.export import export_printed, export_report
 from bridge.executors import Threads
 
-router = APIRouter(
-    prefix="/reporting/api/session",
-    tags=["Report page"],
-    route_class=SessionRoute,
-    responses=problems(500),
-)
+router = session_router()
 
 PageJson = dict[str, Any]
 _NO_STORE = {"Cache-Control": "no-store"}
