@@ -32,7 +32,7 @@ from bridge.engine.http.requests.error_handlers import (
     problem_of,
 )
 from bridge.engine.http.requests.guard import TOKEN_HEADER
-from bridge.engine.http.requests.problem_bodies import (
+from bridge.engine.http.requests.response_bodies import (
     MEDIA_TYPE,
     FieldError,
     Problem,
@@ -44,11 +44,10 @@ from bridge.engine.http.routes.api import exports, orders, report_queries, signi
 from bridge.engine.http.routes.app import (
     account,
     assistance,
-    editor,
     live,
     public_pages,
     report,
-    report_context,
+    report_tools,
     worklist,
 )
 from bridge.engine.http.sign_in.account_session import AccountRoute
@@ -100,10 +99,9 @@ ROUTERS = (
     public_pages.sdk_router,
     report.router,
     live.router,
-    editor.router,
+    report_tools.router,
     assistance.router,
     assistance.recordings,
-    report_context.router,
     account.root,
     account.page_router,
     account.router,

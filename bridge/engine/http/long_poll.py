@@ -18,7 +18,7 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import QuotaName, consume_quota
-from bridge.engine.http.requests.problem_bodies import unauthorized
+from bridge.engine.http.requests.response_bodies import unauthorized
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from bridge.engine.http.requests.problem_bodies import MEDIA_TYPE
+from bridge.engine.http.requests.response_bodies import MEDIA_TYPE
 
 _ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
 RECORD: JsonDict = {

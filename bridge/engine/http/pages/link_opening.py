@@ -43,7 +43,7 @@ from bridge.engine.http.requests.guard import (
     is_framed,
     is_framed_by_other_site,
 )
-from bridge.engine.http.requests.problem_bodies import HttpProblem, bad_request, unauthorized
+from bridge.engine.http.requests.response_bodies import HttpProblem, bad_request, unauthorized
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_sign_in import login_page
 from bridge.engine.http.window_handover import wait_for_handover
@@ -53,7 +53,6 @@ from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in
 from bridge.engine.service.launch.host_origins import FrameRequest, find_unproven, record_host
-from bridge.engine.service.launch.init_links import InitRequest, PrewarmedSession, begin_prewarmed
 from bridge.engine.service.launch.link_opening import (
     HandoverNeeded,
     LinkContext,
@@ -62,7 +61,12 @@ from bridge.engine.service.launch.link_opening import (
     open_link,
     reopen,
 )
-from bridge.engine.service.launch.links import LinkKeys
+from bridge.engine.service.launch.links import (
+    InitRequest,
+    LinkKeys,
+    PrewarmedSession,
+    begin_prewarmed,
+)
 from bridge.engine.service.reports import sharing as shares
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import ActorRef, Work

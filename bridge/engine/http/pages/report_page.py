@@ -16,7 +16,7 @@ from bridge.audit.events import AuditEvent
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.problem_bodies import BY_SESSION, unauthorized
+from bridge.engine.http.requests.response_bodies import BY_SESSION, unauthorized
 from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service.accounts.sessions import (

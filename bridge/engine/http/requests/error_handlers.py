@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_change
-from bridge.engine.http.requests.problem_bodies import FieldError, HttpProblem, Problem
+from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.errors import WorkerBusy

@@ -24,7 +24,8 @@ from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.pages.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import record_refusal
-from bridge.engine.http.requests.problem_bodies import (
+from bridge.engine.http.requests.request_limits import Allowance
+from bridge.engine.http.requests.response_bodies import (
     FieldError,
     HttpProblem,
     Problem,
@@ -32,7 +33,6 @@ from bridge.engine.http.requests.problem_bodies import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.requests.request_limits import Allowance
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of

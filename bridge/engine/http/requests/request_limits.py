@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bridge.engine.http.requests.problem_bodies import HttpProblem, Problem
+from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.settings import Quota
 
 Clock = Callable[[], int]

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
-from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator

@@ -20,7 +20,7 @@ from bridge.engine.http.requests.guard import (
     require_json_body,
     require_same_origin,
 )
-from bridge.engine.http.requests.problem_bodies import HttpProblem, Problem
+from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller

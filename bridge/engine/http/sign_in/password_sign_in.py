@@ -25,7 +25,7 @@ from bridge.engine.http.pages import html_pages
 from bridge.engine.http.pages.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed
-from bridge.engine.http.requests.problem_bodies import HttpProblem, Problem
+from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.live.credential_checks import TooBusy

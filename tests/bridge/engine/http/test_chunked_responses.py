@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from bridge.engine.http.requests import chunked_responses
-from bridge.engine.http.requests.chunked_responses import CHUNK
+from bridge.engine.http.requests import response_bodies
+from bridge.engine.http.requests.response_bodies import CHUNK
 
 LENGTHS = (0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 2)
 TEXT = '\u4e2d\u6587 \U0001f600 "quoted" \\ \n\t\x01 </script> '
@@ -37,9 +37,7 @@ def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
 def test_bytes(length: int) -> None:
     """export/rtf: the binary payload, with its length, none of it twice."""
     data = bytes(index % 251 for index in range(length))
-    headers, bodies = sent(
-        chunked_responses.bytes_response(data, "application/rtf", {"X-More": "1"})
-    )
+    headers, bodies = sent(response_bodies.bytes_response(data, "application/rtf", {"X-More": "1"}))
     assert b"".join(bodies) == data
     assert (headers["content-length"], headers["x-more"]) == (str(length), "1")
     assert len(bodies) == -(-length // CHUNK)
@@ -49,10 +47,10 @@ def test_bytes(length: int) -> None:
 def test_base64(length: int) -> None:
     """export/rtf: base64 in JSON, or bare for those who ask for text."""
     data = bytes(index % 251 for index in range(length))
-    headers, bodies = sent(chunked_responses.base64_text_response(data))
+    headers, bodies = sent(response_bodies.base64_text_response(data))
     assert base64.b64decode(b"".join(bodies), validate=True) == data
     assert headers["content-length"] == str(len(b"".join(bodies)))
-    headers, bodies = sent(chunked_responses.base64_json_response("rtf", data))
+    headers, bodies = sent(response_bodies.base64_json_response("rtf", data))
     assert base64.b64decode(json.loads(b"".join(bodies))["rtf"], validate=True) == data
     assert headers["content-type"] == "application/json"
     assert len(bodies) >= length // CHUNK
@@ -64,9 +62,9 @@ def test_text_and_records(length: int) -> None:
     text = (TEXT * (length // len(TEXT) + 1))[:length]
     value = {"html": text}
     whole = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    _, bodies = sent(chunked_responses.text_json_response("html", text))
+    _, bodies = sent(response_bodies.text_json_response("html", text))
     assert b"".join(bodies) == whole
     assert len(bodies) >= length // CHUNK
     record = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
-    _, bodies = sent(chunked_responses.json_response(record))
+    _, bodies = sent(response_bodies.json_response(record))
     assert json.loads(b"".join(bodies)) == record

@@ -27,7 +27,7 @@ from bridge.engine.http.models.administration import (
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     actor_of,

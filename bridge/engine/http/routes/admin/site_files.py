@@ -12,7 +12,7 @@ from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
 from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     change_as_administrator,

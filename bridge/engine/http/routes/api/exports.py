@@ -23,9 +23,9 @@ from bridge.engine.documents.exports import html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.http.models.report_requests import ExportBody, RtfBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
-from bridge.engine.http.requests import chunked_responses
+from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import ExportRoute
-from bridge.engine.http.requests.problem_bodies import bad_request
+from bridge.engine.http.requests.response_bodies import bad_request
 from bridge.engine.http.requests.use_cases import (
     order_id_of,
     read_as_administrator,
@@ -233,14 +233,14 @@ def _zone(exported: ExportedReport) -> tzinfo:
 @router.post("/html", response_model=HtmlResponse, responses=problems())
 async def export_html(body: ExportBody, request: Request) -> Response:
     """Return the report as a self-contained HTML document."""
-    return chunked_responses.text_json_response("html", await _export(request, body, html.render))
+    return response_bodies.text_json_response("html", await _export(request, body, html.render))
 
 
 @router.post("/json", response_model=ExportRecord, responses=problems())
 async def export_json(body: ExportBody, request: Request) -> Response:
     """Return the JSON export record."""
     exported = await _export(request, body, lambda found, _: json_record.export_record(found))
-    return chunked_responses.json_response(exported)
+    return response_bodies.json_response(exported)
 
 
 @router.post(
@@ -267,10 +267,10 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     data = await _export(request, body, render, body.addenda)
     if body.responseType is RtfResponse.ARRAYBUFFER:
         headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
-        return chunked_responses.bytes_response(data, RTF_TYPE, headers)
+        return response_bodies.bytes_response(data, RTF_TYPE, headers)
     if request.headers.get("accept", "").startswith("text/plain"):
-        return chunked_responses.base64_text_response(data)
-    return chunked_responses.base64_json_response("rtf", data)
+        return response_bodies.base64_text_response(data)
+    return response_bodies.base64_json_response("rtf", data)
 
 
 @router.post("/pdf", include_in_schema=False)
@@ -283,4 +283,4 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
     headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
-    return chunked_responses.bytes_response(data, PDF_TYPE, headers)
+    return response_bodies.bytes_response(data, PDF_TYPE, headers)

@@ -34,9 +34,8 @@ from bridge.engine.http.models.responses import (
     StatusRecordBody,
     problems,
 )
-from bridge.engine.http.requests.chunked_responses import FastJsonResponse
 from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
-from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     ReportResult,
     RequestSite,

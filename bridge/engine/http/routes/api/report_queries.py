@@ -25,9 +25,8 @@ from bridge.engine.http.models.responses import (
     problems,
 )
 from bridge.engine.http.requests.audit_events import access_events
-from bridge.engine.http.requests.chunked_responses import FastJsonResponse
 from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
-from bridge.engine.http.requests.problem_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     order_id_of,

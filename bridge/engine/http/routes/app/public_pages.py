@@ -13,7 +13,7 @@ from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.pages import html_pages, link_opening
 from bridge.engine.http.pages.html_pages import docs_page
 from bridge.engine.http.requests.guard import bounded_request
-from bridge.engine.http.requests.problem_bodies import bad_request
+from bridge.engine.http.requests.response_bodies import bad_request
 from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_sign_on
 from bridge.store.errors import StoreError
 

@@ -1,0 +1,190 @@
+"""
+Bodies of responses: problems, fast JSON, and rendered reports in chunks.
+
+A problem is RFC 9457 with additional members for simple clients:
+
+    {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message,
+     retryable}
+
+`code` is stable. `message` repeats `detail`. If `retryable`, the same request may succeed later. No
+body repeats a submitted value. A report is rendered completely before the first byte is sent, so
+that a failure gets its own status.
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import chain
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from typing_extensions import override
+
+MEDIA_TYPE = "application/problem+json"
+ERROR_CLASS_HEADER = "X-Error-Class"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One error in a request: a JSON pointer to the place, and a message."""
+
+    pointer: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem, independent of the request that gets it."""
+
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[FieldError] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retryable: bool = False
+
+    def body(self, *, instance: str, request_id: str) -> dict[str, object]:
+        """Return the JSON members of the problem body."""
+        return {
+            "type": f"urn:report-engine:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "code": self.code,
+            "errors": [{"pointer": each.pointer, "message": each.message} for each in self.errors],
+            "requestId": request_id,
+            "message": self.detail,
+            "retryable": self.retryable,
+        }
+
+    def response(self, *, instance: str, request_id: str) -> Response:
+        """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
+        headers = dict(self.headers)
+        if self.status == HTTPStatus.INTERNAL_SERVER_ERROR and self.code != "internal_error":
+            headers[ERROR_CLASS_HEADER] = "business"
+        content = json.dumps(self.body(instance=instance, request_id=request_id))
+        return Response(content, self.status, headers, MEDIA_TYPE)
+
+
+class HttpProblem(Exception):  # noqa: N818  # named like the problem body
+    """Raised to end a request with a problem of the HTTP layer, not of an engine rule."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.code)
+
+
+BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
+BY_SESSION = "Bearer"
+
+
+def unauthorized(
+    detail: str = "a valid access token is required", challenge: str = BY_TOKEN
+) -> HttpProblem:
+    """Return a 401: the token is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
+    return HttpProblem(
+        Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})
+    )
+
+
+def bad_request(
+    detail: str, *errors: FieldError, code: str = "invalid_request", status: int = 400
+) -> HttpProblem:
+    """Return a 400, or another `status`: the request is not as documented."""
+    return HttpProblem(Problem(status, code, detail, errors))
+
+
+def too_large(limit: int) -> HttpProblem:
+    """Return a 413: the request body has more bytes than allowed."""
+    return HttpProblem(Problem(413, "too_large", f"the request is larger than {limit} bytes"))
+
+
+class FastJsonResponse(JSONResponse):
+    """A JSON response of plain values, serialized by pydantic."""
+
+    @override
+    def render(self, content: Any) -> bytes:
+        return to_json(content, inf_nan_mode="null")
+
+
+CHUNK = 3 * 2**14
+"""Bytes or characters of a chunk: 48 KiB, 64 KiB in base64 without padding."""
+
+
+def bytes_response(
+    data: bytes, media_type: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return bytes unchanged."""
+    view = memoryview(data)
+    sent = (view[start : start + CHUNK] for start in range(0, len(data), CHUNK))
+    return _response(sent, media_type, {**(headers or {}), "Content-Length": str(len(data))})
+
+
+def base64_text_response(data: bytes) -> Response:
+    """Return bytes in base64, as plain text."""
+    headers = {"Content-Length": str((len(data) + 2) // 3 * 4)}
+    return _response(_base64(data), "text/plain; charset=utf-8", headers)
+
+
+def base64_json_response(name: str, data: bytes) -> Response:
+    """Return a JSON object whose one member is bytes in base64."""
+    return _response(_member(name, _base64(data)), "application/json")
+
+
+def text_json_response(name: str, text: str) -> Response:
+    """Return a JSON object whose one member is a text."""
+    slices = (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
+    escaped = (json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in slices)
+    return _response(_member(name, escaped), "application/json")
+
+
+def json_response(value: Mapping[str, Any]) -> Response:
+    """Return a JSON value."""
+    written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
+    return _response(_chunked(each.encode() for each in written), "application/json")
+
+
+def _base64(data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    return (base64.b64encode(view[at : at + CHUNK]) for at in range(0, len(data), CHUNK))
+
+
+def _member(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    return _chunked(chain([b'{"%s":"' % name.encode("ascii")], pieces, [b'"}']))
+
+
+def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small parts to chunks."""
+    piece = bytearray()
+    for part in parts:
+        piece += part
+        if len(piece) >= CHUNK:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+def _response(
+    pieces: Iterator[bytes] | Iterator[memoryview],
+    media_type: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return a plain response for one chunk, else a streaming response."""
+    first, second = next(pieces, b""), next(pieces, None)
+    if second is None:
+        return Response(first, headers=headers, media_type=media_type)
+    return StreamingResponse(_sent(first, second, pieces), headers=headers, media_type=media_type)
+
+
+async def _sent(
+    first: bytes | memoryview,
+    second: bytes | memoryview,
+    rest: Iterator[bytes] | Iterator[memoryview],
+) -> AsyncIterator[bytes | memoryview]:
+    for piece in chain((first, second), rest):
+        yield piece
