@@ -18,8 +18,7 @@ from mappings.inbound.patient_mapping import PatientRules, compile_patients
 from mappings.language.code_tables import FOLDER, names, read_table
 from mappings.language.context import CompilationContext
 from mappings.language.definition_files import load_tree
-from mappings.language.diagnostics import Diagnostics, Issue, Sources, YamlNode
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources, YamlNode
 from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
 from mappings.outbound.definition import OutboundMapping, compile_outbound
 

@@ -42,7 +42,7 @@ from config.addresses import FolderAddress, WebAddress
 from config.forms import fields, written
 from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 
 _LIMIT = 5.0  # seconds for a test of a listener
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to connect to for a bind address

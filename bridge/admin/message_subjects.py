@@ -14,7 +14,7 @@ from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping, Subjects
-from mappings.language.errors import MappingError
+from mappings.language.diagnostics import MappingError
 from mappings.language.scope import ListenerDefaults
 
 

@@ -22,7 +22,7 @@ from bridge.cli import (
 )
 from bridge.errors import BridgeError
 from config.errors import SettingsError
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 from mllp.errors import MLLPError
 
 application = typer.Typer(

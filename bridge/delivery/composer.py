@@ -31,7 +31,7 @@ from bridge.store.records import merged_patients, order_index
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
-from mappings.language.errors import CodeRefused
+from mappings.language.diagnostics import CodeRefused
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import (
     WITHDRAWALS,

@@ -18,7 +18,7 @@ from bridge.runtime.schedule import Job, Schedule, ServicePart
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions
-from mappings.language.errors import MappingError
+from mappings.language.diagnostics import MappingError
 
 RETRY_SECONDS = 5.0  # seconds until a channel that did not start is started again
 

@@ -9,7 +9,7 @@ from config import Settings
 from config.sections import DestinationSettings, Rendering
 from mappings.compiler import compile_sources, definition_names
 from mappings.language.definition_files import overlay_settings
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 

@@ -2,14 +2,25 @@
 Sample results: what an outbound definition renders for an order with a sample report.
 
 They are for trials and comparisons of definitions, and are never sent.
+
+The dependencies of a definition are the fields, tags and report content that its messages use. To
+find them, the module leaves out or changes one value at a time, and compares the rendered messages.
+This finds uses in tags, echoes and conditions. Results contain patient data and must not be logged.
 """
 
-from mappings.authoring.comparison import FieldDifference
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from mappings.authoring.trial import FieldDifference
+from mappings.authoring.variants import Late, fields_of, never, sort_parts
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
@@ -83,3 +94,116 @@ def _fields(written: list[bytes]) -> dict[str, str]:
                 if text := segment.field_text(at):
                     found[f"{number}:{segment.id}[{nth}]-{at}"] = text
     return found
+
+
+_OTHER = "7"
+MOST_FIELDS = 500
+"""Limit of the fields of a message that are tried. Further fields are not reported."""
+
+Written = TypeVar("Written")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueUse:
+    """A value that a definition may write: its name, its text, and whether it is used."""
+
+    name: str
+    text: str
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Used and unused fields of the message, followed by parts of used fields, and other values."""
+
+    used: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    facts: tuple[ValueUse, ...] = ()
+
+
+def find_dependencies(
+    mapping: OutboundMapping,
+    reader: InboundMapping,
+    raw: bytes,
+    defaults: ListenerDefaults,
+    charset: str,
+    late: Late = never,
+) -> Dependencies:
+    """Return what the sample results of a message depend on; empty if there are none."""
+    try:
+        whole = render_samples(mapping, reader, raw, defaults, charset)
+        message = Message.parse(raw, fallback=charset)
+    except (MappingError, MessageRefusal):
+        return Dependencies()
+    if not whole:
+        return Dependencies()
+
+    def differs(variant: bytes) -> bool:
+        known = (mapping, reader, variant, defaults, message.encoding)
+        return _rendered_or_none(partial(render_samples, *known)) != whole
+
+    used: list[str] = []
+    unused: list[str] = []
+    for field in islice(fields_of(message), MOST_FIELDS):
+        if late():
+            break
+        has_effect = any(differs(each) for each in field.variants())
+        (used if has_effect else unused).append(field.place)
+    used_parts, unused_parts = sort_parts(message, frozenset(used), differs)
+    made = sample_contexts(mapping, reader, raw, defaults, charset)
+    return Dependencies((*used, *used_parts), (*unused, *unused_parts), _value_uses(mapping, made))
+
+
+def _rendered_or_none(write: Callable[[], Written]) -> Written | None:
+    try:
+        return write()
+    except MappingError:
+        return None
+
+
+def _value_uses(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
+    """Return each tag, Metadata key and content value once; used if any order uses it."""
+    found: dict[str, ValueUse] = {}
+    for context in made:
+        whole = mapping.render(context)
+        for name, text, others in _changed_values(context):
+            used = any(_rendered_or_none(partial(mapping.render, each)) != whole for each in others)
+            before = found.get(name)
+            found[name] = ValueUse(name, text, used or (before is not None and before.used))
+    return tuple(found.values())
+
+
+def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[ResultContext]]]:
+    (order,) = context.orders
+    for tag, text in order.tags.items():
+        tags = (_without(order.tags, tag), {**order.tags, tag: f"{_OTHER}{text}"})
+        yield f"clinicalInfo.{tag}", text, _with(context, [replace(order, tags=t) for t in tags])
+    for key, value in order.metadata.items():
+        less = replace(order, metadata=_without(order.metadata, key))
+        yield f"Metadata.{key}", str(value), _with(context, [less])
+    if text := order.placer:
+        placers = ("", f"{_OTHER}{text}")
+        yield "placer", text, _with(context, [replace(order, placer=each) for each in placers])
+    if text := order.filler:
+        fillers = ("", f"{_OTHER}{text}")
+        yield "filler", text, _with(context, [replace(order, filler=each) for each in fillers])
+    yield "report.text", context.report_text, [replace(context, report_text="")]
+    if (at := context.signed_at) is not None:
+        yield "report.signedAt", at.isoformat(), [replace(context, signed_at=at.replace(year=1900))]
+    signer = context.signed_by
+    others = {
+        "name": replace(signer, name="Other Person"),
+        "email": replace(signer, email=""),
+        "identifier": replace(signer, identifier=""),
+    }
+    for name, other in others.items():
+        yield f"report.signedBy.{name}", getattr(signer, name), [replace(context, signed_by=other)]
+
+
+def _with(context: ResultContext, orders: Sequence[ResultOrder]) -> list[ResultContext]:
+    return [replace(context, orders=(each,)) for each in orders]
+
+
+def _without(values: Mapping[str, Value], key: str) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if name != key}

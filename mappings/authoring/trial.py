@@ -1,11 +1,11 @@
 """
-Trial of an inbound definition on a message: events, issues, and the fields that rules read.
+Trial of an inbound definition on a message, and comparison of two versions of a definition.
 
-Used by `bridge mapping try` and the console. A Trial can be written as JSON. It contains patient
-data and must not be logged.
+A trial has the events, the issues, and the fields that rules read. `bridge mapping try` and the
+console use it. It contains patient data and must not be logged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,8 +17,7 @@ from mappings.hl7.message import Message, SegmentLines
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
-from mappings.language.diagnostics import Issue
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import Issue, RuleFailed
 from mappings.language.scope import ListenerDefaults
 
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
@@ -185,3 +184,51 @@ def _mapped(
         return [replace(event, echo=()) for event in mapping.apply(message, defaults)]
     except (MessageRefusal, RuleFailed):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDifference:
+    """A field with different values. A text is empty if one version has no such field."""
+
+    field: str
+    """For example `accepted`, `issues`, `lanes`, or `ORC[2].clinical_info.PatientName`."""
+    before: str
+    after: str
+
+
+def compare(
+    before: InboundMapping,
+    after: InboundMapping,
+    raw: bytes,
+    defaults: ListenerDefaults,
+    charset: str = "utf-8",
+) -> list[FieldDifference]:
+    """Return the differences between the results of two versions for a message."""
+    old = dict(_flat(try_message(before, raw, defaults, charset)))
+    new = dict(_flat(try_message(after, raw, defaults, charset)))
+    fields = [*old, *(field for field in new if field not in old)]
+    return [
+        FieldDifference(field, old.get(field, ""), new.get(field, ""))
+        for field in fields
+        if old.get(field, "") != new.get(field, "")
+    ]
+
+
+def _flat(trial: Trial) -> Iterator[tuple[str, str]]:
+    yield "accepted", "yes" if trial.accepted else "no"
+    yield "issues", "; ".join(f"{each.path} {each.message} [{each.code}]" for each in trial.issues)
+    yield "lanes", ", ".join(trial.lanes)
+    for event in trial.events:
+        place = event["place"]
+        for name, value in event.items():
+            yield from _leaves(f"{place}.{name}", value)
+
+
+def _leaves(field: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _leaves(f"{field}.{name}", below)
+    elif isinstance(value, list | tuple):
+        yield field, "\n".join(map(str, value))
+    else:
+        yield field, str(value)

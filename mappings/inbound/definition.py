@@ -17,8 +17,7 @@ from mappings.inbound.acceptance import Acceptance
 from mappings.inbound.events import OrderEvent
 from mappings.inbound.order_mapping import OrderRules, PatientNames
 from mappings.inbound.patient_mapping import PatientRules
-from mappings.language.diagnostics import Issue, IssueSeverity, Sources
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed, Sources
 from mappings.language.scope import ListenerDefaults, MessageScope
 
 MAX_GROUPS = 1000

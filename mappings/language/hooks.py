@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mappings.language.definition_files import parse_yaml
-from mappings.language.diagnostics import Diagnostics, Sources, YamlNode, suggestion
-from mappings.language.errors import HookFailed
+from mappings.language.diagnostics import Diagnostics, HookFailed, Sources, YamlNode, suggestion
 from mappings.language.scope import MessageScope
 
 SUFFIX = ".py"

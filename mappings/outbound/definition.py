@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mappings.language.context import CompilationContext
-from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.language.errors import NotRenderable
+from mappings.language.diagnostics import Diagnostics, NotRenderable, YamlNode
 from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import message
 from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent

@@ -17,8 +17,7 @@ from mappings.language.accessors import parse_path
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.conditions import compile_condition_test
 from mappings.language.context import CompilationContext
-from mappings.language.diagnostics import YamlNode
-from mappings.language.errors import CodeRefused
+from mappings.language.diagnostics import CodeRefused, YamlNode
 from mappings.outbound.encoding import NOTHING, Encoded, components, plain, repeated, subcomponents
 from mappings.outbound.hl7_versions import COMPONENTS, DATA_TYPES, TIME_TYPES
 from mappings.outbound.variables import DESTINATION, VARIABLES, RenderState, Variable, destination

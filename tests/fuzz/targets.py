@@ -15,7 +15,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MalformedReason, MessageRefusal
 from mappings.hl7.tables import AckCode
 from mappings.inbound.definition import InboundMapping
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from mllp.framing import END, START, Event, Frame, FrameReader

@@ -15,8 +15,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.definition import InboundMapping
-from mappings.language.diagnostics import Issue, IssueSeverity
-from mappings.language.errors import HookFailed, MappingErrors
+from mappings.language.diagnostics import HookFailed, Issue, IssueSeverity, MappingErrors
 from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid
 
 MISTAKES = """\

@@ -34,7 +34,7 @@ from config.quantities import Address
 from config.sections import DestinationSettings
 from mappings import compiler
 from mappings.language import diagnostics
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0

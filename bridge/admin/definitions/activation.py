@@ -29,8 +29,7 @@ from bridge.wiring.active_definitions import (
 )
 from config import Settings
 from mappings.compiler import compile_with_files
-from mappings.language.diagnostics import Sources
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors, Sources
 
 _SERVICE, _AT_START = "service", "files of HOME at the start"
 _ATTEMPTS = 5

@@ -32,13 +32,11 @@ from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings
 from mappings import compiler
-from mappings.authoring.comparison import FieldDifference
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.sample_results import render_samples
-from mappings.authoring.trial import Trial, try_message
+from mappings.authoring.trial import FieldDifference, Trial, try_message
 from mappings.compiler import Compiled
-from mappings.language.diagnostics import Issue, IssueSeverity
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed
 from mappings.outbound.definition import OutboundMapping
 
 

@@ -25,13 +25,13 @@ from bridge.wiring.active_definitions import (
 from config import Settings
 from config import load as load_settings
 from config.settings import FILE_NAME
-from mappings.authoring.comparison import FieldDifference, compare
 from mappings.authoring.sample_results import compare_results, render_samples
+from mappings.authoring.trial import FieldDifference, compare
 from mappings.compiler import Compiled, load
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import MalformedMessage
 from mappings.inbound.definition import InboundMapping
-from mappings.language.errors import MappingError, MappingErrors
+from mappings.language.diagnostics import MappingError, MappingErrors
 from mappings.outbound.definition import OutboundMapping
 
 OrderReader = Callable[[MessageSample], InboundMapping | None]

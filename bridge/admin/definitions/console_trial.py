@@ -38,11 +38,9 @@ from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources, all_sources, version_finder
 from config import Settings
-from mappings.authoring.comparison import FieldDifference, compare
-from mappings.authoring.dependencies import find_dependencies
 from mappings.authoring.inference import infer_definition
-from mappings.authoring.sample_results import render_samples
-from mappings.authoring.trial import try_message
+from mappings.authoring.sample_results import find_dependencies, render_samples
+from mappings.authoring.trial import FieldDifference, compare, try_message
 from mappings.authoring.variants import Late, deadline, never
 from mappings.compiler import Compiled
 from mappings.hl7.batch import messages_in, messages_in_text
@@ -50,7 +48,7 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from mappings.language.errors import MappingError
+from mappings.language.diagnostics import MappingError
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 

@@ -23,8 +23,7 @@ from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_definitions import active_sources, all_sources, file_sources
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
-from mappings.language.diagnostics import Issue, Sources
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import Issue, MappingErrors, Sources
 
 
 class NoDraft(BridgeError):  # noqa: N818  # named for what happened

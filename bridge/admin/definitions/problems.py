@@ -26,8 +26,7 @@ from bridge.workers.errors import WorkerBusy
 from mappings.compiler import Compiled
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules
-from mappings.language.diagnostics import Issue, Sources
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import Issue, MappingErrors, Sources
 from parsers.errors import DocumentRefused
 from parsers.limits import DEFINITIONS
 

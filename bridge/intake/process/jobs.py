@@ -32,7 +32,7 @@ from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
-from mappings.language.errors import RuleFailed
+from mappings.language.diagnostics import RuleFailed
 from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")

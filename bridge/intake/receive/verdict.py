@@ -15,7 +15,7 @@ from bridge.intake.receive.patient_split import lanes_of, part_number, parts_of
 from bridge.queue.ledger.arrivals import MAX_LANES
 from config.listeners import Acknowledge
 from mappings.hl7.header import Header, peek
-from mappings.hl7.null_characters import null_place
+from mappings.hl7.message import null_place
 from mappings.hl7.refusals import (
     InternalError,
     MalformedMessage,

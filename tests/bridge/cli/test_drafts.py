@@ -12,7 +12,7 @@ from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.stores import bridge_database
 from config import load
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 
 ANN = Author("ann", 1_000, "a new sender")
 

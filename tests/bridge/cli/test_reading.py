@@ -17,7 +17,7 @@ from bridge.wiring.active_definitions import all_sources
 from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 
 ANN = Author("ann", 1_000, "a new sender")
 OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"}

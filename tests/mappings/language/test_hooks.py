@@ -11,7 +11,7 @@ import pytest
 
 from bridge.workers import hooks
 from mappings.compiler import check_sources
-from mappings.language.errors import HookFailed
+from mappings.language.diagnostics import HookFailed
 from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")

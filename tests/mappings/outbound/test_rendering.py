@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mappings.compiler import check_sources
 from mappings.hl7.message import Message
 from mappings.language.code_tables import UnmappedCode
-from mappings.language.errors import CodeRefused, NotRenderable
+from mappings.language.diagnostics import CodeRefused, NotRenderable
 from mappings.outbound.results import ResultEvent, ResultOrder, SignedAddendum, Signer
 from tests.mappings.definitions import MSH, SHIPPED
 from tests.mappings.results import (

@@ -8,7 +8,7 @@ import pytest
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.language.definition_files import overlay_settings
-from mappings.language.errors import MappingErrors
+from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.encoding import Encoded, fit_to_version
 from mappings.outbound.hl7_versions import VERSIONS

@@ -5,7 +5,7 @@ import pytest
 from bridge.store.database import Database
 from config.listeners import Acknowledge
 from mappings.hl7.header import peek
-from mappings.hl7.null_characters import null_place
+from mappings.hl7.message import null_place
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import open_intake, order
 from tests.bridge.intake.messages import adt
