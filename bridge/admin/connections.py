@@ -33,10 +33,10 @@ from bridge.monitoring.node_files import expiry_times
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
-from bridge.wiring import active_settings, saved_connections
+from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.active_settings import MODELS, FieldMistake
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.saved_connections import MODELS, FieldMistake
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.forms import fields, written
@@ -131,13 +131,13 @@ class ConsoleConnections(Connections):
 
     @override
     def connection(self, kind: str, name: str) -> Mapping[str, Any]:
-        record = saved_connections.record_name(ChannelKind(kind), name)
+        record = active_settings.connection_record_name(ChannelKind(kind), name)
         with self._database.read() as connection:
             past = kept.history(connection, record)
         chosen = next(
             (
                 e
-                for e in saved_connections.connections_of(self._current(), ChannelKind(kind))
+                for e in active_settings.connections_of(self._current(), ChannelKind(kind))
                 if e.name == name
             ),
             None,
@@ -150,7 +150,7 @@ class ConsoleConnections(Connections):
             "in_force": problems.activation(past[0]) if past else None,
             "in_file": any(
                 each.name == name
-                for each in saved_connections.connections_of(self._settings, ChannelKind(kind))
+                for each in active_settings.connections_of(self._settings, ChannelKind(kind))
             ),
             "history": [problems.activation(each) for each in past],
         }
@@ -158,15 +158,15 @@ class ConsoleConnections(Connections):
     @override
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
-        wrong = saved_connections.find_mistakes(kind, plan.table)
+        wrong = active_settings.find_mistakes(kind, plan.table)
         current = self._current()
         if plan.new and any(
-            each.name == name for each in saved_connections.connections_of(current, kind)
+            each.name == name for each in active_settings.connections_of(current, kind)
         ):
             wrong.append(FieldMistake("name", f"there is a {kind} of this name"))
         if wrong:
             return {"mistakes": [each._asdict() for each in wrong], "warnings": []}
-        record = saved_connections.make_record(kind, name, plan.table)
+        record = active_settings.make_connection_record(kind, name, plan.table)
         planned = active_settings.current(self._settings, self._database, [record])
         wrong = list(self._unfit(planned, kind, name))
         warnings = [] if wrong else list(self._worth_a_look(planned, kind, name))
@@ -175,8 +175,8 @@ class ConsoleConnections(Connections):
     @override
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         kind = ChannelKind(plan.kind)
-        self._refuse(saved_connections.find_mistakes(kind, plan.table))
-        chosen = saved_connections.build_section(kind, "", plan.table)
+        self._refuse(active_settings.find_mistakes(kind, plan.table))
+        chosen = active_settings.build_section(kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
@@ -194,12 +194,12 @@ class ConsoleConnections(Connections):
             )
             found = self.check(plan)["mistakes"]
             self._refuse([FieldMistake(**each) for each in found])
-        record = saved_connections.make_record(kind, change.name, change.table)
+        record = active_settings.make_connection_record(kind, change.name, change.table)
         return self._activated(change, record, ActivationOrigin.ACTIVATE)
 
     @override
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
-        name = saved_connections.record_name(ChannelKind(change.kind), change.name)
+        name = active_settings.connection_record_name(ChannelKind(change.kind), change.name)
         with as_console_errors(), self._database.read() as connection:
             wanted = previous_version(connection, name)
         return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
@@ -225,13 +225,11 @@ class ConsoleConnections(Connections):
         Without a table in bridge.toml the connection would be removed, so it must be disabled
         first.
         """
-        if any(
-            each.name == name for each in saved_connections.connections_of(self._settings, kind)
-        ):
+        if any(each.name == name for each in active_settings.connections_of(self._settings, kind)):
             return
         if any(
             each.enabled
-            for each in saved_connections.connections_of(self._current(), kind)
+            for each in active_settings.connections_of(self._current(), kind)
             if each.name == name
         ):
             raise InvalidState(f"switch {kind} {name} off first")

@@ -34,9 +34,8 @@ from bridge.monitoring.node_files import expiry_times
 from bridge.network_source import Proxies
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
-from bridge.wiring.active_settings import current
+from bridge.wiring.active_settings import current, origin_of
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.saved_connections import origin_of
 from config import Settings
 from mappings.authoring.trial import try_message
 from mappings.language.scope import ListenerDefaults

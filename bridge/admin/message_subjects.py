@@ -7,7 +7,7 @@ from bridge.intake.receive.definition_offload import DefinitionSource, subjects
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import active_sources, version_finder
 from bridge.wiring.active_settings import ActiveSettings
-from bridge.workers.errors import WorkerError
+from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
 from mappings.compiler import compile_sources

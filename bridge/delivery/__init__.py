@@ -3,15 +3,13 @@ Delivery: turns the release of a report into an acknowledged result at each dest
 
 The steps, in order:
 
-1. `change_feed_reader` reads changes of reports; `status_poll` replaces it for a service without a
-   change feed.
-2. `change_processor` stores the changes and queues deliveries in the outbox (`report_events`,
-   `known_reports`).
+1. `change_feed` reads changes of reports, stores them, and queues deliveries in the outbox
+   (`report_events`, `known_reports`).
+2. `status_poll` replaces the feed for a service without one.
 3. `courier`, one for each destination, claims deliveries and has their messages composed
-   (`preparation`, `composer`, `report_texts`, `delivery_history`).
+   (`preparation`, `composer`, `delivery_history`).
 4. `courier` sends the messages in order.
-5. `reply_policy` decides what follows a reply; `outcome_policy` derives the outcome of the
-   delivery.
+5. `reply_policy` decides what follows a reply and derives the outcome of the delivery.
 
 `reconciler` periodically compares the orders and results of both sides.
 """

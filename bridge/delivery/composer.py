@@ -1,7 +1,16 @@
 """
 Composer: writes the message of one delivery from its orders, the report text and the mapping.
 
-Reads the order index and earlier deliveries. `report_texts` reads the report service.
+Reads the order index and earlier deliveries. `ReportTexts` reads the report service. Errors:
+
+* CompositionError
+    * NoDefinitionForEvent   no mapping of the destination has a message for the event
+    * ReportNotSigned        the report is not signed any more
+    * UnmappedCodeRefused    a code is not in its code table, and the definition refuses it
+    * ReportUnstable         the report changed each time it was read
+    * NothingToSend          there is nothing to send any more
+        * NothingToRetract   the receiver never got the text that would be withdrawn
+        * ReportGone         the report or addendum was deleted or recalled before it was sent
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,9 +31,9 @@ from bridge.delivery.delivery_history import (
     observations_sent_before,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id
-from bridge.delivery.errors import NoDefinitionForEvent, NothingToRetract, UnmappedCodeRefused
 from bridge.delivery.report_events import key_of
 from bridge.engine_client.models import ExportedPerson, ExportedText, ReportExport
+from bridge.errors import BridgeError
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
@@ -43,6 +52,70 @@ from mappings.outbound.results import (
     SignedAddendum,
     Signer,
 )
+
+# ruff: noqa: N818  # named for what happened
+
+
+class CompositionError(BridgeError):
+    """No message can be composed, and another attempt would fail, too."""
+
+    code = "not_composed"
+
+
+class NoDefinitionForEvent(CompositionError):
+    """No mapping of the destination has a message for an event."""
+
+    code = "no_definition"
+
+    def __init__(self, event: str) -> None:
+        super().__init__(f"no definition has a message for {event}")
+
+
+class ReportNotSigned(CompositionError):
+    """The report is not signed any more."""
+
+    code = "not_signed"
+
+    def __init__(self) -> None:
+        super().__init__("the report is not signed any more")
+
+
+class UnmappedCodeRefused(CompositionError):
+    """A code is not in its code table, and the definition has `unknown: refuse`."""
+
+    code = "unknown_code"
+
+
+class ReportUnstable(CompositionError):
+    """The report changed between the readings of its text and of its files."""
+
+    code = "unsettled"
+
+    def __init__(self) -> None:
+        super().__init__("the report changed each time it was read")
+
+
+class NothingToSend(CompositionError):
+    """There is nothing to send any more, and no operator has to act."""
+
+
+class NothingToRetract(NothingToSend):
+    """The receiver never got the text that this delivery would withdraw."""
+
+    code = "never_told"
+
+    def __init__(self) -> None:
+        super().__init__("the receiver never received the report")
+
+
+class ReportGone(NothingToSend):
+    """A preliminary report or early addendum was deleted or recalled before it was sent."""
+
+    code = "gone"
+
+    def __init__(self) -> None:
+        super().__init__("the report or addendum was deleted or recalled")
+
 
 EVENTS_WITHOUT_TEXT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""

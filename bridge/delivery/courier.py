@@ -16,10 +16,16 @@ import structlog
 
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.outcome_policy import CircuitBreaker, CircuitState, OutcomePolicy, give_up
-from bridge.delivery.preparation import ClaimedBatch, Preparation, PreparedDelivery
-from bridge.delivery.reply_policy import REPLY_OF_LOSS, ReplyKind, read_reply
-from bridge.delivery.report_texts import ReportTexts
+from bridge.delivery.preparation import ClaimedBatch, Preparation, PreparedDelivery, ReportTexts
+from bridge.delivery.reply_policy import (
+    REPLY_OF_LOSS,
+    CircuitBreaker,
+    CircuitState,
+    OutcomePolicy,
+    ReplyKind,
+    give_up,
+    read_reply,
+)
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import (
@@ -33,8 +39,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import PollTimer
 from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
-from bridge.transports import MessageSender
-from bridge.transports.errors import NoAcknowledgment
+from bridge.transports import MessageSender, NoAcknowledgment
 from mllp.errors import NotConnected, ReplyLost, Unframeable
 
 POLL_SECONDS = 0.25  # seconds between polls of the outbox without a notification

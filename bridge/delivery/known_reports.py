@@ -1,7 +1,7 @@
 """
 Known reports: the last known status, release and addenda of each report, by its orders.
 
-`change_processor` and `status_poll` compare changes with it, in their own transactions.
+`change_feed` and `status_poll` compare changes with it, in their own transactions.
 """
 
 from collections.abc import Collection, Sequence

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.known_reports import NEVER, KnownReport, save
 from bridge.delivery.report_events import ReportEvent, with_status_event
 from bridge.engine_client.client import EngineClient

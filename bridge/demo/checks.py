@@ -1,10 +1,97 @@
-"""Checks of the demonstration: compare values, and wait for results. Prints nothing."""
+"""
+Checks of the demonstration: compare values, and wait for results; and the errors that end it early.
+
+* DemoError
+    * SamplesMissing      the sample messages are missing
+    * CommandFailed       a `bridge` command did not exit 0
+    * ServiceEnded        the service ended by itself
+    * NotReady            the service did not become ready
+    * NoReply             a message got no acknowledgment
+    * CallRefused         the service answered a call with an error
+    * Unexpected          a value differs from the expected one
+    * TooLate             a result did not arrive in time
+    * Interrupted         Ctrl-C, or SIGTERM
+
+All patients in the demonstration are invented, so error texts may contain their data.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from bridge.demo.errors import Interrupted, ServiceEnded, TooLate, Unexpected
+# ruff: noqa: N818  # named for what happened
+
+
+class DemoError(Exception):
+    """The demonstration cannot continue; the text contains the reason."""
+
+
+class SamplesMissing(DemoError):
+    """A sample message is missing: an installed package does not contain them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"no {path}: the demo sends the messages of sample_messages/, which is part of the "
+            "checkout; run it there with `make demo`"
+        )
+
+
+class CommandFailed(DemoError):
+    """A `bridge` command exited with an error."""
+
+    def __init__(self, command: str, status: int, output: str) -> None:
+        super().__init__(f"`bridge {command}` ended with {status}\n{output}".rstrip())
+
+
+class ServiceEnded(DemoError):
+    """The service ended by itself."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"`bridge serve` ended by itself, with {status}")
+
+
+class NotReady(DemoError):
+    """/readyz did not report the service as ready in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the service was not ready after {seconds:.0f} s")
+
+
+class NoReply(DemoError):
+    """A message got no acknowledgment."""
+
+    def __init__(self, system: str, trouble: str) -> None:
+        super().__init__(f"{system} got no acknowledgment: {trouble}")
+
+
+class CallRefused(DemoError):
+    """The service answered a call with an error."""
+
+    def __init__(self, call: str, status: int, code: str) -> None:
+        super().__init__(f"{call} was answered with {status} {code}".rstrip())
+
+
+class Unexpected(DemoError):
+    """A value differs from the expected one."""
+
+    def __init__(self, what: str, expected: object, found: object) -> None:
+        super().__init__(f"{what}: expected {expected!r}, found {found!r}")
+
+
+class TooLate(DemoError):
+    """A result did not arrive in time; `found` is the last state."""
+
+    def __init__(self, what: str, seconds: float, found: object) -> None:
+        super().__init__(f"{what}: not within {seconds:.0f} s; at the end: {found!r}")
+
+
+class Interrupted(DemoError):
+    """The user ends the demonstration."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted")
+
 
 Found = TypeVar("Found")
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.demo.errors import NoReply, TooLate
+from bridge.demo.checks import NoReply, TooLate
 from bridge.demo.service import HOST
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack

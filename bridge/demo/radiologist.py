@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 
 import httpx
 
-from bridge.demo.errors import CallRefused, Unexpected
-from bridge.demo.installation import SITE
+from bridge.demo.checks import CallRefused, Unexpected
+from bridge.demo.service import SITE
 
 _BOOT: Final = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', re.DOTALL)
 

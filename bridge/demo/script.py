@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bridge.demo.errors import SamplesMissing
+from bridge.demo.checks import SamplesMissing
 from bridge.demo.hospital import Hospital, System
 from bridge.demo.narration import Narrator
 from bridge.demo.radiologist import Order, Radiologist

@@ -1,8 +1,8 @@
 """
 The service of the demonstration: a temporary data directory, and the real program in subprocesses.
 
-All steps use the `bridge` command, as an operator does. At the end the service is stopped and the
-folder removed.
+The settings have two senders with different charsets and one receiver. All steps use the `bridge`
+command, as an operator does. At the end the service is stopped and the folder removed.
 """
 
 import asyncio
@@ -14,15 +14,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from types import TracebackType
 from typing import IO, Final, Self
 
 import httpx
 
 import bridge
-from bridge.demo.checks import until
-from bridge.demo.errors import CommandFailed, NotReady, TooLate
+from bridge.demo.checks import CommandFailed, NotReady, TooLate, until
 
 HOST: Final = "127.0.0.1"
 _READY_WITHIN: Final = 60.0
@@ -143,3 +144,69 @@ class DemoService:
         status = await process.wait()
         if not self.ended.done():
             self.ended.set_result(status)
+
+
+SITE: Final = "SITE1"
+SIGN_DELAY: Final = 3
+"""Seconds in which a signature can be recalled."""
+USER, USER_NAME = "ada@example.org", "Ada Reader"
+OPERATOR, OPERATOR_NAME = "mara@example.org", "Mara Keeper"
+"""The system administrator of the console."""
+
+_SETTINGS: Final = Template("""\
+# The home of the demonstration.
+[http]
+bind = "$host:$web"
+public_url = "http://$host:$web"
+
+[sign_in]
+second_factor = "optional"  # required in production
+
+[[listener]]
+name = "ris-a"
+bind = "$host:$ris_a"
+site = "$site"
+time_zone = "Europe/Zurich"
+
+[[listener]]
+name = "his-b"
+bind = "$host:$his_b"
+site = "$site"
+time_zone = "Europe/Zurich"
+charset = "iso8859-1"
+
+[[destination]]
+name = "ris-results"
+address = "$host:$results"
+events = ["preliminary", "final", "addendum"]
+time_zone = "Europe/Zurich"
+retry_first = "200ms"
+retry_max = "2s"
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of the demonstration, on the loopback address."""
+
+    web: int
+    ris_a: int
+    his_b: int
+    results: int
+
+    @property
+    def address(self) -> str:
+        """The web address."""
+        return f"http://{HOST}:{self.web}"
+
+
+def settings(ports: Ports) -> str:
+    """Return the text of bridge.toml."""
+    return _SETTINGS.substitute(
+        host=HOST,
+        site=SITE,
+        web=ports.web,
+        ris_a=ports.ris_a,
+        his_b=ports.his_b,
+        results=ports.results,
+    )

@@ -2,19 +2,238 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
-from bridge.demo import orders, reports, script
-from bridge.demo.checks import expect, until
-from bridge.demo.hospital import Hospital, Result, System
-from bridge.demo.installation import SIGN_DELAY, SITE, USER, USER_NAME, Ports, settings
+from bridge.demo import script
+from bridge.demo.checks import TIMEOUT_SECONDS, Unexpected, expect, until
+from bridge.demo.hospital import Exchange, Hospital, Result, System
 from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Radiologist, WorklistReport
-from bridge.demo.script import DemoContext
-from bridge.demo.service import HOST, DemoService
+from bridge.demo.radiologist import Order, Radiologist, WorklistReport
+from bridge.demo.script import DemoContext, Groups, SampleMessage
+from bridge.demo.service import (
+    HOST,
+    SIGN_DELAY,
+    SITE,
+    USER,
+    USER_NAME,
+    DemoService,
+    Ports,
+    settings,
+)
+from mappings.hl7.header import peek
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MalformedMessage
+
+
+async def orders_arrive(context: DemoContext) -> None:
+    """Send new orders in two charsets; related orders become one report."""
+    context.narrator.scene("Orders come in over MLLP")
+    await _send(context, script.NEW)
+    groups = script.FINAL_GROUPS | script.CANCELLED_GROUPS
+    await _until_grouped(context, groups)
+    several = sum(len(group) > 1 for group in groups)
+    context.narrator.done(
+        f"on the worklist: {sum(map(len, groups))} orders in {len(groups)} reports; linked by "
+        f"study, order group and printset: {several} reports of two orders each",
+    )
+
+
+async def orders_change(context: DemoContext) -> None:
+    """Send changes, a cancellation, a discontinuation, and patient updates."""
+    context.narrator.scene("Orders and patients change")
+    await _send(context, script.CHANGED)
+    await _until_grouped(context, script.FINAL_GROUPS)
+    context.narrator.done("off the worklist: the cancelled and the discontinued order")
+
+    await _until_changed(context)
+    context.narrator.done(
+        "changed on the worklist: Müller's study, Kim-Park's name; Müller (UTF-8) and Höß (8859/1) "
+        "are spelled right"
+    )
+
+
+async def hospital_errs(context: DemoContext) -> None:
+    """Send a message again, and send messages that are refused with an error location."""
+    context.narrator.scene("The hospital errs")
+    raw = script.AGAIN.read()
+    system = context.systems[script.AGAIN.system]
+    async for again in context.hospital.send(system, [raw]):
+        expect("the ACK of a message sent again", context.statistics.replies[raw], again.reply)
+        _report_exchange(context, script.AGAIN, raw, again)
+    context.narrator.done("the message has been there before: the stored ACK again, byte for byte")
+    await _send(context, script.REFUSED)
+    await _until_grouped(context, script.FINAL_GROUPS)
+    await _until_changed(context)
+    context.narrator.done("the worklist is as it was before")
+
+
+async def _send(context: DemoContext, samples: Sequence[SampleMessage]) -> None:
+    for name, group in groupby(samples, attrgetter("system")):
+        batch = list(group)
+        raws = [each.read() for each in batch]
+        exchanges = context.hospital.send(context.systems[name], raws)
+        index = 0
+        async for exchange in exchanges:
+            _report_exchange(context, batch[index], raws[index], exchange)
+            index += 1
+        expect(f"replies to {name}", len(batch), index)
+
+
+def _report_exchange(
+    context: DemoContext, sample: SampleMessage, raw: bytes, exchange: Exchange
+) -> None:
+    expect(f"acknowledgment of {sample.file}", sample.code, exchange.ack.code)
+    reply = Message.parse(exchange.reply)
+    if sample.place:
+        expect(f"refusal of {sample.file}", sample.place, exchange.ack.text.rpartition(": ")[2])
+    else:
+        expect(f"MSA-2 for {sample.file}", peek(raw).control_id, exchange.ack.control_id)
+    _count(context, sample, raw, exchange)
+    reason = f": {reply.value('MSA-3')}" if sample.place else ""
+    context.narrator.done(
+        f"{sample.system}  {_kind(raw):<8}  {sample.description}{reason}",
+        f"{exchange.ack.code}  {exchange.seconds * 1000:4.0f} ms",
+    )
+
+
+def _count(context: DemoContext, sample: SampleMessage, raw: bytes, exchange: Exchange) -> None:
+    statistics, kind = context.statistics, _kind(raw)
+    statistics.acks[sample.code] += 1
+    if sample.place or raw in statistics.replies:
+        return
+    statistics.replies[raw] = exchange.reply
+    (statistics.patients if kind.startswith("ADT") else statistics.orders)[kind] += 1
+    statistics.senders[sample.system] += 1
+
+
+def _kind(raw: bytes) -> str:
+    try:
+        header = peek(raw)
+    except MalformedMessage:
+        return "-"
+    return f"{header.message_code}^{header.trigger}"
+
+
+async def _until_grouped(context: DemoContext, groups: Groups) -> None:
+    async def found() -> Groups:
+        reports = await context.radiologist.worklist()
+        return frozenset(tuple(sorted(each.accessions)) for each in reports)
+
+    await until("reports on the worklist", found, lambda each: each == groups)
+
+
+async def _until_changed(context: DemoContext) -> None:
+    async def found() -> tuple[str, dict[str, str]]:
+        reports = await context.radiologist.worklist()
+        tags = {key: each.tags for each in reports for key in each.accessions & script.NAMES.keys()}
+        names = {key: str(each.get("PatientName", "")) for key, each in tags.items()}
+        study = tags.get("ACC7001", {}).get("StudyDescription", "")
+        return str(study), names
+
+    wanted = ("CT chest without contrast", script.NAMES)
+    await until("changes on the worklist", found, lambda each: each == wanted)
+
+
+MUELLER_BOTH, HOESS_BOTH = ("ACC7001", "ACC7006"), ("B81001", "B81002")
+_MARGIN: Final = 1.0
+"""Seconds after a sign delay in which a recalled report would have been sent."""
+
+
+async def reports_are_read(context: DemoContext) -> None:
+    """Open four reports by their links; release one immediately, leave one a draft."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("Reports are read")
+    for order, lines in (
+        (script.MUELLER, script.MUELLER_TEXT),
+        (script.WANG, script.WANG_FIRST),
+        (script.HOESS, script.HOESS_TEXT),
+        (script.KIM, script.KIM_TEXT),
+    ):
+        page = await reader.open(order)
+        await page.write(lines)
+    narrator.done("four reports opened by their launch links, typed and saved", "Draft")
+    await reader.do("prelim", script.WANG, prelimGroup="Residents", prelimTag="Night")
+    await _expect_results(context, ("ACC7005",), "P", script.WANG_FIRST[0], None)
+    narrator.done("Wang: preliminary read; the RIS has its ORU", "P  1 ORU")
+    began = time.time()
+    await reader.do("sign", script.HOESS, ignoreSignDelay=True)
+    await _expect_results(context, HOESS_BOTH, "F", script.HOESS_TEXT[0], began)
+    narrator.done("Höß: signed without delay; one ORU for each of the linked orders", "F  2 ORU")
+
+
+async def signature_is_recalled(context: DemoContext) -> None:
+    """Recall one signature within the sign delay; wait for the end of another delay."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("A signature is recalled")
+    await reader.do("sign", script.WANG)
+    recalled_until = await _release_at(context, script.WANG)
+    narrator.done(f"Wang: signed; {SIGN_DELAY} s in which it can be recalled", "Final")
+    await reader.do("unsign", script.WANG)
+    expect("status after the recall", "Preliminary", (await reader.report(script.WANG)).status)
+    narrator.done("Wang: recalled in time", "Preliminary")
+    await reader.do("sign", script.MUELLER)
+    released = await _release_at(context, script.MUELLER)
+    narrator.begun("Müller: signed; its sign delay runs …")
+    arrived = await _expect_results(context, MUELLER_BOTH, "F", script.MUELLER_TEXT[-1], released)
+    narrator.done("Müller: released; one ORU for each of the two orders", "F  2 ORU")
+    narrator.say("\n       The first of them, as the RIS received it:\n")
+    narrator.message(arrived[0].message.raw)
+    narrator.say("")
+    await asyncio.sleep(max(0.0, recalled_until + _MARGIN - time.time()))
+    expect("results of the recalled report", 0, len(context.hospital.unread))
+    narrator.done("Wang: the delay is long over, and nothing was ever sent", "0 ORU")
+
+
+async def signed_again(context: DemoContext) -> None:
+    """Correct and sign the recalled report; add an addendum to the released one."""
+    narrator, reader = context.narrator, context.radiologist
+    narrator.scene("Signed again, and an addendum")
+    page = await reader.open(script.WANG)
+    await page.write(script.WANG_SECOND)
+    await reader.do("sign", script.WANG)
+    released = await _release_at(context, script.WANG)
+    narrator.begun("Wang: corrected and signed again; its sign delay runs …")
+    (final,) = await _expect_results(context, ("ACC7005",), "F", script.WANG_SECOND[-1], released)
+    expect("the text of the result", list(script.WANG_SECOND), final.text.splitlines())
+    narrator.done("Wang: released once, with the corrected text", "F  1 ORU")
+    page = await reader.open(script.MUELLER)
+    await page.write_addendum(script.MUELLER_ADDENDUM)
+    narrator.done("Müller: an addendum written and signed on the report's page", "Addendum")
+    began = time.time()
+    await reader.do("addendum/sign", script.MUELLER, ignoreSignDelay=True)
+    await _expect_results(context, MUELLER_BOTH, "C", script.MUELLER_ADDENDUM, began)
+    narrator.done("Müller: the addendum released, its delay cut short", "C  2 ORU")
+
+
+async def _expect_results(
+    context: DemoContext, orders: Collection[str], status: str, text: str, released: float | None
+) -> Sequence[Result]:
+    """Wait for one result per order with this status and text; record the time it took."""
+    left = 0.0 if released is None else max(0.0, released - time.time())
+    results = await context.hospital.next(len(orders), left + TIMEOUT_SECONDS)
+    expect("orders that results came for", sorted(orders), sorted(r.accession for r in results))
+    expect("OBR-25 of the results", {status}, {each.status for each in results})
+    for each in results:
+        expect(f"the text of {each.accession}", text, text if text in each.text else each.text)
+    if released is not None:
+        context.statistics.seconds += [each.at - released for each in results]
+    return results
+
+
+async def _release_at(context: DemoContext, order: Order) -> float:
+    """Return the release time of a signed report, in seconds since the epoch."""
+    report = await context.radiologist.report(order)
+    expect("status after signing", "Final", report.status)
+    if report.release_at is None:
+        raise Unexpected("end of the sign delay", "a time", None)
+    return report.release_at / 1000
+
 
 _STATUSES: Mapping[str, str] = {"P": "preliminary", "F": "final", "C": "with addendum"}
 
@@ -94,12 +313,12 @@ async def play(context: DemoContext) -> None:
         context.narrator.done(
             f"listens for {system.name} ({system.charset})", f"{HOST}:{system.port}"
         )
-    await orders.orders_arrive(context)
-    await orders.orders_change(context)
-    await orders.hospital_errs(context)
-    await reports.reports_are_read(context)
-    await reports.signature_is_recalled(context)
-    await reports.signed_again(context)
+    await orders_arrive(context)
+    await orders_change(context)
+    await hospital_errs(context)
+    await reports_are_read(context)
+    await signature_is_recalled(context)
+    await signed_again(context)
 
 
 async def settle(context: DemoContext, service: DemoService) -> list[tuple[str, str, str]]:

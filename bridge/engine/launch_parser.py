@@ -31,7 +31,7 @@ from bridge.engine.launch import (
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId, has_invisible
 from bridge.engine.settings import SizeLimits
-from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
+from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import STRUCTURED_REPORT
 
 IDENTITY_TAGS = ("PatientMRN", "Accession")

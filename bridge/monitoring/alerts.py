@@ -1,20 +1,44 @@
 """
-Alerts: conditions with the notices sent for them, stored in the database. Blocking.
+Alerts: conditions with the notices sent for them, the monitor that finds them, and ways to send.
 
 A condition causes a notice when it begins, reminders while it lasts, and a notice when it ends. A
 flapping condition is reported as such, and as ended only after it has been gone for a while. After
-a restart, or on another node, no notice is sent twice.
+a restart, or on another node, no notice is sent twice. Everything here blocks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import smtplib
+import ssl
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import localtime, make_msgid
 from enum import StrEnum
 from typing import Any
 
+import httpx
+import structlog
 from sqlalchemy import Connection, Row, text
 
-from bridge.monitoring.conditions import AlertCondition, AlertSeverity
+from bridge.metrics import Metrics
+from bridge.monitoring.channels import ChannelKind, read_channels
+from bridge.monitoring.conditions import (
+    AlertCondition,
+    AlertSeverity,
+    AlertThresholds,
+    NodeFiles,
+    QueueBacklog,
+    SystemSnapshot,
+    Validity,
+    find_conditions,
+)
+from bridge.queue import queries
+from bridge.queue.listing_rows import Depth
+from bridge.queue.states import QueueState
+from bridge.redaction import describe
 from bridge.store.database import Database
+from bridge.store.records import unmapped_codes
+from bridge.store.records.exceptions import list_unseen
 
 
 class AlertEvent(StrEnum):
@@ -131,3 +155,214 @@ def _raising(row: Row[Any]) -> AlertCondition:
 
 def _condition(row: Row[Any]) -> AlertCondition:
     return AlertCondition(row.key, AlertSeverity(row.severity), row.text)
+
+
+TIMEOUT = 15.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """The mail server and the addresses; `security` is `none`, `starttls` or `tls`."""
+
+    host: str
+    port: int
+    sender: str
+    to: tuple[str, ...]
+    security: str = "starttls"
+    user: str = ""
+    password: str = ""
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTarget:
+    """The URL of a webhook; `authorization` is the value of the Authorization header."""
+
+    url: str
+    authorization: str = ""
+
+
+def send_mail(mail: MailServer, system: str, notices: Sequence[AlertNotice]) -> None:
+    """Send one mail. Raises OSError, which includes smtplib's errors."""
+    message = EmailMessage()
+    first = notices[0]
+    more = f" (+{len(notices) - 1})" if len(notices) > 1 else ""
+    message["Subject"] = f"[{system}] {first.news}: {first.condition.text}{more}"
+    message["From"], message["To"] = mail.sender, ", ".join(mail.to)
+    message["Date"] = localtime()  # relays need not add it (RFC 5322 §3.6)
+    message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
+    message.set_content("\n".join(map(notice_line, notices)) + "\n")
+    context = ssl.create_default_context(cafile=mail.ca)
+    if mail.security == "tls":
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(
+            mail.host, mail.port, timeout=TIMEOUT, context=context
+        )
+    else:
+        smtp = smtplib.SMTP(mail.host, mail.port, timeout=TIMEOUT)
+    with smtp:
+        if mail.security == "starttls":
+            smtp.starttls(context=context)
+        if mail.user:
+            smtp.login(mail.user, mail.password)
+        smtp.send_message(message)
+
+
+def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice]) -> None:
+    """Post all notices as one JSON document. Raises httpx.HTTPError."""
+    headers = {"authorization": hook.authorization} if hook.authorization else {}
+    body = {"system": system, "alerts": [notice_json(each) for each in notices]}
+    httpx.post(hook.url, json=body, headers=headers, timeout=TIMEOUT).raise_for_status()
+
+
+def notice_json(notice: AlertNotice) -> dict[str, Any]:
+    """Return a notice as JSON."""
+    return {
+        "news": notice.news.value,
+        "key": notice.condition.key,
+        "severity": notice.condition.severity.value,
+        "text": notice.condition.text,
+        "since": _moment(notice.raised_at),
+    }
+
+
+def notice_line(notice: AlertNotice) -> str:
+    """Return a notice as a line of text."""
+    condition = notice.condition
+    since = _moment(notice.raised_at)
+    return f"{notice.news:<8}  {condition.severity:<8}  {condition.text}  (since {since})"
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+Notify = Callable[[Sequence[AlertNotice]], None]
+"""Sends notices in one way, such as by e-mail, or raises."""
+
+
+MAX_EXCEPTIONS = 1000
+MAX_UNMAPPED_CODES = 2000
+HOUR = 3_600_000  # ms
+
+
+def no_disk_limit() -> None:
+    """Return no free space: the disk is not monitored."""
+
+
+def no_other_nodes(_now: int) -> Sequence[NodeFiles]:
+    """Return nothing: there are no other nodes."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlertMonitor:
+    """Monitors one installation; blocking. Times and durations are in ms."""
+
+    database: Database
+    thresholds: Callable[[], AlertThresholds]
+    certificates: Callable[[], Mapping[str, Validity]]
+    notifiers: Mapping[str, Notify]
+    """The ways to send notices, by name."""
+    metrics: Metrics
+    clock: Callable[[], int]
+    started_at: int
+    repeat_after: int
+    names: Callable[[], frozenset[str]] = frozenset
+    """Channels of the current settings; paused channels that were deleted are no alerts."""
+    disk_free: Callable[[], int | None] = no_disk_limit
+    hold: int = 0
+    """How long a flapping condition must be gone before its alert is cleared."""
+    host: str = ""
+    """The host name of this process."""
+    other_nodes: Callable[[int], Sequence[NodeFiles]] = no_other_nodes
+    """Returns the files and disks of other nodes at a time."""
+    unsent: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
+    """Notices that could not be sent, by way and condition; kept in this process only."""
+
+    def check(self) -> list[AlertCondition]:
+        """Check once, send notices, and return the current conditions. Raises StoreError."""
+        now = self.clock()
+        found = find_conditions(self._snapshot(now), self.thresholds())
+        notices = update_alerts(self.database, found, now, self.repeat_after, self.hold)
+        self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
+        log = structlog.get_logger("alerts")
+        for notice in notices:
+            log.warning("alert", state=notice.news.value, reason=notice.condition.text)
+        standing = {each.key for each in found}
+        reached = [self._send(notifier, notices, standing) for notifier in self.notifiers]
+        if notices and self.notifiers and not any(reached):
+            mark_unsent(self.database, notices)
+        return found
+
+    def _send(
+        self, notifier: str, notices: Sequence[AlertNotice], standing: Container[str]
+    ) -> bool:
+        """Send new notices, and unsent ones that are still valid; return whether that succeeded."""
+        unsent = self.unsent.pop(notifier, {}).items()
+        news = {
+            k: each
+            for k, each in unsent
+            if (k in standing) is (each.news is not AlertEvent.CLEARED)
+        }
+        news |= {each.condition.key: each for each in notices}
+        if not news:
+            return True
+        try:
+            self.notifiers[notifier]([*news.values()])
+        except Exception as error:  # noqa: BLE001  # the other ways must work, too
+            structlog.get_logger("alerts").error(
+                "not told", endpoint=notifier, error=describe(error)
+            )
+            self.unsent[notifier] = news
+            return False
+        return True
+
+    def _snapshot(self, now: int) -> SystemSnapshot:
+        names = self.names()
+        listeners = read_channels(self.database, ChannelKind.LISTENER)
+        destinations = read_channels(self.database, ChannelKind.DESTINATION)
+        paused = {
+            f"{kind} {each.name}": each.paused_at
+            for kind, found in (
+                (ChannelKind.LISTENER, listeners),
+                (ChannelKind.DESTINATION, destinations),
+            )
+            for each in found.values()
+            if each.paused_at is not None and f"{kind} {each.name}" in names
+        }
+        queues = {
+            "the inbox": queries.open_messages(self.database),
+            **{
+                f"destination {name}": found
+                for name, found in queries.open_deliveries(self.database).items()
+            },
+        }
+        return SystemSnapshot(
+            now=now,
+            started_at=self.started_at,
+            queues={name: _queue(depths) for name, depths in queues.items()},
+            last_message={each.name: each.active_at for each in listeners.values()},
+            paused=paused,
+            certificates=self.certificates(),
+            circuits=[
+                each.name
+                for each in destinations.values()
+                if each.open_until is not None and f"destination {each.name}" in names
+            ],
+            concerns=list_unseen(self.database, MAX_EXCEPTIONS),
+            refused=queries.refused_since(self.database, now - HOUR),
+            disk_free=self.disk_free(),
+            unknown_codes=unmapped_codes.list_active(self.database, MAX_UNMAPPED_CODES),
+            host=self.host,
+            other_nodes=self.other_nodes(now),
+        )
+
+
+def _queue(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
+    waiting = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
+    parked = depths.get(QueueState.PARKED)
+    return QueueBacklog(
+        waiting=sum(each.count for each in waiting),
+        parked=0 if parked is None else parked.count,
+        oldest=min((each.oldest for each in waiting if each.count), default=None),
+    )

@@ -23,8 +23,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
-from bridge.monitoring.otlp_export import open_tracer
-from bridge.monitoring.tracing import Tracer
+from bridge.monitoring.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivery import DeliveryParts
 from bridge.runtime.intake import IntakeParts
@@ -34,7 +33,7 @@ from bridge.runtime.maintenance import (
     housekeeping,
     unknown_code_counts,
 )
-from bridge.runtime.membership import Membership
+from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
@@ -46,7 +45,6 @@ from bridge.store.postgresql.requirements import server_problems
 from bridge.wiring import stores
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.node import take_slot
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bridge.delivery.change_feed_reader import ChangeFeedReader
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.reconciler import Reconciler
-from bridge.delivery.report_texts import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
@@ -39,8 +38,7 @@ from bridge.monitoring.tracing import Tracer, traced_sender
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
-from bridge.runtime.activation_follower import ActivationFollower, latest_activation
-from bridge.runtime.channel_control import ChannelControl
+from bridge.runtime.channel_control import ActivationFollower, ChannelControl, latest_activation
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database

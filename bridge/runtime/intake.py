@@ -30,8 +30,7 @@ from bridge.queue.states import QueueState
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.queue.worker.throttle import ProcessingThrottle
 from bridge.queue.worker.worker import Worker
-from bridge.runtime.activation_follower import ActivationFollower, latest_activation
-from bridge.runtime.channel_control import ChannelControl
+from bridge.runtime.channel_control import ActivationFollower, ChannelControl, latest_activation
 from bridge.runtime.listener_registry import (
     ActiveListeners,
     FolderPort,

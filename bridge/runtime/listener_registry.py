@@ -21,7 +21,7 @@ from bridge.intake.receive.validation import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
-from bridge.transports.folders.listener import FolderListener
+from bridge.transports.folder_listener import FolderListener
 from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 

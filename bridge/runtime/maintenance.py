@@ -32,7 +32,7 @@ from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.wiring.alerts import make_watch, own_files_recorder
-from bridge.workers.errors import WorkerError
+from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
 

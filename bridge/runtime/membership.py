@@ -2,11 +2,18 @@
 Membership: a process among others on one PostgreSQL database.
 
 It has a heartbeat lock, takes part in the election of the leader, receives notifications, and
-requeues the claims of failed nodes. On SQLite it does nothing.
+requeues the claims of failed nodes. On SQLite it does nothing. The name of a process among all that
+share a queue survives a restart.
 """
 
 import asyncio
+import fcntl
+import os
+import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -19,6 +26,47 @@ from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.notifications import NotificationListener
 from bridge.store.presence import Presence
+from config.private_files import make_folder, open_private
+
+_MOST: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSlot:
+    """A slot of the data directory, held until the process ends."""
+
+    name: str
+    descriptor: int
+
+    def release(self) -> None:
+        """Release the slot."""
+        os.close(self.descriptor)
+
+
+def take_slot(home: Path) -> NodeSlot:
+    """Take the first free slot of a data directory."""
+    folder = home / "run"
+    make_folder(folder)
+    for number in range(_MOST):
+        descriptor = open_private(folder / f"node-{number}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        return NodeSlot(_name(descriptor), descriptor)
+    raise OSError(f"more than {_MOST} processes in {folder}")
+
+
+def _name(descriptor: int) -> str:
+    kept = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+    if kept:
+        return kept
+    name = secrets.token_hex(8)
+    os.pwrite(descriptor, name.encode(), 0)
+    os.fsync(descriptor)
+    return name
+
 
 Wake = Callable[[], None]
 

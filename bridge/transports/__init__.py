@@ -1,12 +1,21 @@
 """
 Transports besides MLLP: folders, and HL7 over HTTP, for listeners and destinations.
 
-They have the same delivery guarantees as MLLP.
+They have the same delivery guarantees as MLLP. Errors, in addition to `mllp.errors`:
+
+* TransportError
+    * NoAcknowledgment      an HTTP response without an HL7 acknowledgment
+    * FolderUnusable        a folder cannot be created, read or written
+    * AuthorizationUnusable the file of an Authorization header cannot be read
 """
+
+# ruff: noqa: N818  # named for what happened
 
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
+
+from bridge.errors import BridgeError
 
 
 class MessageSender(Protocol):
@@ -21,3 +30,29 @@ class MessageSender(Protocol):
 
     def close(self) -> Deferred[None]:
         """Close the connection for good."""
+
+
+class TransportError(BridgeError):
+    """A transport failed."""
+
+
+class NoAcknowledgment(TransportError):
+    """The receiver sent an HTTP response without an HL7 acknowledgment."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(f"HTTP status {status} and no acknowledgment")
+
+
+class FolderUnusable(TransportError):
+    """A folder of the settings cannot be used; `reason` is the operating system's text."""
+
+    def __init__(self, owner: str, reason: str) -> None:
+        super().__init__(f"{owner}: the folder cannot be used: {reason}")
+
+
+class AuthorizationUnusable(TransportError):
+    """The file with an Authorization header cannot be read, or is not a single line."""
+
+    def __init__(self, owner: str, reason: str) -> None:
+        super().__init__(f"{owner}: authorization_file {reason}")

@@ -1,26 +1,173 @@
 """
 Active settings: those of bridge.toml, overridden by what the console saved.
 
-The console can save the definitions of a listener, in order. Such a list is stored as a record
-among the versions of definitions, with author, time and reason, and all nodes follow it. An empty
-list restores the list of bridge.toml. `bridge.wiring.saved_connections` does the same for whole
-connections. Read only.
+The console can save whole listeners and destinations: tables of bridge.toml that come before those
+of the file. It can also save the definitions of a listener, in order; an empty list restores the
+list of bridge.toml. Each is stored as a record among the versions of definitions, with author, time
+and reason, and all nodes follow it. Read only.
 """
 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from bridge.errors import BridgeError
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
-from bridge.wiring import saved_connections
 from config import Settings
+from config.listeners import ListenerSettings
+from config.problems import SettingProblem, describe_problems
+from config.sections import DestinationSettings
 
-_FILE = "mappings.json"
-_PREFIX = "listener "
+Connection = ListenerSettings | DestinationSettings
+Table = Mapping[str, Any]
+"""A listener or destination as in bridge.toml: keys with plain values."""
+
+MODELS: Final[Mapping[ChannelKind, type[Connection]]] = {
+    ChannelKind.LISTENER: ListenerSettings,
+    ChannelKind.DESTINATION: DestinationSettings,
+}
+_CONNECTION_PREFIX: Final = "settings of "
+_CONNECTION_FILE: Final = "settings.json"
+_LIST_PREFIX: Final = "listener "
+_LIST_FILE: Final = "mappings.json"
+_CACHE_SECONDS: Final = 1.0
+Section = TypeVar("Section", ListenerSettings, DestinationSettings)
+
+
+class InvalidConnection(BridgeError):  # noqa: N818  # named for what happened
+    """A saved listener or destination has invalid settings."""
+
+    def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
+        super().__init__(f"{kind} {name} as saved in the console: {', '.join(fields)}")
+
+
+class FieldMistake(NamedTuple):
+    """A mistake in a field of a table; an empty field means the table itself."""
+
+    field: str
+    text: str
+
+
+def connection_record_name(kind: ChannelKind, name: str) -> str:
+    """Return the name of a connection's record; no definition can have this name."""
+    return f"{_CONNECTION_PREFIX}{kind} {name}"
+
+
+def connection_of_record(name: str) -> tuple[ChannelKind, str] | None:
+    """Return kind and name of the connection of a record; None for other names."""
+    if not name.startswith(_CONNECTION_PREFIX):
+        return None
+    kind, _, own = name.removeprefix(_CONNECTION_PREFIX).partition(" ")
+    return ChannelKind(kind), own
+
+
+def make_connection_record(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
+    """Return the record of a table; None restores the table of bridge.toml."""
+    own = None if table is None else {**table, "name": name}
+    text = json.dumps(own, ensure_ascii=False, sort_keys=True)
+    digest = sha256(text.encode()).hexdigest()[:16]
+    return MappingVersion(connection_record_name(kind, name), digest, {_CONNECTION_FILE: text})
+
+
+def table_of(record: MappingVersion) -> dict[str, Any] | None:
+    """Return the table of a record; None if bridge.toml applies."""
+    found: dict[str, Any] | None = json.loads(record.sources[_CONNECTION_FILE])
+    return found
+
+
+def find_mistakes(kind: ChannelKind, table: Table) -> list[FieldMistake]:
+    """Return the mistakes of a table, as a check of the settings reports them."""
+    try:
+        MODELS[kind].model_validate(dict(table))
+    except ValidationError as error:
+        return [_mistake(each) for each in describe_problems(error, MODELS[kind], kind.value)]
+    return []
+
+
+def _mistake(refusal: SettingProblem) -> FieldMistake:
+    field = ".".join(part for part in refusal.location if isinstance(part, str))
+    return FieldMistake(field, refusal.message)
+
+
+def keys(model: type[BaseModel]) -> list[str]:
+    """Return the keys of a section as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersion]) -> Settings:
+    """
+    Return the settings with the saved connections.
+
+    Raises InvalidConnection if a table does not fit this release.
+    """
+    tables = {
+        owner: table_of(each)
+        for name, each in saved.items()
+        if (owner := connection_of_record(name))
+    }
+    if not any(tables.values()):
+        return settings
+    update = {
+        "listener": _joined(settings.listener, _made(ChannelKind.LISTENER, tables)),
+        "destination": _joined(settings.destination, _made(ChannelKind.DESTINATION, tables)),
+    }
+    return settings.model_copy(update=update)
+
+
+def _made(
+    kind: ChannelKind, tables: Mapping[tuple[ChannelKind, str], Table | None]
+) -> dict[str, Any]:
+    return {
+        name: build_section(kind, name, table)
+        for (of, name), table in tables.items()
+        if of is kind and table is not None
+    }
+
+
+def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
+    """Build a section from a table. Raises InvalidConnection."""
+    try:
+        return MODELS[kind].model_validate(dict(table))
+    except ValidationError as error:
+        fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+        raise InvalidConnection(kind, name, fields) from None
+
+
+def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Section]:
+    """Replace connections of the file with saved ones, and append new ones."""
+    known = {each.name for each in own}
+    kept = [saved.get(each.name, each) for each in own]
+    return kept + [each for name, each in sorted(saved.items()) if name not in known]
+
+
+def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
+    """Return the origin of a connection: `file`, `console`, or `both` if they differ."""
+    before, now = (
+        next((_bare(each) for each in connections_of(settings, kind) if each.name == name), None)
+        for settings in (own, current)
+    )
+    if before is None:
+        return "console"
+    return "file" if before == now else "both"
+
+
+def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
+    """Return the listeners or the destinations."""
+    return settings.listener if kind is ChannelKind.LISTENER else settings.destination
+
+
+def _bare(section: Connection) -> Connection:
+    """Return a section without the definitions of a listener, which have a separate record."""
+    if isinstance(section, ListenerSettings):
+        return section.model_copy(update={"mappings": []})
+    return section
 
 
 class NoSuchListener(BridgeError):  # noqa: N818  # named for what happened
@@ -30,27 +177,27 @@ class NoSuchListener(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"there is no listener {name} in the settings")
 
 
-def record_name(listener: str) -> str:
+def list_record_name(listener: str) -> str:
     """Return the name of a listener's record; no definition can have this name."""
-    return f"{_PREFIX}{listener}"
+    return f"{_LIST_PREFIX}{listener}"
 
 
 def listener_of_record(name: str) -> str:
     """Return the listener of a record by the record's name; empty for other names."""
-    return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+    return name.removeprefix(_LIST_PREFIX) if name.startswith(_LIST_PREFIX) else ""
 
 
-def make_record(listener: str, names: Sequence[str]) -> MappingVersion:
+def make_list_record(listener: str, names: Sequence[str]) -> MappingVersion:
     """Return the record of a list."""
     text = json.dumps(list(names))
     return MappingVersion(
-        record_name(listener), sha256(text.encode()).hexdigest()[:16], {_FILE: text}
+        list_record_name(listener), sha256(text.encode()).hexdigest()[:16], {_LIST_FILE: text}
     )
 
 
 def definitions_in(made: MappingVersion) -> tuple[str, ...]:
     """Return the definitions of a record."""
-    found: list[str] = json.loads(made.sources[_FILE])
+    found: list[str] = json.loads(made.sources[_LIST_FILE])
     return tuple(found)
 
 
@@ -59,7 +206,7 @@ def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) ->
     lists = {
         each.name: list(names)
         for each in settings.listener
-        if (found := saved.get(record_name(each.name))) and (names := definitions_in(found))
+        if (found := saved.get(list_record_name(each.name))) and (names := definitions_in(found))
     }
     listeners = [
         each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
@@ -68,12 +215,9 @@ def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) ->
     return settings.model_copy(update={"listener": listeners})
 
 
-_CACHE_SECONDS = 1.0
-
-
 def is_record(name: str) -> bool:
     """Tell whether a name among the versions is a record and not a definition."""
-    return bool(listener_of_record(name)) or saved_connections.parse_record_name(name) is not None
+    return bool(listener_of_record(name)) or connection_of_record(name) is not None
 
 
 def current(
@@ -86,7 +230,7 @@ def current(
         ]
         found = [kept.find(connection, each.name, each.version) for each in active]
     saved = {each.name: each for each in [*filter(None, found), *records]}
-    return with_saved_lists(saved_connections.with_saved_connections(settings, saved), saved)
+    return with_saved_lists(with_saved_connections(settings, saved), saved)
 
 
 class ActiveSettings:

@@ -8,7 +8,14 @@ from urllib.parse import urlsplit
 
 from bridge.metrics import Metrics
 from bridge.monitoring import node_files
-from bridge.monitoring.alert_monitor import AlertMonitor, Notify
+from bridge.monitoring.alerts import (
+    AlertMonitor,
+    MailServer,
+    Notify,
+    WebhookTarget,
+    call_webhook,
+    send_mail,
+)
 from bridge.monitoring.conditions import AlertThresholds, Validity
 from bridge.monitoring.node_files import (
     NodeAddress,
@@ -16,7 +23,6 @@ from bridge.monitoring.node_files import (
     certificate_chains,
     revocation_lists,
 )
-from bridge.monitoring.notifications import MailServer, WebhookTarget, call_webhook, send_mail
 from bridge.store.database import Database
 from bridge.wiring.active_settings import ActiveSettings
 from bridge.wiring.secrets import read_secret

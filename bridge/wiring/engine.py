@@ -19,8 +19,7 @@ from bridge.engine.settings import (
     SizeLimits,
     WritingAids,
 )
-from bridge.engine_client.http_caller import http_caller
-from bridge.engine_client.in_process_caller import InProcessCaller
+from bridge.engine_client.callers import InProcessCaller, http_caller
 from bridge.engine_client.transport import AccessTokens, EngineCaller
 from bridge.store.database import Database
 from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token

@@ -26,11 +26,11 @@ from bridge.intake.receive.statistics import AckCounter, WireCounter
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
-from bridge.transports.folders.files import Folder
-from bridge.transports.folders.listener import FolderListener, FolderRules
-from bridge.transports.http.protocol import read_authorization
-from bridge.transports.http.resource import HttpListenerRules, MessageResource
-from bridge.transports.http.server import MessageSite
+from bridge.transports.folder_files import Folder
+from bridge.transports.folder_listener import FolderListener, FolderRules
+from bridge.transports.http_protocol import read_authorization
+from bridge.transports.http_resource import HttpListenerRules, MessageResource
+from bridge.transports.http_server import MessageSite
 from bridge.wiring.listeners import ControlIds, tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress

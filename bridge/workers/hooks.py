@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
-from bridge.workers.host import MEBIBYTE
+from bridge.workers.host import MEBIBYTE, WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.pool import HOOKS, WorkerPool
 from mappings.language.hooks import HookStopped, set_hook_executor
 

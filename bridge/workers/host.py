@@ -1,12 +1,18 @@
-"""The host of child processes: start, time limits, restart and end.
+"""
+The host of child processes: start, time limits, restart and end; and the errors of calls.
 
 A host runs up to a number of processes of one program. It has two subclasses:
 
 * `pool.WorkerPool`    runs foreign code and parses uploaded documents: program `zygote`, sealed
-* `offload.Offload`    runs our own functions on large messages: program `function_server`
+* `offload.Offload`    runs our own functions on large messages: program `offload`
 
 A program serves one call at a time by pipes and keeps no state between calls. Calls block: make
 them on a thread, outside of transactions and locks.
+
+* WorkerError
+    * WorkerTimeout    the call used up its wall-clock or processor time
+    * WorkerBusy       no worker became free in time, or too many calls wait
+    * WorkerFailed     the task raised an exception, or its process ended
 """
 
 import atexit
@@ -26,8 +32,40 @@ from weakref import WeakSet
 
 import structlog
 
-from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
+from bridge.errors import BridgeError
 from bridge.workers.zygote import HEAD
+
+
+class WorkerError(BridgeError):
+    """A call to a worker process has no answer."""
+
+
+class WorkerTimeout(WorkerError):  # noqa: N818  # named for what happened
+    """The call exceeded its limits of wall-clock or processor time."""
+
+    def __init__(self) -> None:
+        super().__init__("the worker process was stopped: it took too long")
+
+
+class WorkerBusy(WorkerError):  # noqa: N818  # named for what happened
+    """No worker process became free in time."""
+
+    def __init__(self) -> None:
+        super().__init__("all worker processes are busy; try again later")
+
+
+class WorkerFailed(WorkerError):  # noqa: N818  # named for what happened
+    """
+    The task raised an exception, its answer was too large, or its process ended.
+
+    `names` are the class names of the exception and its bases, as the worker reports them. A
+    process with foreign code can invent them: check them before logging.
+    """
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self.names = names
+        super().__init__("the worker process failed")
+
 
 MEBIBYTE = 2**20
 

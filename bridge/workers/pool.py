@@ -1,5 +1,5 @@
 """
-Pools of sealed worker processes.
+Pools of sealed worker processes, and parsing of uploaded documents in one of them.
 
 A task is a function `(payload: bytes, arguments: Mapping) -> bytes | JSON` in the dictionary
 `TASKS` of one of the pool's modules. Each call runs in a separate process, which is confined
@@ -11,19 +11,22 @@ only.
 Payload and answer are bytes or JSON; the output of a worker is never unpickled or run.
 
 * HOOKS      administrators' Python hooks: part of message processing, same priority as the service
-* PARSERS    uploaded documents: lower priority than the service
+* PARSERS    uploaded documents: lower priority than the service; `parse` refuses a document that
+             exceeds the limits of time or memory
 
-The modules of PARSERS are listed in `_PARSERS`.
+Calls block: make them on a thread, outside of transactions and locks.
 """
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from bridge.errors import BridgeError
 from bridge.workers import zygote
-from bridge.workers.errors import WorkerFailed, WorkerTimeout
-from bridge.workers.host import MEBIBYTE, START_WITHIN, WorkerHost
+from bridge.workers.host import MEBIBYTE, START_WITHIN, WorkerFailed, WorkerHost, WorkerTimeout
+from parsers.limits import DOCUMENTS_OF_A_REQUEST, Limits
 
 _MARGIN = 5.0  # seconds after the limit of a call until its worker is replaced
 _MOST_NAMES = 32  # class names of an exception
@@ -103,3 +106,80 @@ _PARSERS = ("bridge.engine.documents.uploads.tasks", "bridge.admin.packages.task
 
 HOOKS = WorkerPool("hooks", ["bridge.workers.hook_tasks"], size=max(2, min(4, os.cpu_count() or 2)))
 PARSERS = WorkerPool("parsers", _PARSERS, size=2, memory=1024 * MEBIBYTE, nice=10, waiting=32)
+
+
+_CLOCK_FACTOR: Final = 5
+"""Wall-clock seconds for each second of processor time, on a busy machine."""
+_WAIT: Final = 10.0  # seconds for a free worker
+_ANSWER: Final = 64 * 2**20  # bytes
+
+
+class DocumentTooCostly(BridgeError):  # noqa: N818  # named for what happened
+    """The document cannot be parsed within the limits of time and memory."""
+
+    def __init__(self) -> None:
+        super().__init__("the document is too costly to read")
+
+
+class DocumentUnparsable(BridgeError):  # noqa: N818  # named for what happened
+    """The parser raised an exception; `nature` is the name of its class."""
+
+    def __init__(self, nature: str) -> None:
+        self.nature = nature
+        super().__init__("the document cannot be read")
+
+
+class ParsingBudget:
+    """Wall-clock seconds that worker processes may spend on the documents of one request."""
+
+    def __init__(self, seconds: float = DOCUMENTS_OF_A_REQUEST) -> None:
+        self._left = seconds
+
+    def spend(self, seconds: float) -> None:
+        """Count the time of a call."""
+        self._left -= seconds
+
+    @property
+    def left(self) -> float:
+        """The remaining seconds; raises DocumentTooCostly if there are none."""
+        if self._left <= 0:
+            raise DocumentTooCostly
+        return self._left
+
+
+def parse(
+    task: str,
+    document: bytes,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    limits: Limits,
+    budget: ParsingBudget | None = None,
+) -> Any:
+    """
+    Run a parsing task on a document; return bytes or a JSON value.
+
+    Raises DocumentTooCostly, DocumentUnparsable, and WorkerBusy if no worker becomes free.
+    """
+    budget = budget or ParsingBudget()
+    seconds = min(float(limits.seconds * _CLOCK_FACTOR), budget.left)
+    begun = time.monotonic()
+    try:
+        return PARSERS.call(
+            task,
+            document,
+            arguments,
+            seconds=seconds,
+            processor=limits.seconds,
+            most=_ANSWER,
+            wait=_WAIT,
+        )
+    except WorkerTimeout:
+        raise DocumentTooCostly from None
+    except WorkerFailed as failure:
+        # No class name means that the worker ended: it ran out of memory, or its answer was too
+        # large.
+        if not failure.names or "MemoryError" in failure.names:
+            raise DocumentTooCostly from None
+        raise DocumentUnparsable(failure.names[0]) from None
+    finally:
+        budget.spend(time.monotonic() - begun)

@@ -18,7 +18,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**18 + b"||||||F\r"
-_WORKER = b"bridge.workers.function_server"
+_WORKER = b"bridge.workers.offload"
 
 
 def workers(parent: int) -> list[int]:

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.wiring.destination_definitions import NotRendered, compile_outbound, rendering_options
-from bridge.wiring.destinations import make_destination
+from bridge.wiring.destinations import (
+    NotRendered,
+    compile_outbound,
+    make_destination,
+    rendering_options,
+)
 from config.errors import SettingsError
 from config.sections import Rendering
 from config.settings import Settings, parse

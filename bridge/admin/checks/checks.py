@@ -17,13 +17,13 @@ from bridge.admin.checks.security import sign_in
 from bridge.admin.definitions.activation import differing_definitions
 from bridge.engine.service.sites.sites import list_sites
 from bridge.errors import BridgeError
-from bridge.monitoring import channels, otlp_export
+from bridge.monitoring import channels, tracing
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import SourceFinder, active_sources
+from bridge.wiring.active_settings import InvalidConnection
 from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
-from bridge.wiring.saved_connections import InvalidConnection
 from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
@@ -301,7 +301,7 @@ def _destinations(settings: Settings) -> Iterator[CheckFinding]:
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:
     if settings.tracing.endpoint:
-        yield from _tried("tracing.endpoint", [otlp_export.require_sdk])
+        yield from _tried("tracing.endpoint", [tracing.require_sdk])
 
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:

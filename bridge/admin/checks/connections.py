@@ -11,10 +11,10 @@ from bridge.errors import BridgeError
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
-from bridge.transports.http.protocol import read_authorization
-from bridge.wiring import active_settings, destinations, listeners, saved_connections
+from bridge.transports.http_protocol import read_authorization
+from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_definitions import SourceFinder
-from bridge.wiring.destination_definitions import destination_definition_names
+from bridge.wiring.destinations import destination_definition_names
 from bridge.wiring.listeners import validator
 from bridge.wiring.ports import folder_at, require_foreign_secret
 from config import Settings
@@ -90,8 +90,8 @@ def verify_records(
         if listener:
             listeners.compile_inbound(settings, _listener(settings, listener), find)
             continue
-        whose = saved_connections.parse_record_name(each.name)
-        if whose is not None and saved_connections.table_of(each) is not None:
+        whose = active_settings.connection_of_record(each.name)
+        if whose is not None and active_settings.table_of(each) is not None:
             for part in checks_of(settings, *whose, find):
                 part()
 

@@ -28,8 +28,8 @@ from bridge.admin.checks.peers import (
 )
 from bridge.contract import TOKEN_HEADER
 from bridge.errors import BridgeError
-from bridge.transports.errors import TransportError
-from bridge.transports.http.protocol import read_authorization
+from bridge.transports import TransportError
+from bridge.transports.http_protocol import read_authorization
 from bridge.wiring.ports import folder_at
 from bridge.wiring.secrets import read_token
 from config import Settings, SettingsError, load

@@ -11,7 +11,7 @@ from bridge.errors import BridgeError
 from bridge.network_source import Proxies
 from bridge.wiring.stores import engine_is_ready, open_engine_database
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
-from bridge.workers.errors import WorkerError
+from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
 from config import Settings, SettingsError
 

@@ -20,7 +20,7 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
-from bridge.wiring import active_settings, saved_connections
+from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import (
     SourceFinder,
     active_sources,
@@ -199,7 +199,7 @@ def _missing_definitions(
     known: Collection[str],
 ) -> list[tuple[str, Sources]]:
     """Return the definitions that these connections use and that were never activated."""
-    own = {whose for each in records if (whose := saved_connections.parse_record_name(each.name))}
+    own = {whose for each in records if (whose := active_settings.connection_of_record(each.name))}
     chosen = {
         "listener": [
             each for each in settings.listener if (ChannelKind.LISTENER, each.name) in own

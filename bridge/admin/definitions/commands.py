@@ -250,7 +250,7 @@ def assign_definitions(
         bridge_database(home) as database,
         audited(home, database, "read with", ("listener", listener), reason=by.reason),
     ):
-        record = active_settings.make_record(listener, names)
+        record = active_settings.make_list_record(listener, names)
         activation.activate(settings, database, [], by, records=[record])
         current = active_settings.current(settings, database).listener
     return next(each.mappings for each in current if each.name == listener)

@@ -196,7 +196,7 @@ class ConsoleDrafts(DefinitionDrafts):
     def set_listener_definitions(
         self, decision: ActivationRequest, names: Sequence[str]
     ) -> Mapping[str, Any]:
-        record = active_settings.make_record(decision.name, names)
+        record = active_settings.make_list_record(decision.name, names)
         with as_console_errors():
             activate(
                 self._settings,
@@ -226,7 +226,7 @@ class ConsoleDrafts(DefinitionDrafts):
             if found is None:
                 raise active_settings.NoSuchListener(name)
             if decision.name not in found:
-                lists.append(active_settings.make_record(name, [decision.name, *found]))
+                lists.append(active_settings.make_list_record(name, [decision.name, *found]))
         return lists
 
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import all_sources, file_sources
-from bridge.wiring.destination_definitions import destination_definition_names
+from bridge.wiring.destinations import destination_definition_names
 from config import Settings
 from config.sections import DestinationSettings
 from mappings.compiler import definition_names
@@ -33,7 +33,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "address": str(each.bind),
                 "mappings": each.mappings,
                 "settings": own.get(each.name, each.mappings),
-                "said": _activation(active.get(active_settings.record_name(each.name))),
+                "said": _activation(active.get(active_settings.list_record_name(each.name))),
             }
             for each in current.listener
         ],

@@ -21,8 +21,8 @@ from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
 from bridge.store.records.mapping_versions import Activation, MappingDraft
 from bridge.wiring.active_settings import NoSuchListener
-from bridge.workers.documents import parse
-from bridge.workers.errors import WorkerBusy
+from bridge.workers.host import WorkerBusy
+from bridge.workers.pool import parse
 from mappings.compiler import Compiled
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules

@@ -32,9 +32,9 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
-from bridge.wiring import active_settings, saved_connections
+from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import all_sources
-from bridge.wiring.saved_connections import Connection
+from bridge.wiring.active_settings import Connection
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 from config.forms import written
@@ -83,7 +83,7 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     require_connections_only(files[FILE])
     own = _new_connections(settings, database, files[FILE])
     records = tuple(
-        saved_connections.make_record(kind, name, written(each))
+        active_settings.make_connection_record(kind, name, written(each))
         for (kind, name), each in own.items()
     )
     planned = active_settings.current(settings, database, records)
@@ -117,13 +117,13 @@ def _new_connections(
     found = {
         (kind, each.name): each
         for kind in ChannelKind
-        for each in saved_connections.connections_of(packaged, kind)
+        for each in active_settings.connections_of(packaged, kind)
     }
     if not found:
         raise NotImported(f"{FILE} has no listener and no destination")
     current = active_settings.current(settings, database)
     for kind, name in found:
-        if any(each.name == name for each in saved_connections.connections_of(current, kind)):
+        if any(each.name == name for each in active_settings.connections_of(current, kind)):
             raise NotImported(f"{kind}.name {name} is used more than once")
     for each in found.values():
         require_files(settings, each)

@@ -28,7 +28,7 @@ from bridge.admin.packages.folder_import import (
 from bridge.console.context import InterfacePackages, PackageImport
 from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.store.database import Database
-from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, parse
+from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError
 from parsers.limits import PACKAGE
 

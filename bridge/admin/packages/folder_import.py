@@ -22,7 +22,7 @@ from bridge.admin.checks.connections import used_definitions
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
-from bridge.wiring import active_settings, destinations, listeners, saved_connections
+from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.stores import bridge_database
 from config import Settings
@@ -95,10 +95,10 @@ def _tables(
     found = []
     for kind in KINDS:
         file = {table.get("name"): table for table in values.get(kind, [])}
-        for each in saved_connections.connections_of(current, kind):
+        for each in active_settings.connections_of(current, kind):
             if each.name not in names:
                 continue
-            from_file = saved_connections.origin_of(own, current, kind, each.name) == "file"
+            from_file = active_settings.origin_of(own, current, kind, each.name) == "file"
             table = file[each.name] if from_file and each.name in file else as_written(each)
             if isinstance(each, ListenerSettings) and table.get("mappings") != each.mappings:
                 table = {**table, "mappings": each.mappings}

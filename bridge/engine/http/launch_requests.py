@@ -44,7 +44,7 @@ from bridge.engine.service.launch.links import InitLink, InitRequest, LinkKeys, 
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
 from bridge.store.short_work import SHORT
-from bridge.workers.documents import ParsingBudget
+from bridge.workers.pool import ParsingBudget
 
 PATHS = {
     Purpose.LAUNCH: "/reporting/launch-report/clinical",

@@ -43,7 +43,7 @@ from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from bridge.store.short_work import SHORT
-from bridge.workers.errors import WorkerError
+from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
 
 PATIENT_NAME_MISMATCH = "patient_name_mismatch"

@@ -17,8 +17,7 @@ from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, 
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.active_settings import current
-from bridge.wiring.saved_connections import connections_of, origin_of
+from bridge.wiring.active_settings import connections_of, current, origin_of
 from config import Settings, load
 
 SETTINGS = """

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bridge.admin.checks.checks import check_home
 from bridge.cli.application import application
-from bridge.monitoring import otlp_export
+from bridge.monitoring import tracing
 from config import SettingsError, load
 from mappings.compiler import DEFINITIONS
 
@@ -77,6 +77,6 @@ def test_who_cannot_be_reached_is_named_once(tmp_path: Path, more: list[str]) ->
 def test_traces_without_what_sends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service would not start: the check says so, and what to install."""
     home = made(tmp_path, '[tracing]\nendpoint = "http://127.0.0.1:4318"\n')
-    monkeypatch.setattr(otlp_export, "_NEEDED", ("opentelemetry.no_such.part",))
+    monkeypatch.setattr(tracing, "_NEEDED", ("opentelemetry.no_such.part",))
     told = [each for each in check_home(home) if each.place.endswith(": tracing.endpoint")]
     assert [each.message for each in told] == ["install report-bridge[tracing], or leave it empty"]

@@ -47,10 +47,14 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
         sources = all_sources(settings, database, "ris-c", OVERLAY)
         chosen = [("ris-c", sources)]
         (done,) = activate(
-            settings, database, chosen, ANN, records=[active_settings.make_record("ris", names)]
+            settings,
+            database,
+            chosen,
+            ANN,
+            records=[active_settings.make_list_record("ris", names)],
         )
         with database.read() as connection:
-            last = kept.history(connection, active_settings.record_name("ris"))[0]
+            last = kept.history(connection, active_settings.list_record_name("ris"))[0]
     assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
@@ -59,7 +63,7 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
             database,
             [],
             replace(ANN, at=2_000),
-            records=[active_settings.make_record("ris", [])],
+            records=[active_settings.make_list_record("ris", [])],
         )
     assert lists(settings) == ["orders", "patients"]
 
@@ -73,7 +77,7 @@ def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_pat
             database,
             chosen,
             ANN,
-            records=[active_settings.make_record("ris", ["ris-c", "orders"])],
+            records=[active_settings.make_list_record("ris", ["ris-c", "orders"])],
         )
         export(settings.home, ["ris"], tmp_path / "folder")
     told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
@@ -112,10 +116,10 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
                     database,
                     [],
                     ANN,
-                    records=[active_settings.make_record(*each) for each in wrong.items()],
+                    records=[active_settings.make_list_record(*each) for each in wrong.items()],
                 )
         with database.read() as connection:
-            assert kept.history(connection, active_settings.record_name("ris")) == []
+            assert kept.history(connection, active_settings.list_record_name("ris")) == []
     assert lists(settings) == ["orders", "patients"]
 
 

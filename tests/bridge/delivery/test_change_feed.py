@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from bridge.delivery.change_feed_reader import ChangeFeedReader
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.errors import FailureKind

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from bridge.delivery.outcome_policy import CircuitBreaker, CircuitState
+from bridge.delivery.reply_policy import CircuitBreaker, CircuitState
 from bridge.queue.states import RetryPolicy
 
 POLICY = RetryPolicy(first=1, maximum=4, jitter=0)

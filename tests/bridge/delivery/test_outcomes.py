@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.outcome_policy import CircuitBreaker, CircuitState, OutcomePolicy
-from bridge.delivery.reply_policy import ReplyKind
+from bridge.delivery.reply_policy import CircuitBreaker, CircuitState, OutcomePolicy, ReplyKind
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import QueueEvent, RetryPolicy

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox

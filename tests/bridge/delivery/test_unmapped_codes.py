@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.composer import Composer, make_draft
-from bridge.delivery.report_texts import ReportContent, ReportTexts
+from bridge.delivery.preparation import ReportContent, ReportTexts
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.wiring.destination_definitions import compile_outbound
+from bridge.wiring.destinations import compile_outbound
 from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.language.code_tables import UnmappedCode

@@ -15,19 +15,18 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from bridge.delivery.change_feed_reader import ChangeFeedReader
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.report_texts import ReportTexts
+from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
+from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.http_caller import HttpCaller
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter

@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.demo.checks import expect, run_until_end, until
-from bridge.demo.errors import Interrupted, SamplesMissing, ServiceEnded, TooLate, Unexpected
+from bridge.demo.checks import (
+    Interrupted,
+    SamplesMissing,
+    ServiceEnded,
+    TooLate,
+    Unexpected,
+    expect,
+    run_until_end,
+    until,
+)
 from bridge.demo.script import CHANGED, NEW, REFUSED, SampleMessage
 
 

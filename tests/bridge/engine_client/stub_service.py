@@ -8,8 +8,8 @@ import httpx
 from bridge.engine_client import (
     OrderKey,
 )
+from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.http_caller import HttpCaller
 from bridge.engine_client.transport import AccessTokens
 
 ORDER = OrderKey("SITE1", "M-1", "A-1")

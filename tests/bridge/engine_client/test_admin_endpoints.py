@@ -11,9 +11,9 @@ from bridge.engine.service.accounts import tokens
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings
+from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.http_caller import HttpCaller
 from bridge.store.database import Database
 
 BASE = "http://engine.test"

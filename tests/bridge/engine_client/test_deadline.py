@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from bridge.engine_client.callers import InProcessCaller
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.in_process_caller import InProcessCaller
 from bridge.engine_client.transport import (
     AccessTokens,
     EngineCaller,

@@ -8,8 +8,8 @@ import pytest
 from bridge.engine_client import (
     EngineFailure,
 )
+from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.http_caller import HttpCaller
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, Service
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from bridge.engine_client import EngineFailure
-from bridge.engine_client.http_caller import HttpCaller, http_caller
+from bridge.engine_client.callers import HttpCaller, http_caller
 from bridge.engine_client.transport import EngineRequest, EngineResponse
 from bridge.errors import FailureKind
 

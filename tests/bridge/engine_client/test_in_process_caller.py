@@ -9,7 +9,7 @@ from starlette.requests import Request as Received
 from starlette.responses import JSONResponse, StreamingResponse
 
 from bridge.engine_client import EngineFailure
-from bridge.engine_client.in_process_caller import InProcessCaller
+from bridge.engine_client.callers import InProcessCaller
 from bridge.engine_client.transport import EngineRequest
 from bridge.errors import FailureKind
 

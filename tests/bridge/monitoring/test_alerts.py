@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from bridge.metrics import Metrics
-from bridge.monitoring.alert_monitor import AlertMonitor
-from bridge.monitoring.alerts import AlertEvent, AlertNotice, list_alerts, update_alerts
+from bridge.monitoring.alerts import (
+    AlertEvent,
+    AlertMonitor,
+    AlertNotice,
+    list_alerts,
+    update_alerts,
+)
 from bridge.monitoring.channels import (
     ChannelCircuit,
     ChannelKind,

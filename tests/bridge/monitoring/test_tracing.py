@@ -15,14 +15,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from twisted.internet.defer import Deferred, fail, succeed
 from typing_extensions import override
 
-from bridge.monitoring.otlp_export import (
+from bridge.monitoring.tracing import (
     LinkingTracer,
     TracingUnavailable,
     open_tracer,
     shut_down_within,
     span_context_ids,
+    trace_key,
+    traced_apply,
+    traced_handler,
+    traced_sender,
 )
-from bridge.monitoring.tracing import trace_key, traced_apply, traced_handler, traced_sender
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.states import QueueEvent

@@ -11,8 +11,8 @@ import pytest
 from bridge.metrics import Metrics
 from bridge.runtime.listener_registry import FolderPort
 from bridge.runtime.schedule import Schedule
-from bridge.transports.folders.files import DONE, Folder
-from bridge.transports.folders.listener import FolderListener, FolderRules
+from bridge.transports.folder_files import DONE, Folder
+from bridge.transports.folder_listener import FolderListener, FolderRules
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import InternalError

@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
-from bridge.delivery.change_processor import ChangeProcessor
+from bridge.delivery.change_feed import ChangeProcessor
 from bridge.engine.service.work import ActorRef, ChangeEvent, transaction
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox

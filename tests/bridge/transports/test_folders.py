@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.reply_policy import acknowledges
-from bridge.transports.folders.files import Folder, fit_name
-from bridge.transports.folders.listener import FileDisposition, complete_files, disposition_of
-from bridge.transports.folders.sender import FolderSender
+from bridge.transports.folder_files import Folder, FolderSender, fit_name
+from bridge.transports.folder_listener import FileDisposition, complete_files, disposition_of
 from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import InternalError, MessageRefusal, MissingField

@@ -10,8 +10,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from typing_extensions import override
 
-from bridge.transports.http.resource import HttpListenerRules, MessageResource
-from bridge.transports.http.server import MessageSite
+from bridge.transports.http_resource import HttpListenerRules, MessageResource
+from bridge.transports.http_server import MessageSite
 from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.errors import FramingError
 from mllp.framing import Frame

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.workers import confinement
-from bridge.workers.errors import WorkerError, WorkerFailed
+from bridge.workers.host import WorkerError, WorkerFailed
 from bridge.workers.pool import HOOKS, WorkerPool
 
 MESSAGE = "MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r"
@@ -204,8 +204,8 @@ def test_threads_of_the_service_share_the_workers() -> None:
 
 def test_without_landlock_no_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Landlock the filter allows no open; the missing step is reported."""
-    program = confinement.seccomp.program(can_open=False)
-    assert len(program) < len(confinement.seccomp.program(can_open=True))
+    program = confinement.program(can_open=False)
+    assert len(program) < len(confinement.program(can_open=True))
 
 
 def test_what_is_active_is_reported() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.workers.errors import WorkerFailed, WorkerTimeout
+from bridge.workers.host import WorkerFailed, WorkerTimeout
 from bridge.workers.offload import LARGE, Offload
 from mappings.hl7.refusals import MissingField
 from tests.bridge.workers import functions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.workers.errors import WorkerBusy, WorkerFailed, WorkerTimeout
+from bridge.workers.host import WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.pool import WorkerPool
 from tests.eventually import eventually
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.engine.documents.errors import BadImage, ImageFault
-from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
+from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import IMAGE
 
 DIMENSIONS = struct.Struct("!II")

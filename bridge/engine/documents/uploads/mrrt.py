@@ -33,8 +33,8 @@ from bridge.engine.rules.text.document import (
     parse,
     to_json,
 )
-from bridge.workers.documents import DocumentTooCostly, DocumentUnparsable
-from bridge.workers.documents import parse as parse_in_worker
+from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable
+from bridge.workers.pool import parse as parse_in_worker
 from parsers.limits import TEMPLATE
 
 PICK = " / "

@@ -1,5 +1,5 @@
 """
-Tasks of worker processes for uploaded files (`bridge.workers.documents.parse`).
+Tasks of worker processes for uploaded files (`bridge.workers.pool.parse`).
 
 Each task returns JSON values: `{"fault": CODE}` for a refused file, or its content.
 """

@@ -25,7 +25,7 @@ from bridge.engine.http.requests.audit_events import record_refused_change
 from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
-from bridge.workers.errors import WorkerBusy
+from bridge.workers.host import WorkerBusy
 
 API_VERSION = "1"
 HEAD_PATHS = ("/api/", "/reporting/assets/")

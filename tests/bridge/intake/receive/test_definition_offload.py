@@ -20,7 +20,7 @@ from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
-from bridge.workers.errors import WorkerFailed
+from bridge.workers.host import WorkerFailed
 from bridge.workers.offload import LARGE, Offload
 from config.listeners import Acknowledge
 from mappings.hl7.refusals import InternalError

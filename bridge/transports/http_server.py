@@ -18,8 +18,8 @@ from twisted.web.server import Request, Site
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
-from bridge.transports.http.protocol import CONTENT_TYPE
-from bridge.transports.http.resource import MessageResource
+from bridge.transports.http_protocol import CONTENT_TYPE
+from bridge.transports.http_resource import MessageResource
 from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge

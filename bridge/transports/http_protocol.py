@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from bridge.transports.errors import AuthorizationUnusable
+from bridge.transports import AuthorizationUnusable
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import split
 from mappings.hl7.charset import codec_for, is_codec, known_codec

@@ -22,8 +22,8 @@ from twisted.web.iweb import IBodyProducer
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]
 
-from bridge.transports.errors import NoAcknowledgment
-from bridge.transports.http.protocol import CONTENT_TYPE, content_type_of
+from bridge.transports import NoAcknowledgment
+from bridge.transports.http_protocol import CONTENT_TYPE, content_type_of
 from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import Clock, Timer
 from mllp.errors import LossReason, NotConnected, ReplyLost

@@ -17,7 +17,7 @@ import structlog
 
 from bridge.executors import Threads
 from bridge.redaction import describe, stack_frames
-from bridge.transports.folders.files import ACKS, DONE, FAILED, Folder, fit_name
+from bridge.transports.folder_files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.batch import messages_in, split
 from mappings.hl7.refusals import MalformedMessage

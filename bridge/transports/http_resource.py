@@ -17,7 +17,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 from typing_extensions import override
 
-from bridge.transports.http.protocol import (
+from bridge.transports.http_protocol import (
     ACCEPTED,
     CONTENT_TYPE,
     read_content_type,

@@ -1,1 +1,0 @@
-"""Messages as files: a listener that empties a folder, and a sender that fills one."""
