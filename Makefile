@@ -20,6 +20,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy web/build.py
+	find tests -name '*.py' | xargs $(BIN)/mypy --explicit-package-bases --namespace-packages
 	$(BIN)/lint-imports
 
 bench: app

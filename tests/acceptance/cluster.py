@@ -2,17 +2,16 @@
 
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 import sqlalchemy
 from sqlalchemy import text
 
 from tests.acceptance.forked import ROOT, Forked, Program
 from tests.acceptance.house import House, free_port
+from tests.acceptance.serving import is_ready
+from tests.eventually import eventually
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
@@ -72,14 +71,7 @@ class Cluster:
         file = self.folder / "haproxy.cfg"
         file.write_text(configured, "utf-8")
         self._balancer = subprocess.Popen([program, "-db", "-q", "-f", str(file)])
-        wait_for(self._answers, 15)
-
-    def _answers(self) -> bool:
-        try:
-            reply = httpx.get(f"http://127.0.0.1:{self.web_port}/readyz", timeout=2)
-        except httpx.HTTPError:
-            return False
-        return reply.status_code == httpx.codes.OK
+        eventually(lambda: is_ready(f"http://127.0.0.1:{self.web_port}"))
 
     def node_of(self, owner: str) -> House:
         """The node that goes by a name."""
@@ -96,13 +88,3 @@ class Cluster:
                 return [tuple(row) for row in connection.execute(text(statement))]
         finally:
             engine.dispose()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> float:
-    """Wait until it holds; give the seconds that it took."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > seconds:
-            raise AssertionError(f"not within {seconds} s")
-        time.sleep(0.05)
-    return time.monotonic() - began

@@ -11,7 +11,6 @@ import random
 import shutil
 import socket
 import tempfile
-import time
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +20,7 @@ import httpx
 
 from tests.acceptance.forked import Forked, Program
 from tests.acceptance.serving import Serving
+from tests.eventually import PATIENCE, eventually
 
 TOKEN = "token.txt"
 PORTS: set[int] = set()
@@ -196,7 +196,11 @@ class House:
     def call(self, method: str, path: str, expect: int | None = 200, **kwargs: Any) -> Any:
         """Call the service as the site's administrator; give the JSON it answers."""
         reply = httpx.request(
-            method, self.url + path, headers={"x-access-token": self.token}, timeout=30, **kwargs
+            method,
+            self.url + path,
+            headers={"x-access-token": self.token},
+            timeout=PATIENCE,
+            **kwargs,
         )
         if expect is not None and reply.status_code != expect:
             raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")
@@ -248,26 +252,25 @@ class House:
 
     def metric(self, name: str) -> float:
         """The value of one metric, by its name and labels as `/metrics` writes them."""
-        shown = httpx.get(f"{self.url}/metrics", timeout=30).text.splitlines()
+        shown = httpx.get(f"{self.url}/metrics", timeout=PATIENCE).text.splitlines()
         return next(float(line.rpartition(" ")[2]) for line in shown if line.startswith(f"{name} "))
 
-    def settle(self, timeout: float = 40) -> None:
+    def settle(self, patience: float = PATIENCE) -> None:
         """Wait until everything that came in has been applied."""
-        deadline = time.monotonic() + timeout
-        waiting: list[str] = []
-        while time.monotonic() < deadline:
-            metrics = httpx.get(f"{self.url}/metrics", timeout=30).text
+        depth = 'bridge_queue_depth{queue="inbox",state="'
+
+        def is_settled() -> bool:
+            lines = httpx.get(f"{self.url}/metrics", timeout=PATIENCE).text.splitlines()
             waiting = [
-                line
-                for line in metrics.splitlines()
-                if line.startswith('bridge_queue_depth{queue="inbox"')
-                and ('"queued"' in line or '"claimed"' in line)
-                and not line.endswith(" 0.0")
+                line for line in lines if line.startswith((f"{depth}queued", f"{depth}claimed"))
             ]
-            if not waiting:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"still waiting: {waiting}")
+            return all(line.endswith(" 0.0") for line in waiting)
+
+        eventually(is_settled, patience)
+
+    def await_rows(self, count: int) -> None:
+        """Wait until so many reports are on the worklist."""
+        eventually(lambda: len(self.worklist()) >= count)
 
 
 def toml(value: Any) -> str:

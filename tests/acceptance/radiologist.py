@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from tests.acceptance.house import House
+from tests.eventually import PATIENCE
 
 BOOT = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', re.DOTALL)
 
@@ -19,7 +20,7 @@ class Window:
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}
         link = house.post("/api/report/launch/clinical", body)["reportLink"]
-        page = httpx.get(link, timeout=30)
+        page = httpx.get(link, timeout=PATIENCE)
         boot = BOOT.search(page.text)
         assert boot is not None, page.status_code
         self.house = house
@@ -31,7 +32,7 @@ class Window:
             f"{self.house.url}/reporting/api/session/{deed}",
             json=body,
             headers={"Authorization": f"Bearer {self.session}"},
-            timeout=30,
+            timeout=PATIENCE,
         )
         assert reply.status_code == 200, reply.text
         state: dict[str, Any] = reply.json()

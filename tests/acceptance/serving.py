@@ -1,15 +1,13 @@
 """One `bridge serve` in a process of its own: started, waited for, stopped, killed."""
 
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
 
 from tests.acceptance.forked import Forked, Program
-
-READY_WITHIN = 60.0
+from tests.eventually import PATIENCE, eventually
 
 
 class Serving:
@@ -31,15 +29,8 @@ class Serving:
 
     def wait(self) -> None:
         """Wait until it is ready."""
-        deadline = time.monotonic() + READY_WITHIN
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                if httpx.get(f"{self.probe}/readyz", timeout=2).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.05)
-        raise AssertionError(f"not ready: {self.log()[-3000:]}")
+        eventually(lambda: self.process.poll() is not None or is_ready(self.probe))
+        assert self.process.poll() is None, f"not ready: {self.log()[-3000:]}"
 
     def log(self) -> str:
         """All that the services of this home printed."""
@@ -54,4 +45,12 @@ class Serving:
         """SIGTERM; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=45)
+        return self.process.wait(timeout=PATIENCE)
+
+
+def is_ready(address: str) -> bool:
+    """Tell whether the service at an address answers that it is ready."""
+    try:
+        return httpx.get(f"{address}/readyz", timeout=10).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False

@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +47,15 @@ def write(house: House, text: str) -> None:
 
 def row(house: House, number: int) -> tuple[int, str, str]:
     """Give an order's stored message, once it is finished: id, state, version of the mapping."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def finished() -> tuple[int, str, str] | None:
         with closing(sqlite3.connect(house.home / "bridge.db")) as stored:
             (found,) = stored.execute(BY_CONTROL_ID, (f"%|C{number}|%",)).fetchall()
-        if found[1] not in ("queued", "claimed"):
-            return (found[0], found[1], found[2])
-        time.sleep(0.05)
-    raise AssertionError("not finished")
+        return None if found[1] in ("queued", "claimed") else (found[0], found[1], found[2])
+
+    found = eventually(finished)
+    assert found is not None
+    return found
 
 
 def send(house: House, number: int) -> tuple[str, str]:
@@ -74,14 +76,12 @@ def activate(house: House, *more: str) -> str:
     told = house.bridge("mapping", "activate", "orders", *more)
     (activated,) = re.findall(r"^orders: version ([0-9a-f]{16}) is active", told)
     follow(house, activated)
-    return activated
+    return str(activated)
 
 
 def follow(house: House, wanted: str) -> None:
     """Wait until orders are read with a version; none is lost or refused meanwhile."""
-    deadline = time.monotonic() + 30
-    while version(house) != wanted:
-        assert time.monotonic() < deadline, "not followed"
+    eventually(lambda: version(house) == wanted)
 
 
 def test_an_activation_is_followed_and_rolled_back(house: House) -> None:

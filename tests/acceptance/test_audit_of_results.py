@@ -14,7 +14,9 @@ def test_a_delivered_result_is_audited(running: House, ris: Sink) -> None:
     running.draft("M4700", "A4700", "Normal.")
     running.sign("M4700", "A4700")
     assert ris.about("|A4700|")
-    report = running.row("A4700")["reportId"]
+    row = running.row("A4700")
+    assert row is not None
+    report = row["reportId"]
 
     lines = running.bridge("audit", "export", "--report", report).splitlines()
     events = [json.loads(line) for line in lines]

@@ -11,6 +11,7 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import adt, group_of, order
 from tests.acceptance.radiologist import addendum
 from tests.acceptance.wire import FS_CR, VT, Sender, Sink, ack, sink
+from tests.eventually import PATIENCE
 
 CANARIES = (
     "CANARYNAME",
@@ -62,7 +63,7 @@ def sung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Sink
         wrong(house, nowhere, stored)
         results(house, ris)
         refused_calls(house)
-        house.settle(60)
+        house.settle()
         yield house, ris
     house.kill()
 
@@ -88,7 +89,7 @@ def wrong(house: House, nowhere: int, stored: int) -> None:
     for port in (house.mllp_port, nowhere, stored):
         for message in messages:
             with Sender(port) as sender:
-                sender.ask(message, timeout=5)
+                sender.ask(message)
     with Sender(house.mllp_port) as sender:
         sender.raw(VT + canary(16)[:100] + VT + canary(17) + FS_CR + b"CANARYTEXT noise")
 
@@ -109,7 +110,7 @@ def refused_calls(house: House) -> None:
     house.call("GET", "/CANARYTEXT", expect=None, params={"PatientMRN": "CANARYMRN1"})
     house.call("GET", "/api/worklist", expect=None, params={"q": "CANARYNAME", "limit": "x"})
     house.call("POST", "/api/report/sign", expect=None, content=b'{"CANARYTEXT')
-    with httpx.Client(base_url=house.url, timeout=30) as stranger:
+    with httpx.Client(base_url=house.url, timeout=PATIENCE) as stranger:
         stranger.get("/api/worklist?PatientMRN=CANARYMRN1", headers={"x-access-token": "CANARYID"})
         stranger.get("/launch-report/clinical?handle=CANARYTEXT")
 
@@ -127,7 +128,7 @@ def test_log(sung: tuple[House, Sink], value: str) -> None:
 def test_metrics(sung: tuple[House, Sink], value: str) -> None:
     """No metric has a patient in a label."""
     house, _ = sung
-    shown = httpx.get(f"{house.url}/metrics", timeout=30).text
+    shown = httpx.get(f"{house.url}/metrics", timeout=PATIENCE).text
 
     assert "bridge_deliveries_total" in shown
     assert value not in shown

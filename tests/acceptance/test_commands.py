@@ -1,7 +1,6 @@
 """The commands as scripts use them: exit status and output."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, accept, ack, sink, verdict
+from tests.eventually import eventually
 
 WRONG = """
 [database]
@@ -192,10 +192,9 @@ def test_retry_and_skip(house: House) -> None:
 
 def wait_for(house: House, state: str, delivery: int = 0) -> dict[str, int]:
     """A delivery in a state."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for row in json.loads(house.bridge("deliveries", "list", "--state", state, "--json")):
-            if delivery in {0, row["id"]}:
-                found: dict[str, int] = row
-                return found
-    raise AssertionError(state)
+
+    def found() -> list[dict[str, int]]:
+        rows = json.loads(house.bridge("deliveries", "list", "--state", state, "--json"))
+        return [row for row in rows if delivery in {0, row["id"]}]
+
+    return eventually(found)[0]

@@ -2,8 +2,7 @@
 
 import base64
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,12 @@ from tests.acceptance.wire import Sender, sink, verdict
 from tests.browser.signing_in import PASSWORD
 from tests.conftest import empty
 from tests.enrolment import open_link
+from tests.eventually import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow
 
 MARA = "mara@example.org"
 NUMBERS = count(7600)
-WITHIN = 30.0
 
 
 class Console:
@@ -34,14 +33,14 @@ class Console:
     def __init__(self, house: House) -> None:
         self.house = house
         form = {"email": MARA, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{house.url}/reporting/login", data=form, timeout=30)
+        answer = httpx.post(f"{house.url}/reporting/login", data=form, timeout=PATIENCE)
         self.cookies = dict(answer.cookies)
 
     def call(self, method: str, path: str, body: object = None) -> httpx.Response:
         """Call an endpoint."""
         url, headers = f"{self.house.url}/console/api/{path}", {"origin": self.house.url}
         return httpx.request(
-            method, url, json=body, cookies=self.cookies, headers=headers, timeout=30
+            method, url, json=body, cookies=self.cookies, headers=headers, timeout=PATIENCE
         )
 
     def put(self, kind: str, name: str, table: dict[str, Any] | None, new: bool = False) -> None:
@@ -76,20 +75,12 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     house.kill()
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    until = time.monotonic() + WITHIN
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def signed(house: House, port: int = 0) -> str:
     """Order something and sign its report; give the accession."""
     number = next(NUMBERS)
     with Sender(port or house.mllp_port) as sender:
         assert verdict(sender.ask(order(number, accession=f"A{number}")))[0] == "AA"
-    wait(lambda: house.row(f"A{number}") is not None)
+    eventually(lambda: house.row(f"A{number}") is not None)
     house.draft(f"M{number}", f"A{number}", "Nothing found.")
     house.sign(f"M{number}", f"A{number}")
     return f"A{number}"
@@ -100,24 +91,24 @@ def test_a_receiver_comes_changes_and_goes(console: Console) -> None:
     house, web = console.house, Receiver()
     with sink() as first:
         console.put("destination", "street", {"address": f"127.0.0.1:{first.port}"}, new=True)
-        wait(lambda: "connected" in house.log())
+        eventually(lambda: "connected" in house.log())
         one = signed(house)
-        wait(lambda: any(one.encode() in each for each in first.received))
+        assert first.about(one)
         console.put("destination", "street", {"address": f"http://127.0.0.1:{web.port}/hl7"})
-        wait(lambda: house.log().count(" connected ") > 1)
+        eventually(lambda: house.log().count(" connected ") > 1)
         two = signed(house)
-        wait(lambda: any(two.encode() in body for _, body in web.received))
+        eventually(lambda: any(two.encode() in body for _, body in web.received))
         assert not any(two.encode() in each for each in first.received)
         off = {"address": f"http://127.0.0.1:{web.port}/hl7", "enabled": False}
         console.put("destination", "street", off)
-        wait(lambda: house.log().count(" ended ") > 1)
+        eventually(lambda: house.log().count(" ended ") > 1)
         three = signed(house)
         body = {"reason": "on again", "begun_on": console.version("destination", "street")}
         done = console.call("POST", "connections/destination/street/rollback", body)
         assert done.status_code == 200, done.text
-        wait(lambda: house.log().count(" connected ") > 2)
+        eventually(lambda: house.log().count(" connected ") > 2)
         four = signed(house)
-        wait(lambda: any(four.encode() in body for _, body in web.received))
+        eventually(lambda: any(four.encode() in body for _, body in web.received))
         assert not any(three.encode() in body for _, body in web.received)
     web.server.shutdown()
     web.server.server_close()
@@ -133,10 +124,10 @@ def test_a_listener_comes_and_goes(console: Console) -> None:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    wait(open_now)
+    eventually(open_now)
     signed(house, port)
     console.put("listener", "north", {**table, "enabled": False})
-    wait(lambda: not open_now())
+    eventually(lambda: not open_now())
     house.settle()
 
 
@@ -151,13 +142,12 @@ def test_a_port_that_is_taken_is_said_and_tried_again(console: Console) -> None:
         port = other.getsockname()[1]
         table = {"bind": f"127.0.0.1:{port}", "site": "SITE1"}
         console.put("listener", "south", table, new=True)
-        wait(lambda: "is it in use?" in trouble())
-    wait(lambda: not trouble())
+        eventually(lambda: "is it in use?" in trouble())
+    eventually(lambda: not trouble())
     signed(console.house, port)
 
 
 @pytest.mark.postgres
-@pytest.mark.timeout(240)
 def test_all_nodes_go_on_with_an_interface_that_one_took_in(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -176,12 +166,10 @@ def test_all_nodes_go_on_with_an_interface_that_one_took_in(
             taken = {**body, "mark": mark, "replace": False, "reason": "a test"}
             answer = console.call("POST", "interfaces/import", taken)
             assert answer.status_code == 200, answer.text
-            for node in (one, two):
-                wait(lambda node=node: f":{port}" in node.log())
-                wait(lambda node=node: "connected" in node.log())
+            eventually(lambda: all(f":{port}" in node.log() for node in (one, two)))
+            eventually(lambda: all("connected" in node.log() for node in (one, two)))
             for _ in range(6):
-                accession = signed(two, port)
-                wait(lambda it=accession: any(it.encode() in each for each in receiver.received))
+                assert receiver.about(signed(two, port))
     finally:
         cluster.close()
 

@@ -106,7 +106,7 @@ def damaged(raw: bytes, kind: str, rng: random.Random) -> bytes:
 
 def test_nothing_unforeseen(running: House) -> None:
     """After all that, no exception has been logged."""
-    running.settle(60)
+    running.settle()
 
     assert "not accepted" not in running.log()
     trouble = [line for line in running.log().splitlines() if "not applied" in line]

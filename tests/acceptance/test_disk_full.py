@@ -28,7 +28,7 @@ def fill(house: House, first: int) -> tuple[list[int], int]:
     accepted: list[int] = []
     for number in range(first, first + MOST):
         try:
-            with Sender(house.mllp_port, timeout=20) as sender:
+            with Sender(house.mllp_port) as sender:
                 reply = sender.ask(order(number, extra=PADDING))
         except OSError:
             reply = None
@@ -41,9 +41,9 @@ def fill(house: House, first: int) -> tuple[list[int], int]:
 
 def recovered(house: House, accepted: list[int], refused: int) -> None:
     """What was refused is accepted now, and all that was ever accepted stands, once."""
-    with Sender(house.mllp_port, timeout=30) as sender:
+    with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(refused, extra=PADDING))) == ("AA", f"C{refused}")
-    house.settle(60)
+    house.settle()
     standing = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
 
     assert sorted(standing) == sorted(f"A{number}" for number in [*accepted, refused])

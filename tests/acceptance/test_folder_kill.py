@@ -8,11 +8,10 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
-from tests.acceptance.test_transports import until
+from tests.acceptance.test_transports import content_of
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_kill_while_a_folder_is_emptied(tmp_path: Path) -> None:
     """Kills at any moment: every file ends in done/, every order is there exactly once."""
     house = House(tmp_path / "home")
@@ -30,8 +29,8 @@ def test_kill_while_a_folder_is_emptied(tmp_path: Path) -> None:
         house.kill()
     house.start()
     try:
-        until(inbox / "done" / f"{count - 1:04d}.hl7", 60)
-        house.settle(60)
+        content_of(inbox / "done" / f"{count - 1:04d}.hl7")
+        house.settle()
         assert len(list((inbox / "done").iterdir())) == count
         found = [each["Accession"] for row in house.worklist() for each in row["orders"]]
         assert sorted(found) == sorted(f"A{number}" for number in range(count))

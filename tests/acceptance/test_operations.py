@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing_extensions import override
 from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, Sink, ack, sink, verdict
+from tests.eventually import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -69,14 +70,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tup
         assert house.stop() == 0
 
 
-def until(true: Callable[[], object], timeout: float = 20) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def told(key: str, news: str = "raised") -> list[dict[str, Any]]:
     """What the hook was told of one alert."""
     return [each for each in TOLD if each["key"] == key and each["news"] == news]
@@ -88,7 +81,9 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(6001))) == ("AA", "C6001")
         house.bridge("listeners", "pause", "orders")
-        until(lambda: house.metric('bridge_channel_paused{kind="listener",name="orders"}') == 1)
+        eventually(
+            lambda: house.metric('bridge_channel_paused{kind="listener",name="orders"}') == 1
+        )
         sender.post(order(6002))
         assert sender.reply(1.5) is None
         house.kill()
@@ -99,9 +94,9 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
         rows = json.loads(house.bridge("listeners", "list", "--json"))
         assert rows[0]["state"] == "paused"
         assert "is running" in house.bridge("listeners", "resume", "orders")
-        assert verdict(sender.reply(10)) == ("AA", "C6003")
-    until(lambda: told("paused:listener orders"))
-    until(lambda: told("paused:listener orders", "cleared"))
+        assert verdict(sender.reply(PATIENCE)) == ("AA", "C6003")
+    eventually(lambda: told("paused:listener orders"))
+    eventually(lambda: told("paused:listener orders", "cleared"))
     assert len(told("paused:listener orders")) == 1, "told once, over a restart"
     house.bridge("listeners", "pause", "nobody", expect=1)
 
@@ -116,7 +111,7 @@ def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, S
         rows = json.loads(house.bridge("listeners", "list", "--json"))
         return {each["name"]: each["state"] for each in rows}
 
-    until(lambda: states() == {"orders": "running"})
+    eventually(lambda: states() == {"orders": "running"})
     assert f"address=http://127.0.0.1:{house.http_port}/console" in house.log()
     try:
         file.write_text(
@@ -131,21 +126,17 @@ def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, S
 def test_silence_is_told(watched: tuple[House, Sink]) -> None:
     """Nothing for `alert_after`: an alert; a message: it is over."""
     house, _ = watched
-    until(lambda: told("silence:orders"))
+    eventually(lambda: told("silence:orders"))
     TOLD.clear()
-    until(lambda: (_ask(house), time.sleep(0.3), told("silence:orders", "cleared"))[2], 30)
-
-
-def _ask(house: House) -> None:
     with Sender(house.mllp_port) as sender:
-        sender.ask(order(6099))
+        eventually(lambda: sender.ask(order(6099)) and told("silence:orders", "cleared"))
 
 
 def test_a_paused_destination_gets_nothing(watched: tuple[House, Sink]) -> None:
     """Results wait, and arrive after the resume."""
     house, ris = watched
     house.bridge("destinations", "pause", "ris")
-    until(lambda: house.metric('bridge_channel_paused{kind="destination",name="ris"}') == 1)
+    eventually(lambda: house.metric('bridge_channel_paused{kind="destination",name="ris"}') == 1)
     seen = len(ris.received)
     house.draft("M6010", "A6010", "Waits.")
     house.sign("M6010", "A6010")
@@ -161,16 +152,16 @@ def test_parked_results_are_told_and_retried_in_bulk(watched: tuple[House, Sink]
     for number in (6021, 6022, 6023):
         house.draft(f"M{number}", f"A{number}", "REFUSEME")
         house.sign(f"M{number}", f"A{number}")
-    until(lambda: len(parked(house)) == 3)
-    until(lambda: told("parked:destination ris"))
+    eventually(lambda: len(parked(house)) == 3)
+    eventually(lambda: told("parked:destination ris"))
     ris.answer = lambda message, seen: VT + ack(message) + FS_CR
     house.bridge("deliveries", "retry", expect=2)
     listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
     assert listed == [str(each) for each in sorted(parked(house))]
     out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
     assert "3 queued, 0 not" in out
-    until(lambda: not parked(house))
-    until(lambda: told("parked:destination ris", "cleared"))
+    eventually(lambda: not parked(house))
+    eventually(lambda: told("parked:destination ris", "cleared"))
     assert len(told("parked:destination ris")) == 1
 
 
@@ -236,7 +227,7 @@ def _mail_server(received: list[bytes]) -> Iterator[int]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield server.getsockname()[1]
-    thread.join(10)
+    thread.join()
     server.close()
 
 

@@ -5,6 +5,7 @@ import httpx
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
+from tests.eventually import PATIENCE
 
 
 def test_an_empty_queue_is_shown_empty(running: House) -> None:
@@ -12,7 +13,7 @@ def test_an_empty_queue_is_shown_empty(running: House) -> None:
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(order(1201))) == ("AA", "C1201")
     running.settle()
-    shown = httpx.get(f"{running.url}/metrics", timeout=30).text
+    shown = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
 
     assert 'bridge_queue_depth{queue="inbox",state="queued"} 0.0' in shown
     assert 'bridge_queue_depth{queue="inbox",state="claimed"} 0.0' in shown
@@ -22,7 +23,7 @@ def test_counters_name_nobody(running: House) -> None:
     """Metrics count by listener and code, and never by patient, order or control id."""
     with Sender(running.mllp_port) as sender:
         sender.ask(order(1202, mrn="WATCHED-MRN", accession="WATCHED-ACC", msh10="WATCHED-ID"))
-    shown = httpx.get(f"{running.url}/metrics", timeout=30).text
+    shown = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
 
     assert 'bridge_acknowledgments_total{code="AA"' in shown
     assert "WATCHED" not in shown

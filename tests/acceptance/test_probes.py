@@ -1,12 +1,11 @@
 """The loopback probe of peers, turned on us: every row must be right, over a real socket."""
 
-import time
-
 import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, control_id, verdict
+from tests.eventually import PATIENCE, eventually
 
 
 def test_two_frames_in_one_packet(running: House) -> None:
@@ -42,7 +41,7 @@ def test_no_start_byte(running: House) -> None:
         sender.raw(order(106) + FS_CR)
         assert sender.reply(timeout=0.5) is None
 
-        sender.socket.settimeout(10)
+        sender.socket.settimeout(PATIENCE)
         assert verdict(sender.ask(order(107))) == ("AA", "C107")
 
 
@@ -52,7 +51,7 @@ def test_end_block_without_carriage_return(running: House) -> None:
         sender.raw(VT + order(108) + FS_CR[:1])
         assert sender.reply(timeout=0.5) is None
 
-        sender.socket.settimeout(10)
+        sender.socket.settimeout(PATIENCE)
         sender.raw(FS_CR[1:])
         assert verdict(sender.reply()) == ("AA", "C108")
 
@@ -178,15 +177,9 @@ def test_refusal_has_a_place(running: House, missing: str) -> None:
         assert b"PID^1^3" in reply
 
 
-def applied(house: House, accession: str, timeout: float = 15) -> dict[str, object]:
+def applied(house: House, accession: str) -> dict[str, object]:
     """Wait until an order stands on the worklist."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        rows = [row for row in house.worklist() if accession in str(row)]
-        if rows:
-            return rows[0]
-        time.sleep(0.05)
-    raise AssertionError(f"{accession} did not reach the worklist")
+    return eventually(lambda: [row for row in house.worklist() if accession in str(row)])[0]
 
 
 def test_control_id_helper() -> None:

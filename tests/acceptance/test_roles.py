@@ -1,6 +1,5 @@
 """The service in several processes: by role, on each database, and with the engine elsewhere."""
 
-import time
 from pathlib import Path
 
 import httpx
@@ -25,7 +24,7 @@ def test_three_processes(database_url: str, tmp_path: Path) -> None:
             delivery = house.start("--role", "delivery", beside=True)
             with Sender(house.mllp_port) as sender:
                 answers = [verdict(sender.ask(order(number)))[0] for number in range(5)]
-            settle(house, 5)
+            house.await_rows(5)
             house.draft("M1", "A1", "Read elsewhere.")
             house.sign("M1", "A1")
             result = ris.wait(1)[0]
@@ -53,20 +52,12 @@ def test_engine_at_another_address(house: House, tmp_path: Path) -> None:
             house.start()
             with Sender(house.mllp_port) as sender:
                 assert verdict(sender.ask(order(7))) == ("AA", "C7")
-            settle(service, 1)
+            service.await_rows(1)
             service.draft("M7", "A7", "Far away.")
             service.sign("M7", "A7")
             assert b"Far away." in ris.wait(1)[0]
         finally:
             service.kill()
-
-
-def settle(house: House, count: int) -> None:
-    """Wait until so many reports stand on the worklist."""
-    deadline = time.monotonic() + 30
-    while len(house.worklist()) < count:
-        assert time.monotonic() < deadline, "orders did not reach the engine"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tests.acceptance.house import TOKEN, House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.conftest import empty
+from tests.eventually import PATIENCE
 
 PASSWORD = "correct horse battery staple 4711"  # a test's own
 CHOSEN = "another horse without a battery 0815"
@@ -91,7 +92,7 @@ def issue_all(used: Used) -> None:
     """Tokens, links of each kind, sessions, repeats, guesses, and messages with all of them."""
     house = used.house
     with httpx.Client(
-        base_url=house.url, headers={"x-access-token": house.token}, timeout=30
+        base_url=house.url, headers={"x-access-token": house.token}, timeout=PATIENCE
     ) as machine:
         body = {"email": "ada@example.org", "label": "machine"}
         for _ in range(2):
@@ -107,7 +108,7 @@ def issue_all(used: Used) -> None:
         answer = machine.post("/api/report/init", json=init)
         if answer.status_code == 200:
             used.heard("init", answer)
-    with httpx.Client(base_url=house.url, timeout=30) as browser:
+    with httpx.Client(base_url=house.url, timeout=PATIENCE) as browser:
         page = used.heard(
             "opened", browser.get(links[0].json()["reportLink"], follow_redirects=True)
         )
@@ -139,12 +140,14 @@ def enrol(used: Used) -> None:
     used.keep("enrolment by command", printed)
     service = (house.home / "secrets" / "engine.token").read_text().strip()
     with httpx.Client(
-        base_url=house.url, headers={"x-access-token": service}, timeout=30
+        base_url=house.url, headers={"x-access-token": service}, timeout=PATIENCE
     ) as console:
         found = console.get("/api/account", params={"email": "eve@example.org"}).json()
         body = {"accountId": found["accountId"], "secondFactor": True, "endTokens": True}
         issued = used.heard("enrolment", console.post("/api/account/enrolment", json=body))
-    with httpx.Client(base_url=house.url, headers={"origin": house.url}, timeout=30) as browser:
+    with httpx.Client(
+        base_url=house.url, headers={"origin": house.url}, timeout=PATIENCE
+    ) as browser:
         page = used.heard("enrolment page", browser.get(issued.json()["link"]))
         (secret,) = _SECOND_FACTOR.findall(page.text)
         raw = base64.b32decode(secret + "=" * (-len(secret) % 8))

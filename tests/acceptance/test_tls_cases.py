@@ -17,6 +17,7 @@ from tests.acceptance.certificates import Office, Paper, server
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, verdict
+from tests.eventually import PATIENCE
 
 
 @dataclass
@@ -79,9 +80,9 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkKeys]:
 
 def ask(vault: LinkKeys, number: int, context: ssl.SSLContext | None) -> bytes | None:
     """Send an order; None when nobody answers, however the line ends."""
-    patience = 2 if context is None else 20  # in plain text the line may stay, with no word
+    patience = 2 if context is None else PATIENCE  # in plain text the line may stay, with no word
     try:
-        with Sender(vault.port, tls=context, timeout=20) as sender:
+        with Sender(vault.port, tls=context) as sender:
             return sender.ask(order(number), timeout=patience)
     except OSError:
         return None
@@ -127,7 +128,7 @@ def test_who_is_heard_over_https(vault: LinkKeys, who: str, *, heard: bool) -> N
     context, url = vault.office.client(vault.clients[who]), f"https://localhost:{vault.web_port}/"
     kind = {"content-type": "application/hl7-v2"}
     try:
-        reply = httpx.post(url, content=order(7014), headers=kind, verify=context, timeout=20)
+        reply = httpx.post(url, content=order(7014), headers=kind, verify=context, timeout=PATIENCE)
     except httpx.HTTPError:
         assert not heard
     else:
@@ -137,7 +138,7 @@ def test_who_is_heard_over_https(vault: LinkKeys, who: str, *, heard: bool) -> N
 
 def test_half_a_handshake_over_https_has_as_much_time_as_a_request(vault: LinkKeys) -> None:
     """Not the minute that a connection without a request is kept for."""
-    with socket.create_connection(("127.0.0.1", vault.web_port), timeout=15) as wire:
+    with socket.create_connection(("127.0.0.1", vault.web_port), timeout=PATIENCE) as wire:
         wire.sendall(bytes.fromhex("1603010200010001fc0303"))
         with suppress(ConnectionResetError):
             assert wire.recv(100) == b""

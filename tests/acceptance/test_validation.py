@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, segment, verdict
+from tests.eventually import PATIENCE
 
 
 @dataclass
@@ -54,7 +55,7 @@ def test_warn(gate: Gate) -> None:
     """Taken, counted, and told in the log by code and place."""
     with Sender(gate.warn) as sender:
         assert verdict(sender.ask(nameless(8003))) == ("AA", "C8003")
-    metrics = httpx.get(f"{gate.house.url}/metrics", timeout=30).text
+    metrics = httpx.get(f"{gate.house.url}/metrics", timeout=PATIENCE).text
     assert 'bridge_validation_findings_total{error="101",listener="warn"} 1.0' in metrics
     assert "against the structure" in gate.house.log()
 

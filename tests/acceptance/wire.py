@@ -9,10 +9,12 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
+
+from tests.eventually import PATIENCE, eventually
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
 
@@ -45,7 +47,9 @@ def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> byte
 class Sender:
     """One client connection."""
 
-    def __init__(self, port: int, timeout: float = 20.0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, port: int, timeout: float = PATIENCE, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
@@ -134,21 +138,21 @@ class Sink:
         self._open = False
         self._server.close()
 
-    def wait(self, count: int, timeout: float = 30.0) -> list[bytes]:
-        """Wait until so many messages have arrived; return all there are."""
-        deadline = time.monotonic() + timeout
-        while len(self.received) < count and time.monotonic() < deadline:
-            time.sleep(0.02)
+    def wait(self, count: int, patience: float = PATIENCE) -> list[bytes]:
+        """Wait until so many messages have arrived; return all that came."""
+        with suppress(AssertionError):
+            eventually(lambda: len(self.received) >= count, patience)
         return list(self.received)
 
-    def about(self, text: str, count: int = 1, timeout: float = 30.0) -> list[bytes]:
+    def about(self, text: str, count: int = 1) -> list[bytes]:
         """Wait for so many messages that contain a text; return all that do."""
-        deadline = time.monotonic() + timeout
-        while True:
-            found = [message for message in list(self.received) if text.encode() in message]
-            if len(found) >= count or time.monotonic() > deadline:
-                return found
-            time.sleep(0.02)
+
+        def found() -> list[bytes]:
+            return [message for message in list(self.received) if text.encode() in message]
+
+        with suppress(AssertionError):
+            eventually(lambda: len(found()) >= count)
+        return found()
 
     def _accept(self) -> None:
         while self._open:

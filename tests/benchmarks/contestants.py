@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.acceptance.cluster import Cluster
@@ -57,9 +58,9 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
     others = [
         Contestant(
             peer.name,
-            lambda command=peer.command: _running(command),
+            partial(_running, peer.command),
             peer.slow,
-            peer.pipelines,  # type: ignore[misc]  # bound at once
+            peer.pipelines,
         )
         for peer in peers.installed
     ]

@@ -22,7 +22,7 @@ ORDERS = (
     {"report_pk": "-n.i", "mrn": "'FM' || (n.i / 5)", "accession": "'FA' || n.i"},
 )
 MESSAGES = ("message", "id", {"identity": "n.i * 7919", "digest": "n.i"})
-BODIES = ("message_body", "message_id", {})
+BODIES: tuple[str, str, dict[str, str]] = ("message_body", "message_id", {})
 
 Table = tuple[str, str, Mapping[str, str]]
 """Its name, its key, and what differs from row to row as an expression of the number n.i."""

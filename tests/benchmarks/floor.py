@@ -8,14 +8,18 @@ What a listener that keeps messages can reach at most on this machine; started a
 import sqlite3
 import sys
 from collections.abc import Callable
+from typing import Any, cast
 
 import psycopg
-from twisted.internet import protocol, reactor
+from twisted.internet import protocol
+from twisted.internet import reactor as _reactor
+from typing_extensions import override
 
 Keep = Callable[[list[bytes]], None]
 """Stores payloads; they are on disk when it returns."""
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
+reactor: Any = _reactor  # Twisted gives the module its type when it runs
 _ACK = b"\x0bMSH|^~\\&|F|F|S|S|20260101||ACK|1|P|2.5.1\rMSA|AA|%s\r\x1c\r"
 
 
@@ -59,7 +63,7 @@ class Store:
     def add(self, connection: "Floor", payload: bytes) -> None:
         """Take a payload into this turn's transaction."""
         if not self.waiting:
-            reactor.callLater(0, self.commit)  # type: ignore[attr-defined]
+            reactor.callLater(0, self.commit)
         self.waiting.append((connection, payload))
 
     def commit(self) -> None:
@@ -71,7 +75,7 @@ class Store:
             control_id = payload.split(b"|", 10)[9]
             replies.setdefault(connection, []).append(_ACK % control_id)
         for connection, frames in replies.items():
-            connection.transport.write(b"".join(frames))  # type: ignore[union-attr]
+            cast("Any", connection.transport).write(b"".join(frames))
 
 
 class Floor(protocol.Protocol):
@@ -80,7 +84,8 @@ class Floor(protocol.Protocol):
     def __init__(self, store: Store) -> None:
         self.store, self.buffer = store, b""
 
-    def dataReceived(self, data: bytes) -> None:  # noqa: N802  # Twisted's name
+    @override
+    def dataReceived(self, data: bytes) -> None:  # Twisted's name
         """Split frames off the stream."""
         self.buffer += data
         *frames, self.buffer = self.buffer.split(FS_CR)
@@ -92,9 +97,9 @@ def main() -> None:
     """Listen until killed."""
     port, where = int(sys.argv[1]), sys.argv[2]
     store = Store(in_postgres(where) if "://" in where else in_sqlite(where))
-    factory = protocol.ServerFactory.forProtocol(lambda: Floor(store))  # type: ignore[arg-type]
-    reactor.listenTCP(port, factory, interface="127.0.0.1")  # type: ignore[attr-defined]
-    reactor.run()  # type: ignore[attr-defined]
+    factory = protocol.ServerFactory.forProtocol(lambda: Floor(store))
+    reactor.listenTCP(port, factory, interface="127.0.0.1")
+    reactor.run()
 
 
 if __name__ == "__main__":

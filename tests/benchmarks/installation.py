@@ -15,7 +15,7 @@ import psycopg
 
 from tests.acceptance.forked import started
 from tests.acceptance.house import House
-from tests.conftest import PostgresServer, start_server
+from tests.conftest import start_server
 
 DIALECTS = ("SQLite", "PostgreSQL")
 WHOLE: Sequence[Sequence[str]] = ((),)
@@ -33,7 +33,7 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.server: PostgresServer = start_server(folder)
+            self.server = start_server(folder)
 
     def database(self) -> str:
         """Make an empty database; give its address as our settings have it."""

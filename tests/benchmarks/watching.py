@@ -76,7 +76,7 @@ def _round(at: Installation, caller: Caller, count: int) -> tuple[float, float, 
         orders = [identity(f"FA{number}", f"FM{number // 5}") for number in numbers]
         took = caller.timed("/api/report/status", {"clinicalInfo": orders}) / 1000
         seconds, first = seconds + took, numbers.stop
-        pace.took(len(numbers), took)
+        pace.record(len(numbers), took)
     return seconds, quiet, bystander.stop()
 
 

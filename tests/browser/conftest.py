@@ -11,11 +11,12 @@ from tests.bridge.engine.http.conftest import quick_passwords
 from tests.browser.reading_room import ReadingRoom, opened
 from tests.browser.screens import furnish
 from tests.browser.watching import watched
+from tests.eventually import PATIENCE
 
 __all__ = ["quick_passwords"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE = 20_000
+BROWSER_PATIENCE = 1000 * PATIENCE
 """Milliseconds for what is expected of a page: machines may be slow."""
 
 
@@ -43,7 +44,7 @@ def driver() -> Iterator[Playwright]:
     """
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=BROWSER_PATIENCE)
     with sync_playwright() as playwright:
         yield playwright
 
@@ -60,6 +61,7 @@ def chromium(driver: Playwright) -> Iterator[Browser]:
 def profile(chromium: Browser) -> Iterator[BrowserContext]:
     """A fresh profile."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
+    context.set_default_timeout(BROWSER_PATIENCE)
     yield context
     context.close()
 

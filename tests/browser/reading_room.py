@@ -22,6 +22,7 @@ from bridge.engine.settings import EngineSettings, WritingAids
 from bridge.store.database import Database
 from tests.databases import fresh_file
 from tests.enrolment import enrol
+from tests.eventually import PATIENCE
 
 TOKEN = "service-secret"
 COOLING = 60  # seconds
@@ -100,7 +101,7 @@ class ReadingRoom:
             f"{self.url}/api/{path}",
             json=body,
             headers={"x-access-token": TOKEN},
-            timeout=30,
+            timeout=PATIENCE,
         )
         assert answer.status_code < 300, answer.text
         return answer
@@ -139,7 +140,7 @@ class ReadingRoom:
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
         """Sign in as the login form does; give the cookies as a browser's profile takes them."""
         form = {"email": email, "password": password, "token": "", "next": ""}
-        answer = httpx.post(f"{self.url}/reporting/login", data=form, timeout=30)
+        answer = httpx.post(f"{self.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
         return [{"name": n, "value": v, "url": self.url} for n, v in answer.cookies.items()]
 

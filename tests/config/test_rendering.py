@@ -85,7 +85,9 @@ def test_addenda_as_documents(tmp_path: Path) -> None:
     )
     chosen = made.mapping_for(ResultEvent.ADDENDUM)
     assert chosen is not None
-    assert chosen.statuses.codes(ResultEvent.ADDENDUM, ())["message"] == "MDM^T06^MDM_T02"
+    codes = chosen.statuses.codes(ResultEvent.ADDENDUM, ())
+    assert codes is not None
+    assert codes["message"] == "MDM^T06^MDM_T02"
 
 
 def test_words_and_mapping_that_do_not_go_together(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ KNOWN_VERSIONS = frozenset(
     {"2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.8", "2.8.1", "2.8.2"}
 )
 
-UNNAMED = {
+UNNAMED: dict[str | None, str] = {
     None: "ACK",
     **{f"MDM_{trigger}": "MDM_T02" for trigger in ("T04", "T06", "T08", "T10")},
     "MDM_T11": "MDM_T01",

@@ -23,6 +23,13 @@ def message(*segments: str) -> Message:
     return Message.parse("\r".join((MSH, PID, *segments)).encode())
 
 
+def inbound_mapping(name: str) -> InboundMapping:
+    """Return a shipped inbound definition."""
+    compiled = compile_sources(SHIPPED, name)
+    assert isinstance(compiled, InboundMapping)
+    return compiled
+
+
 def overlaid(text: str, files: Mapping[str, str] | None = None) -> InboundMapping:
     """Return the shipped orders definition with an overlay."""
     sources = {**SHIPPED, **(files or {}), "mine.yaml": "include: orders.yaml\n" + dedent(text)}

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 loop = asyncio.new_event_loop()
 asyncio.set_event_loop(loop)
-asyncioreactor.install(loop)  # type: ignore[no-untyped-call]
+asyncioreactor.install(loop)
 
 from twisted.internet import endpoints, reactor  # noqa: E402  # after the installation
 from twisted.internet.defer import maybeDeferred  # noqa: E402

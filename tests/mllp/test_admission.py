@@ -1,6 +1,7 @@
 """Admission control: which connections are accepted, and which are closed for them."""
 
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -169,8 +170,9 @@ class TestLimits:
 def call(server: MemoryServer, host: str) -> MemoryCaller:
     """Connect from an address."""
     version = IPv6Address if ":" in host else IPv4Address
+    address: Any = version("TCP", host, 1)
     caller = MemoryCaller(server.clock)
-    connect_protocols(server.clock, server.factory.buildProtocol(version("TCP", host, 1)), caller)
+    connect_protocols(server.clock, server.factory.buildProtocol(address), caller)
     deliver_all(server.clock)
     return caller
 

@@ -45,7 +45,7 @@ def test_a_failure_that_is_told_closes_in_silence(clock: Clock, counter: Counter
     caller.send(b"1", b"2")
     deliver_all(clock)
 
-    teller.waiting[1][1](Failure(KeyError("no text of it")))  # type: ignore[no-untyped-call]
+    teller.waiting[1][1](Failure(KeyError("no text of it")))
     teller.waiting[0][1]([b"A"])
     deliver_all(clock)
 

@@ -1,6 +1,7 @@
 """The memory of unfinished and unanswered frames: who waits, who is refused, who never notices."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address
@@ -36,9 +37,8 @@ class ServiceHarness:
     def call(self, host: str = "192.0.2.1") -> MemoryCaller:
         """Connect from an address."""
         caller = MemoryCaller(self.clock)
-        connect_protocols(
-            self.clock, self.factory.buildProtocol(IPv4Address("TCP", host, 1)), caller
-        )
+        address: Any = IPv4Address("TCP", host, 1)
+        connect_protocols(self.clock, self.factory.buildProtocol(address), caller)
         deliver_all(self.clock)
         return caller
 

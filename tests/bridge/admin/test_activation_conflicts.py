@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
@@ -184,6 +185,7 @@ class Interrupted(dict[str, str]):
 
     meanwhile: Callable[[], None]
 
+    @override
     def __getitem__(self, key: str) -> str:
         """Read a file, and be interrupted the first time."""
         meanwhile, self.meanwhile = self.meanwhile, lambda: None

@@ -3,7 +3,6 @@
 import os
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -200,16 +199,15 @@ def test_nobody_is_waited_for_long() -> None:
     held = Event()
 
     def slow() -> list[CheckFinding]:
-        held.wait(30)
+        held.wait()
         return []
 
     quick = CheckFinding(CheckSeverity.ERROR, "quick", "told")
-    began = time.monotonic()
-    found = run_checks([PeerCheck("slow", slow), PeerCheck("quick", lambda: [quick])], patience=0.1)
+    found = run_checks([PeerCheck("slow", slow), PeerCheck("quick", lambda: [quick])], patience=2)
+    assert not held.is_set()
     held.set()
-    assert time.monotonic() - began < 20
     assert [(each.place, each.message) for each in found] == [
-        ("slow", "no answer within 0.1 s"),
+        ("slow", "no answer within 2 s"),
         ("quick", "told"),
     ]
 

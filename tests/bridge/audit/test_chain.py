@@ -94,7 +94,7 @@ def test_a_stored_head_finds_what_the_chain_does_not(chain: Chain, database: Dat
 
 def test_events_of_the_first_form_stay_valid(database: Database) -> None:
     """Rows from before have fewer members; those of today follow them, and neither can pass."""
-    old = {
+    old: dict[str, Any] = {
         "at": 1,
         "site_id": None,
         "action": "login",

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from sqlalchemy import text
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bridge.cli.application import application
 from bridge.store.database import Database
@@ -21,7 +20,7 @@ _MESSAGE = text("""
 """)
 _BODY = text("INSERT INTO message_body (message_id, payload, ack) VALUES (1, :canary, :canary)")
 
-COMMANDS = {
+COMMANDS: dict[tuple[str, ...], tuple[str, str, str, str]] = {
     ("messages", "show", "1"): ("read", "message", "1", "success"),
     ("messages", "show", "99"): ("read", "message", "99", "refused"),
     ("messages", "replay", "99"): ("replay", "message", "99", "refused"),
@@ -94,7 +93,7 @@ def test_the_chain_holds_what_commands_did(home: Home) -> None:
     assert result.stdout.startswith("ok:")
 
 
-CHANGES = {
+CHANGES: dict[tuple[str, ...], tuple[str, dict[str, Any], dict[str, Any]]] = {
     ("site", "add", "A1"): ("site-create", {}, {"SiteID": "A1"}),
     ("user", "add", "ada@example.org", "--site", "A1", "--name", "Ada"): (
         *("user-update", {}, {"name": "Ada", "role": "user"}),

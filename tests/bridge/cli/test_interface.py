@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import activate_at_start

@@ -61,7 +61,7 @@ class Engine:
 
     def _note(self, what: str, account_id: str) -> None:
         held = grants.grant_of(self.database, account_id)
-        self.calls.append((what, account_id, held and held.role))
+        self.calls.append((what, account_id, held.role if held else None))
 
 
 @dataclass

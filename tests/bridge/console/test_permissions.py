@@ -64,7 +64,7 @@ def test_a_session_limited_to_a_site_reaches_no_other(grant: Grant, site: str) -
         assert refusal.code == "session_of_one_site"  # noqa: PT017
         return
     assert left.role not in {ConsoleRole.SYSTEM_ADMINISTRATOR, ConsoleRole.MAPPING_AUTHOR}
-    assert left.reach == {site}
+    assert left.reach == frozenset({site})
     assert grant.reaches([site])
     assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
 

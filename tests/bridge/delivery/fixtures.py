@@ -1,7 +1,5 @@
 """Fixtures for tests of a whole bridge: clock, definitions, destinations, report pages."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -65,13 +63,6 @@ class Page:
         )
         assert answer.status_code == 200, answer.text
         return answer.json()
-
-
-async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until a condition is true."""
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110  # what it waits for is in a database
-            await asyncio.sleep(0.01)
 
 
 @cache

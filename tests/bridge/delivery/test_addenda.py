@@ -7,9 +7,10 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.fixtures import SITE, Page, destination, until
+from tests.bridge.delivery.fixtures import SITE, Page, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ async def test_an_addendum_in_its_sign_delay_is_not_sent(
         await page("sign")
         await hospital.client.sign(A1, ignore_sign_delay=True)
         await hospital.follow()
-        await until(lambda: hospital.rows(UNDELIVERED) == [(0,)])
+        await eventually_async(lambda: hospital.rows(UNDELIVERED) == [(0,)])
         before = len(hospital.receivers["ris"].sent)
         await sign_addendum(page, "Second.")
         await hospital.client.release_addendum(A1)

@@ -12,9 +12,10 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from mappings.hl7.header import peek
-from tests.bridge.delivery.fixtures import Time, destination, until
+from tests.bridge.delivery.fixtures import Time, destination
 from tests.bridge.delivery.test_faults import unreachable
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Dat
         queue(hospital, REPORTS)
         hospital.couriers[0].resume()
         sent = await hospital.delivered(2 * REPORTS)
-        await until(
+        await eventually_async(
             lambda: hospital.rows("SELECT DISTINCT state, attempts FROM delivery") == [("done", 1)]
         )
         names = [peek(each).control_id.decode() for each in sent]
@@ -71,7 +72,7 @@ async def test_an_unreachable_receiver_holds_no_claims(tmp_path: Path, database:
         hospital.couriers[0].resume()
         await hospital.delivered(2)
         hospital.couriers[0].pause()
-        await until(lambda: hospital.rows(WAITING) == [(2 * REPORTS,)])
+        await eventually_async(lambda: hospital.rows(WAITING) == [(2 * REPORTS,)])
         assert hospital.rows("SELECT count(*) FROM delivery_lane WHERE claimed = 1") == [(0,)]
 
 

@@ -11,9 +11,10 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +129,7 @@ async def test_a_stop_requeues_the_prepared_batch(
         hospital.couriers[0].resume()
         await hanging.wait()
         await hospital.delivered(2)
-        await until(lambda: dict(hospital.rows(STATES)) == {"done": 2, "claimed": 2})
+        await eventually_async(lambda: dict(hospital.rows(STATES)) == {"done": 2, "claimed": 2})
         await hospital.couriers[0].stop(drain=0.0)
         assert dict(hospital.rows(STATES)) == {"done": 2, "queued": 2}
 
@@ -149,7 +150,7 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
             claimed_twice = changed == 1
         return accepting(payload)
 
-    answers = {"ris": freeze}
+    answers: dict[str, Callable[[bytes], bytes | None]] = {"ris": freeze}
     async with open_hospital(tmp_path, database, destination(), answers=answers) as hospital:
         courier = hospital.couriers[0]
         courier._timer = lambda: time.monotonic() + passed
@@ -157,6 +158,6 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
         await sign_all(hospital, "A1", "A2")
         courier.resume()
         sent = await hospital.delivered(1)
-        await until(lambda: hospital.rows(STATES) == [("done", 2)])
+        await eventually_async(lambda: hospital.rows(STATES) == [("done", 2)])
         assert claimed_twice
         assert len(sent) == 1

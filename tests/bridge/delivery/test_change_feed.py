@@ -14,9 +14,10 @@ from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from tests.bridge.delivery.fixtures import destination, until
+from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ class ScriptedFeed:
 def reader(service: ScriptedFeed, database: Database) -> ChangeFeedReader:
     """Return a reader without destinations."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))
+    return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))  # type: ignore[arg-type]  # answers as scripted
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ async def test_a_service_without_the_feed(database: Database, status: int, code:
     service = ScriptedFeed(EngineFailure("changes", FailureKind.PERMANENT, code, status))
     made = reader(service, database)
     made.start()
-    await until(lambda: made.supported is False)
+    await eventually_async(lambda: made.supported is False)
     await made.stop()
 
 
@@ -92,7 +93,7 @@ async def test_a_service_that_comes_back(database: Database) -> None:
     service = ScriptedFeed(EngineFailure("changes", FailureKind.TRANSIENT, "unreachable"))
     made = reader(service, database)
     made.start()
-    await until(lambda: made.supported is True)
+    await eventually_async(lambda: made.supported is True)
     await made.stop()
     assert service.asked[:2] == [0, 0]
 

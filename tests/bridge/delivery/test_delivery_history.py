@@ -13,10 +13,11 @@ from mappings.hl7.message import Message
 from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
-from tests.bridge.delivery.fixtures import SITE, destination, until
+from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_a_deleted_preliminary_report_is_cancelled(
         await hospital.client.prelim(OrderKey(SITE, "M1", "A2"), "Residents", "R1")
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.follow()
-        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = {name: each.sent for name, each in hospital.receivers.items()}
         assert hospital.rows(
             "SELECT code, count(*) FROM delivery WHERE state = 'ignored' GROUP BY code ORDER BY 1"
@@ -146,7 +147,7 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
         await hospital.send(replaced)
         await hospital.follow()
-        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
     told = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
     assert told == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
@@ -201,7 +202,7 @@ async def test_a_preliminary_report_signed_before_it_was_sent(
         await page("save", text="Signed words.")
         await page("sign")
         await hospital.follow()
-        await until(lambda: hospital.rows("SELECT state, code FROM delivery") == GONE)
+        await eventually_async(lambda: hospital.rows("SELECT state, code FROM delivery") == GONE)
         assert hospital.receivers["ris"].sent == []
 
 
@@ -215,7 +216,7 @@ async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database:
         await hospital.client.release_addendum(A1)
         await page("unsign")
         await hospital.follow()
-        await until(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
         assert hospital.receivers["ris"].sent == []
         await page("sign")
         await hospital.client.sign(A1, ignore_sign_delay=True)

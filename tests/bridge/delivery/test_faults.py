@@ -9,9 +9,10 @@ import pytest
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mllp.errors import LossReason, NotConnected, ReplyLost
-from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_faults_are_repeated_with_the_same_bytes(
         await hospital.follow()
         sent = await hospital.delivered(4)
         assert len(set(sent)) == 1
-        await until(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
+        await eventually_async(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
         assert len(hospital.receivers["ris"].sent) == 4
 
 
@@ -96,7 +97,7 @@ async def test_settings_override_the_reply_policy(tmp_path: Path, database: Data
         await page("addendum/sign")
         await hospital.read_and_sign("A2", "Two.", "M2")
         await hospital.follow()
-        await until(
+        await eventually_async(
             lambda: (
                 hospital.rows("SELECT state FROM delivery ORDER BY id")
                 == [("parked",), ("queued",), ("done",)]
@@ -124,4 +125,4 @@ async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Data
         waiting = "SELECT count(*) FROM delivery WHERE destination = 'dead' AND state <> 'done'"
         assert hospital.rows(waiting) == [(5,)]
         codes = "SELECT DISTINCT code FROM delivery WHERE destination = 'dead' AND attempts > 0"
-        await until(lambda: ("not_connected",) in hospital.rows(codes))
+        await eventually_async(lambda: ("not_connected",) in hospital.rows(codes))

@@ -10,10 +10,11 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
-from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination, until
+from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ async def test_a_destination_gets_its_sites_and_events(tmp_path: Path, database:
         await page("addendum/save", text="More.")
         await page("addendum/sign")
         await hospital.follow()
-        await until(lambda: b"More." in b"".join(hospital.receivers["everything"].sent))
+        await eventually_async(lambda: b"More." in b"".join(hospital.receivers["everything"].sent))
         assert hospital.receivers["elsewhere"].sent == []
         (final,) = hospital.receivers["finals"].sent
         assert Message.parse(final).value("OBR-25") == "F"
@@ -168,7 +169,9 @@ async def test_without_the_feed_the_status_poll_finds_everything(
         await page("addendum/sign")
         await poll()
         await poll()
-        await until(lambda: any(b"More." in each for each in hospital.receivers["ris"].sent))
+        await eventually_async(
+            lambda: any(b"More." in each for each in hospital.receivers["ris"].sent)
+        )
         told = [
             Message.parse(each).value("OBR-25")
             for each in hospital.receivers["ris"].sent

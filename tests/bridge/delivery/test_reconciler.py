@@ -18,9 +18,10 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import ReconcileRound
-from tests.bridge.delivery.fixtures import SITE, destination, until
+from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,9 @@ async def test_removed_deliveries_and_new_receivers_are_no_differences(
             await hospital.read_and_sign(f"A{number}", "Text.")
         await hospital.follow()
         await hospital.delivered(2)
-        await until(lambda: hospital.rows("SELECT DISTINCT state FROM delivery") == [("done",)])
+        await eventually_async(
+            lambda: hospital.rows("SELECT DISTINCT state FROM delivery") == [("done",)]
+        )
         prune(database, hospital.time() + 1)
         assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
         both = [receiver, destination("later")]
@@ -155,7 +158,7 @@ async def test_skipped_orders_are_counted(tmp_path: Path, database: Database) ->
             )  # fmt: skip
             exceptions.add(connection, ExceptionSubject.ORDER, [(2, "no_report")], 1)
         service = PartialService(hospital.client, "B", down=True)
-        reconciler = Reconciler(service, database, [], hospital.metrics)
+        reconciler = Reconciler(service, database, [], hospital.metrics)  # type: ignore[arg-type]  # a part of it
         with pytest.raises(EngineFailure):
             await reconciler.reconcile(hospital.time())
         service.down = False

@@ -10,9 +10,10 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from tests.bridge.delivery.fixtures import destination, until
+from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,9 @@ async def test_a_report_signed_again_is_delivered_again(
         hospital.time.leap += 60_000
 
         hospital.feed_reader.start()
-        await until(lambda: hospital.rows("SELECT code FROM concern WHERE kind = 'feed'"))
+        await eventually_async(
+            lambda: hospital.rows("SELECT code FROM concern WHERE kind = 'feed'")
+        )
         await hospital.read_and_sign("A1", "Second.")
         await hospital.read_and_sign("A2", "Other.")
 

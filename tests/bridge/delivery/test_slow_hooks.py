@@ -11,9 +11,10 @@ from typing_extensions import override
 from bridge.store.database import Database
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext
-from tests.bridge.delivery.fixtures import destination, outbound, until
+from tests.bridge.delivery.fixtures import destination, outbound
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -48,12 +49,12 @@ async def test_other_work_goes_on(tmp_path: Path, database: Database, takes_long
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "No bleeding.")
         await hospital.follow()
-        await until(SlowMapping.called.is_set)
+        await eventually_async(SlowMapping.called.is_set)
         with database.write() as connection:
             connection.execute(text("DELETE FROM feed_cursor WHERE 1 = 0"))
         await hospital.send(order("ID2", "A2"))
-        await until(lambda: len(hospital.receivers["quick"].sent) == 1)
+        await eventually_async(lambda: len(hospital.receivers["quick"].sent) == 1)
         assert hospital.receivers["slow"].sent == []
         SlowMapping.let_go.set()
-        await until(lambda: len(hospital.receivers["slow"].sent) == 1)
+        await eventually_async(lambda: len(hospital.receivers["slow"].sent) == 1)
     assert threading.get_ident() not in SlowMapping.threads

@@ -14,9 +14,10 @@ from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.language.code_tables import UnmappedCode
 from mappings.outbound.definition import OutboundMapping
-from tests.bridge.delivery.fixtures import Time, destination, until
+from tests.bridge.delivery.fixtures import Time, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.eventually import eventually_async
 
 SOURCES = {
     **read_folder(DEFINITIONS),
@@ -56,7 +57,7 @@ async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Databas
         await hospital.read_and_sign("A1", "No bleeding.")
         await hospital.follow()
         parked = "SELECT id, code, detail FROM delivery WHERE state = 'parked'"
-        await until(lambda: hospital.rows(parked))
+        await eventually_async(lambda: hospital.rows(parked))
         ((number, code, detail),) = hospital.rows(parked)
         hospital.couriers[0].destination = after
         retry_delivery(database, number)

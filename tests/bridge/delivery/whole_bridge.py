@@ -53,10 +53,10 @@ from tests.bridge.delivery.fixtures import (
     Time,
     accepting,
     inbound,
-    until,
 )
 from tests.bridge.engine.http.applications import application_with
 from tests.databases import fresh_file
+from tests.eventually import eventually_async
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Hospital:
 
     async def applied(self) -> None:
         """Wait until all messages are applied."""
-        await until(lambda: not self.states() & {"queued", "claimed"})
+        await eventually_async(lambda: not self.states() & {"queued", "claimed"})
 
     def states(self) -> set[str]:
         return {state for (state,) in self.rows("SELECT state FROM message")}
@@ -144,7 +144,7 @@ class Hospital:
 
     async def delivered(self, number: int, destination: str = "ris") -> list[bytes]:
         """Wait until a receiver has this many messages."""
-        await until(lambda: len(self.receivers[destination].sent) >= number)
+        await eventually_async(lambda: len(self.receivers[destination].sent) >= number)
         return self.receivers[destination].sent
 
 

@@ -114,7 +114,7 @@ def test_the_whole_story_and_what_stays_to_be_tried(tmp_path: Path) -> None:
 def lines_until(demo: subprocess.Popen[str], words: str) -> list[str]:
     """Read what it prints, up to a line with these words."""
     assert demo.stdout is not None
-    lines = []
+    lines: list[str] = []
     while words not in (line := demo.stdout.readline()):
         assert line, lines
         lines.append(line)

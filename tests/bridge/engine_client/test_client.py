@@ -255,7 +255,12 @@ async def test_session_and_prelims() -> None:
     ).client()
     session = await client.create_session("SITE1", "Ada", "ada@example.org", app_language="de-DE")
     assert session.link == "http://s"
-    answer = {"reportId": None, "clinicalInfo": [], "userEmail": None, "reports": []}
+    answer: dict[str, Any] = {
+        "reportId": None,
+        "clinicalInfo": [],
+        "userEmail": None,
+        "reports": [],
+    }
     match = await Service(answer=answer).client().prelims("SITE1", "G", "R1")
     assert (match.report_id, match.orders) == ("", ())
 

@@ -159,7 +159,7 @@ async def open_intake(
     handler = IntakeHandler(
         listening,
         sequencer or ledger,
-        completion or FixedCompletion(),
+        completion or FixedCompletion(),  # type: ignore[arg-type]  # a fixed result
         AckCounter(metrics, listening.name),
         clock=lambda: NOW,
         new_id=lambda: f"ACK{next(IDS)}",

@@ -15,9 +15,10 @@ from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.redaction import describe, safe_text, stack_frames
 from bridge.store.database import Database
 from config.listeners import Acknowledge
-from tests.bridge.delivery.fixtures import accepting, destination, until
+from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake
+from tests.eventually import eventually_async
 
 CANARIES = (
     "CANARYMRN",
@@ -113,10 +114,12 @@ async def test_order_processing_and_delivery_log_no_values(
         await hospital.send(order(2).replace(b"CANARYMRN2", b"CANARYMRN1").replace(b"TILDA", b"X"))
         await hospital.read_and_sign("CANARYACC1", "CANARYTEXT", "CANARYMRN1")
         await hospital.follow()
-        await until(lambda: hospital.rows("SELECT state FROM delivery") == [("parked",)])
+        await eventually_async(lambda: hospital.rows("SELECT state FROM delivery") == [("parked",)])
         launch, hospital.client._transport = hospital.client._transport, Broken()  # type: ignore[assignment]
         await hospital.hand_over(order(3))
-        await until(lambda: ("parked",) in hospital.rows("SELECT state FROM message WHERE id = 3"))
+        await eventually_async(
+            lambda: ("parked",) in hospital.rows("SELECT state FROM message WHERE id = 3")
+        )
         hospital.client._transport = launch
         clean(
             hospital.metrics.render(),

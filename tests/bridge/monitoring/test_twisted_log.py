@@ -9,11 +9,13 @@ from twisted.python.failure import Failure
 
 from bridge.logs import SafeObserver
 
+FAILURE = Failure(ValueError("DOE"))
+
 
 @pytest.mark.parametrize(
     ("event", "logged"),
     [
-        ({"log_failure": Failure(ValueError("DOE"))}, "ValueError"),
+        ({"log_failure": FAILURE}, "ValueError"),
         ({"log_format": "cannot accept: {reason}", "reason": "DOE"}, "cannot accept: {reason}"),
         ({"log_format": "{log_text}", "message": ("DOE",)}, "without an exception"),
         ({}, "without an exception"),

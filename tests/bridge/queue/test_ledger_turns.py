@@ -18,6 +18,7 @@ from bridge.store.migration import upgrade
 from bridge.store.options import DatabaseOptions
 from bridge.store.short_work import ShortWork
 from tests.bridge.queue.samples import arrival, count_of
+from tests.eventually import eventually_async
 
 
 def test_acknowledgments_are_noted(store: Database) -> None:
@@ -33,10 +34,7 @@ def test_acknowledgments_are_noted(store: Database) -> None:
         number = (await ledger.accept(given)).message_id
         seen = [noted(number)]
         ledger.acknowledged(number)
-        for _ in range(200):
-            if noted(number) is AcknowledgmentState.DELIVERED:
-                break
-            await asyncio.sleep(0.05)
+        await eventually_async(lambda: noted(number) is AcknowledgmentState.DELIVERED)
         seen.append(noted(number))
         await ledger.accept(given)
         seen.append(noted(number))

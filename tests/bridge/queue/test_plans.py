@@ -82,6 +82,7 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
 def _plan_of_some(connection: Connection, asked: KeyStatement, others: Mapping[str, Any]) -> str:
     """Give the plan for a hundred rows."""
     keys = list(range(1, 101))
+    ids: object
     if connection.dialect.name == "sqlite":
         how, ids = f"EXPLAIN QUERY PLAN {asked.sqlite}", json.dumps(keys)
     else:

@@ -14,6 +14,7 @@ from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW
 from tests.bridge.queue.worker_runner import WorkerRunner, accepted
+from tests.eventually import PATIENCE
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_who_is_done_claims_what_came_meanwhile(
 
         worker = Worker(inbox, apply, clock=lambda: NOW, poll=60, parallel=1, gather_seconds=9)
         await worker.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
                 await asyncio.sleep(0.005)
         await worker.stop()

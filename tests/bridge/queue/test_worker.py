@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -19,6 +20,7 @@ from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW
 from tests.bridge.queue.worker_runner import WorkerRunner, accepted
+from tests.eventually import PATIENCE
 
 
 @pytest.fixture
@@ -205,7 +207,7 @@ def test_notify_wakes_at_once(bench: WorkerRunner) -> None:
         await asyncio.sleep(0.05)
         await asyncio.to_thread(bench.keep, "1")
         worker.notify()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await applied.wait()
         await worker.stop()
 
@@ -213,7 +215,7 @@ def test_notify_wakes_at_once(bench: WorkerRunner) -> None:
     assert bench.all_done()
 
 
-def without_looking(bench: WorkerRunner, **settings: int) -> None:
+def without_looking(bench: WorkerRunner, **settings: Any) -> None:
     """Run a worker that hardly ever looks by itself, until all is applied."""
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -222,7 +224,7 @@ def without_looking(bench: WorkerRunner, **settings: int) -> None:
     async def story() -> None:
         worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=120, **settings)
         await worker.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
                 await asyncio.sleep(0.005)
         await worker.stop()

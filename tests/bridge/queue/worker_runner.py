@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
@@ -12,6 +13,7 @@ from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival
+from tests.eventually import PATIENCE
 
 Until = Callable[[], bool]
 
@@ -38,8 +40,8 @@ class WorkerRunner:
         """Tell whether nothing is left to do."""
         return set(self.states()) == {QueueState.DONE}
 
-    def run(self, apply: Apply, until: Until, *, drain: float = 5, **settings: int) -> None:
-        """Work until `until` holds, at most half a minute, then stop."""
+    def run(self, apply: Apply, until: Until, *, drain: float = 60, **settings: Any) -> None:
+        """Work until `until` holds, then stop."""
 
         async def story() -> None:
             policy = RetryPolicy(first=0.001, maximum=0.001)
@@ -53,7 +55,7 @@ class WorkerRunner:
                 **settings,
             )
             await worker.start()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while not await asyncio.to_thread(until):
                     await asyncio.sleep(0.005)
                     self.now += 1

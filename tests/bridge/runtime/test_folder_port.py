@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from bridge.metrics import Metrics
@@ -20,6 +19,7 @@ from mappings.hl7.tables import AckCode
 from mllp.contract import ReplyCallback, ServerObserver
 from mllp.framing import Frame
 from tests.bridge.transports.test_folders import NOW, result
+from tests.eventually import eventually_async
 
 SOON = 20.0  # seconds that a test waits at most
 EVERY = 0.01
@@ -65,20 +65,13 @@ async def served(folder: Path, taken: Taken) -> AsyncIterator[FolderPort]:
         await schedule.stop()
 
 
-async def until(path: Path) -> None:
-    """Wait for a file."""
-    with anyio.fail_after(SOON):
-        while not await anyio.Path(path).exists():  # noqa: ASYNC110  # a folder has no event
-            await anyio.sleep(EVERY)
-
-
 async def test_files_are_taken_in_their_order(tmp_path: Path) -> None:
     """Each one is moved after its message was accepted; after the stop none is taken."""
     for number in ("1", "2"):
         (tmp_path / f"{number}.hl7").write_bytes(result(number))
     taken = Taken()
     async with served(tmp_path, taken):
-        await until(tmp_path / DONE / "2.hl7")
+        await eventually_async((tmp_path / DONE / "2.hl7").exists)
     assert taken.payloads == [result("1"), result("2")]
     (tmp_path / "3.hl7").write_bytes(result("3"))
     assert len(taken.payloads) == 2

@@ -14,6 +14,7 @@ from bridge.runtime.http_connections import RESERVED, STARTS_PER_TURN, HttpLimit
 from bridge.runtime.http_protocol import LINGER_BYTES, MAX_HEADER_COUNT
 from bridge.runtime.web_server import WebServer
 from config.quantities import Address
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ QUICK = HttpLimits(connections=8, per_source=6, head=0.2, body=0.2, idle=0.2, wr
 PATIENT = replace(QUICK, head=60.0, body=60.0, idle=60.0, write=60.0)
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /%s HTTP/1.1\r\nHost: x\r\n"
-WITHIN = 30
+WITHIN = 120
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -120,13 +121,6 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
             return b""
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something has come about."""
-    async with asyncio.timeout(WITHIN):
-        while not condition():  # noqa: ASYNC110  # what is waited for has no event
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
@@ -149,7 +143,7 @@ async def test_what_is_unfinished_is_closed(sent: bytes, reason: str) -> None:
         answer = await ended(reader)
         assert bool(answer) is bool(sent)
         if reason:
-            await until(lambda: to.closed[reason] == 1)
+            await eventually_async(lambda: to.closed[reason] == 1)
         if reason.startswith("slow"):
             assert b"HTTP/1.1 408 " in answer
 
@@ -176,7 +170,7 @@ async def test_a_byte_at_a_time_wins_no_time(head: bytes, piece: bytes) -> None:
         dripping = asyncio.ensure_future(drip())
         await ended(reader)
         dripping.cancel()
-        await until(lambda: bool(to.closed))
+        await eventually_async(lambda: bool(to.closed))
 
 
 async def test_a_body_at_a_fair_rate_is_read_whole() -> None:
@@ -194,7 +188,7 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
     async with served(QUICK) as to:
         _, writer = await to.connect(GET % b"large")
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # is one that reads
-        await until(lambda: to.closed["unread_response"] == 1)
+        await eventually_async(lambda: to.closed["unread_response"] == 1)
 
 
 async def test_half_open_connections_keep_nobody_out() -> None:
@@ -221,7 +215,7 @@ async def test_one_address_has_its_own_limit() -> None:
     async with served(replace(PATIENT, connections=100)) as to:
         other, other_writer = await to.connect(source="127.0.0.2")
         held = [await to.connect() for _ in range(4 * PATIENT.per_source)]
-        await until(lambda: to.closed["made_room"] == 3 * PATIENT.per_source)
+        await eventually_async(lambda: to.closed["made_room"] == 3 * PATIENT.per_source)
         assert await ended(held[0][0]) == b""
         other_writer.write(GET % b"")
         assert await status(other) == 200
@@ -231,7 +225,7 @@ async def test_a_proxy_has_no_limit_of_its_own() -> None:
     """A trusted proxy's connections are those of many people."""
     async with served(replace(PATIENT, connections=100, proxies=("127.0.0.0/8",))) as to:
         held = [await to.connect(GET % b"hold") for _ in range(2 * PATIENT.per_source)]
-        await until(lambda: len(to.application.seen) == len(held))
+        await eventually_async(lambda: len(to.application.seen) == len(held))
         to.application.released.set()
         assert [await status(reader) for reader, _ in held] == [200] * len(held)
 
@@ -243,7 +237,7 @@ async def test_probes_are_answered_while_all_connections_work() -> None:
             await to.connect(GET % b"hold", f"127.0.1.{1 + at}")
             for at in range(PATIENT.connections)
         ]
-        await until(lambda: len(to.application.seen) == len(held))
+        await eventually_async(lambda: len(to.application.seen) == len(held))
         for at in range(2 * RESERVED):
             await to.connect(source=f"127.0.2.{1 + at}")
         assert await to.status(GET % b"readyz", "127.0.0.2") == 200
@@ -345,7 +339,7 @@ async def test_pipelined_requests_are_bounded_and_answered_in_order() -> None:
     """A few wait their turn; a bad one is refused after those before it."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(GET % b"hold" + GET % b"b" + b"GET \r\n\r\n")
-        await until(lambda: len(to.application.seen) == 1)
+        await eventually_async(lambda: len(to.application.seen) == 1)
         to.application.released.set()
         answer = await ended(reader)
     assert [line.split(b" ")[1] for line in answer.splitlines() if b"HTTP/1.1 " in line] == [
@@ -355,7 +349,7 @@ async def test_pipelined_requests_are_bounded_and_answered_in_order() -> None:
     ]
     async with served(PATIENT) as to:
         reader, _ = await to.connect(GET % b"hold" + GET % b"b" * 1000)
-        await until(lambda: len(to.application.seen) == 1)
+        await eventually_async(lambda: len(to.application.seen) == 1)
         to.application.released.set()
         assert (await ended(reader)).count(b"HTTP/1.1 ") < 100
 

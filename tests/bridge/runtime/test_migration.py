@@ -4,8 +4,7 @@ import os
 import signal
 import sqlite3
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,6 +18,7 @@ from bridge.store.database import Database
 from bridge.store.migration import current, heads
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
+from tests.eventually import eventually
 from tests.processes import FORKED
 
 
@@ -51,17 +51,7 @@ class Start:
     def child(self) -> int:
         """Return the process that migrates, when it exists."""
         file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return until(lambda: int((file.read_text().split() or ["0"])[0]))
-
-
-def until(look: Callable[[], int]) -> int:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.01)
-    raise AssertionError
+        return eventually(lambda: int((file.read_text().split() or ["0"])[0]))
 
 
 @contextmanager
@@ -101,7 +91,7 @@ def test_an_interrupted_migration(tmp_path: Path, number: signal.Signals, outcom
     with locked(tmp_path / "bridge.db"):
         start = Start(tmp_path)
         child = start.child()
-        until(lambda: revisions(tmp_path)[0] == heads(ENGINE_PACKAGE))
+        eventually(lambda: revisions(tmp_path)[0] == heads(ENGINE_PACKAGE))
         os.kill(child if number is signal.SIGKILL else start.process.pid or 0, number)
         went, _ = start.outcome()
     assert went is False if outcome is False else str(outcome) in str(went)
@@ -116,7 +106,7 @@ def test_a_killed_parent_ends_the_child(tmp_path: Path) -> None:
         start = Start(tmp_path)
         child = start.child()
         start.process.kill()
-        until(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_over(child))
+        eventually(lambda: not Path(f"/proc/{child}/cmdline").exists() or _is_over(child))
     assert revisions(tmp_path)[1] == ()
 
 

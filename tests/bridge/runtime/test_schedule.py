@@ -9,6 +9,7 @@ import apscheduler.schedulers.base as apscheduler
 import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import AsyncAction, Job, Run, Schedule, ServicePart, do_nothing
@@ -125,7 +126,7 @@ async def test_a_stop_ends_the_current_run_first() -> None:
     async with Process() as process:
         step = await process.begin(run, last=last)
         await runs.reached(1)
-        stopping = asyncio.create_task(step.stop())
+        stopping = asyncio.ensure_future(step.stop())
         asyncio.get_running_loop().call_soon(release.set)
         await stopping
         other = Runs()
@@ -195,6 +196,7 @@ async def test_the_machines_clock_may_be_set(hours: int, monkeypatch: pytest.Mon
 
     class SetClock(datetime):
         @classmethod
+        @override
         def now(cls, tz: tzinfo | None = None) -> Any:
             told = datetime.now(UTC) + moved
             return told if tz is None else tz.fromutc(told.replace(tzinfo=tz))

@@ -9,6 +9,7 @@ import pytest
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import Schedule
 from bridge.runtime.service import ALIVE, READY, STOPPING, SystemdNotifier
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -24,9 +25,9 @@ async def test_watchdog_notifications(tmp_path: Path) -> None:
         await schedule.start()
         told = SystemdNotifier(environment, schedule)
         await told.begin()
-        heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), 5) for _ in range(4)]
+        heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE) for _ in range(4)]
         told.stopping()
-        while (word := await asyncio.wait_for(loop.sock_recv(systemd, 99), 5)) == ALIVE:
+        while (word := await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE)) == ALIVE:
             pass
         await told.end()
         await schedule.stop()

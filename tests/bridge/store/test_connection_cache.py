@@ -68,7 +68,7 @@ def test_readers_have_connections_of_their_own(database_url: str) -> None:
 @pytest.mark.parametrize("how", ["write", "write_without_sync"])
 def test_nonblocking_writers_do_not_wait_for_a_connection(database_url: str, how: str) -> None:
     """As many as there may be are read by: then it is Busy. Where one is kept, it is had."""
-    database = Database(database_url, DatabaseOptions(size=1, overflow=0, timeout=3))
+    database = Database(database_url, DatabaseOptions(size=1, overflow=0, timeout=60))
     try:
         with ExitStack() as readers:
             for _ in range(3):
@@ -80,7 +80,7 @@ def test_nonblocking_writers_do_not_wait_for_a_connection(database_url: str, how
                 getattr(database, how)(),
             ):
                 pass
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 30
         used(database)
         with ExitStack() as readers:
             for _ in range(2):

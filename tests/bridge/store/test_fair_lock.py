@@ -1,12 +1,11 @@
 """Threads acquire the fair lock in the order of their requests."""
 
 import threading
-import time
 
 import pytest
 
 from bridge.store.locks import FairLock
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 
 
 def test_first_come_first_served() -> None:
@@ -15,7 +14,7 @@ def test_first_come_first_served() -> None:
     passed: list[int] = []
 
     def visitor(number: int) -> None:
-        assert lock.acquire(5)
+        assert lock.acquire(PATIENCE)
         passed.append(number)
         lock.release()
 
@@ -24,7 +23,7 @@ def test_first_come_first_served() -> None:
     for number in range(8):
         threads.append(threading.Thread(target=visitor, args=(number,)))
         threads[-1].start()
-        time.sleep(0.01)
+        eventually(lambda: len(lock._waiters) == len(threads))
     lock.release()
     for thread in threads:
         thread.join()
@@ -37,7 +36,7 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
     passed: list[str] = []
 
     def visitor(name: str) -> None:
-        assert lock.acquire(5, urgent=name.startswith("urgent"))
+        assert lock.acquire(PATIENCE, urgent=name.startswith("urgent"))
         passed.append(name)
         lock.release()
 

@@ -175,11 +175,12 @@ def test_nobody_waits_for_a_process_that_is_stopped_within_a_signature(
 def idle_in_transaction(database: Database) -> int:
     """Return how many transactions of this database wait for their client."""
     with database.read() as connection:
-        return connection.exec_driver_sql(
+        found: int = connection.exec_driver_sql(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE datname = current_database() AND state = 'idle in transaction'"
             " AND pid <> pg_backend_pid()"
         ).scalar_one()
+    return found
 
 
 @pytest.mark.slow

@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.postgresql.notifications import NotificationListener
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.postgres
 
 CHANNEL = "test_channel"
-SOON = 20.0
 
 
 class Receiver:
@@ -24,7 +24,7 @@ class Receiver:
     def __call__(self) -> None:
         self.heard.release()
 
-    def wait(self, seconds: float = SOON) -> bool:
+    def wait(self, seconds: float = PATIENCE) -> bool:
         """Wait until it hears."""
         return self.heard.acquire(timeout=seconds)
 

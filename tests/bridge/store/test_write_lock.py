@@ -9,10 +9,11 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.errors import Busy, StatementRefused
+from bridge.store.options import LOCK_TIMEOUT
 from bridge.store.short_work import ShortWork
 
-SOON = 0.5
-"""Seconds: far less than anybody would wait for a turn."""
+SOON = LOCK_TIMEOUT / 2
+"""Seconds: less than a writer waits for the lock, and enough for a busy machine."""
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """axe-core over every screen, in both themes, wide and in a side panel; keys instead of a mouse."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import complaints
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.screens import SCREENS, report
 from tests.browser.signing_in import PASSWORD, REA, admit, order
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 SIZES = {"wide": (1400, 900), "panel": (420, 800)}
 
 
@@ -22,17 +18,6 @@ def signed_in(furnished: ReadingRoom, page: Page) -> Page:
     """A page of an administrator."""
     admit(page, furnished)
     return page
-
-
-def violations(page: Page) -> list[str]:
-    """Return what axe finds, each with the first place it finds it at."""
-    page.evaluate(AXE.read_text("utf-8"))
-    options = {"runOnly": {"type": "tag", "values": RULES}}
-    found: dict[str, Any] = page.evaluate("options => axe.run(document, options)", options)
-    return [
-        f"{each['id']} ({each['impact']}): {each['nodes'][0]['html'][:160]}"
-        for each in found["violations"]
-    ]
 
 
 def overflow(page: Page) -> int:
@@ -57,7 +42,7 @@ def test_axe_finds_nothing(signed_in: Page, furnished: ReadingRoom, screen: str)
         signed_in.set_viewport_size({"width": width, "height": height})
         for name in ("dark", "light"):
             theme(signed_in, name)
-            assert (width, name, violations(signed_in)) == (width, name, [])
+            assert (width, name, complaints(signed_in)) == (width, name, [])
         assert (width, overflow(signed_in)) == (width, 0)
 
 
@@ -68,7 +53,7 @@ def test_axe_finds_nothing_at_the_login(furnished: ReadingRoom, page: Page) -> N
         page.set_viewport_size({"width": width, "height": height})
         for name in ("dark", "light"):
             theme(page, name)
-            assert (width, name, violations(page)) == (width, name, [])
+            assert (width, name, complaints(page)) == (width, name, [])
         assert (width, overflow(page)) == (width, 0)
 
 
@@ -77,20 +62,20 @@ def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> Non
     report(page, furnished, "A95")  # nobody else's: a window that is killed writes for a while yet
     page.click("#microphones")
     expect(page.locator("#microphone")).to_be_visible()
-    assert violations(page) == []
+    assert complaints(page) == []
     page.click("#sign")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert violations(page) == []
+    assert complaints(page) == []
     page.keyboard.press("Escape")
     page.click("#prelim")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert violations(page) == []
+    assert complaints(page) == []
     page.keyboard.press("Escape")
     page.click("#more summary")
-    assert violations(page) == []
+    assert complaints(page) == []
     page.click("#preferences-open")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert violations(page) == []
+    assert complaints(page) == []
 
 
 def test_from_the_login_to_a_signed_report_by_keys_alone(

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.signing_in import ADA, PASSWORD, REA, enrol, sign_in
+from tests.eventually import PATIENCE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -142,7 +143,7 @@ def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: P
         f"{people.url}/api/report/launch/clinical",
         json=body,
         headers={"x-access-token": token},
-        timeout=30,
+        timeout=PATIENCE,
     )
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/reporting/login")
@@ -170,7 +171,7 @@ def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page)
     token = create_token(page, "Viewer")
     headers = {"x-access-token": token}
     asked = f"{people.url}/api/worklist?SiteID=SITE1"
-    assert httpx.get(asked, headers=headers, timeout=30).status_code == 200
+    assert httpx.get(asked, headers=headers, timeout=PATIENCE).status_code == 200
     page.get_by_role("button", name="Close").click()
     page.reload()
     row = page.get_by_role("row").filter(has_text="Viewer")
@@ -179,7 +180,7 @@ def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page)
     page.on("dialog", lambda dialog: dialog.accept())
     row.get_by_role("button", name="Revoke").click()
     expect(row).to_contain_text("Revoked")
-    assert httpx.get(asked, headers=headers, timeout=30).status_code == 401
+    assert httpx.get(asked, headers=headers, timeout=PATIENCE).status_code == 401
 
 
 def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
@@ -190,7 +191,7 @@ def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
     page.get_by_label("Text below the name").fill("Consultant radiologist")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved.").first).to_be_visible()
-    image = {"name": "me.png", "mimeType": "image/png", "buffer": PIXEL}
+    image: FilePayload = {"name": "me.png", "mimeType": "image/png", "buffer": PIXEL}
     page.locator("input[type=file]").set_input_files([image])
     expect(page.get_by_role("img", name="Image")).to_be_visible()
     page.reload()
@@ -209,7 +210,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     site = people.call("GET", "admin/sites/SITE1").json()
     assert (site["signDelay"], site["hostOrigins"]) == (90, ["https://viewer.test"])
     framed = {"sec-fetch-dest": "iframe", "referer": "https://other.test/"}
-    httpx.get(people.launch(), headers=framed, timeout=30)
+    httpx.get(people.launch(), headers=framed, timeout=PATIENCE)
     page.reload()
     page.get_by_role("button", name="Allow https://other.test").click()
     expect(page.get_by_label("Host origins")).to_have_value(
@@ -239,7 +240,7 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     page.get_by_label("Text", exact=True).fill("Findings:\n[lungs]")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Chest")).to_be_visible()
-    file = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
+    file: FilePayload = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
     page.locator("input[type=file]").set_input_files([file])
     page.get_by_text("ct.html").wait_for()  # it has been read
     page.get_by_role("button", name="Save").click()

@@ -1,6 +1,5 @@
 """One whole installation for all pages of the console, with people of three roles."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.acceptance.wire import Sender, Sink, sink
 from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_provider
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
+from tests.eventually import PATIENCE, eventually
 
 OPERATOR, VIEWER, STRANGER = "olga@site1.test", "vera@site1.test", "sven@site1.test"
 CHIEF = "chen@site1.test"
@@ -30,7 +30,7 @@ class ServiceHarness:
     def cookies(self, email: str) -> dict[str, str]:
         """Sign in as a browser does; give the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=30)
+        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 
@@ -45,19 +45,18 @@ class ServiceHarness:
             json=body,
             cookies=self.cookies(email),
             headers=told,
-            timeout=30,
+            timeout=PATIENCE,
         )
 
     def found(self, email: str, **wanted: object) -> list[dict[str, object]]:
         """Search messages until the index has caught up."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            rows: list[dict[str, object]]
-            rows = self.call(email, "POST", "messages/search", wanted).json()["rows"]
-            if rows:
-                return rows
-            time.sleep(0.2)
-        raise AssertionError("nothing found")
+
+        def rows() -> list[dict[str, object]]:
+            found: list[dict[str, object]]
+            found = self.call(email, "POST", "messages/search", wanted).json()["rows"]
+            return found
+
+        return eventually(rows)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +110,4 @@ def _traffic(ward: ServiceHarness) -> None:
     house.settle()
     house.draft("M7001", "A7001", "No acute finding.")
     house.sign("M7001", "A7001")
-    deadline = time.monotonic() + 30
-    while not ward.ris.received and time.monotonic() < deadline:
-        time.sleep(0.1)
+    ward.ris.wait(1)

@@ -4,15 +4,16 @@ import httpx
 import pytest
 
 from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, ServiceHarness
+from tests.eventually import PATIENCE
 
 pytestmark = [pytest.mark.slow]
 
 
 def test_nobody_comes_in_without_signing_in(ward: ServiceHarness) -> None:
     """The page leads to the login and back; endpoints answer 401."""
-    page = httpx.get(f"{ward.house.url}/console", timeout=30)
+    page = httpx.get(f"{ward.house.url}/console", timeout=PATIENCE)
     assert (page.status_code, page.headers["location"]) == (303, "/reporting/login?next=/console")
-    assert httpx.get(f"{ward.house.url}/console/api/me", timeout=30).status_code == 401
+    assert httpx.get(f"{ward.house.url}/console/api/me", timeout=PATIENCE).status_code == 401
 
 
 def test_an_account_without_a_role_sees_nothing(ward: ServiceHarness) -> None:

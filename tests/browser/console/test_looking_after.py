@@ -1,7 +1,6 @@
 """What people look after in Chromium: concerns, codes, whole interfaces, and their own session."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,10 @@ from bridge.admin.packages.archives import packed, unpacked
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
+from tests.browser.axe import complaints
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
-from tests.browser.console.test_pages import complaints, enter
+from tests.browser.console.test_pages import enter
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -27,14 +28,6 @@ def page(chromium: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert errors == []
-
-
-def until(told: Callable[[], bool]) -> None:
-    """Wait for something that the service does by itself."""
-    deadline = time.monotonic() + 30
-    while not told():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_what_wants_a_person_is_seen_once(ward: ServiceHarness, page: Page) -> None:
@@ -87,7 +80,7 @@ def test_a_code_without_an_entry_gets_one(ward: ServiceHarness, page: Page) -> N
     raw = order(7013, accession="A7013").replace(b"|19700203|F\r", b"|19700203|Q9\r")
     with Sender(ward.house.mllp_port) as sender:
         sender.ask(raw)
-    until(lambda: "Q9" in ward.call(CHIEF, "GET", "unknown-codes").text)
+    eventually(lambda: "Q9" in ward.call(CHIEF, "GET", "unknown-codes").text)
     enter(page, ward, CHIEF, "mappings")
     table = page.get_by_role("table", name="Unmapped codes")
     expect(table).to_contain_text("field left empty")

@@ -7,8 +7,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
+from tests.browser.axe import complaints
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
-from tests.browser.console.test_pages import complaints, enter
+from tests.browser.console.test_pages import enter
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
 
@@ -194,7 +195,7 @@ def test_the_dashboard_is_live(ward: ServiceHarness, page: Page) -> None:
     before = int(received.locator(".count").inner_text())
     with Sender(ward.house.mllp_port) as sender:
         sender.ask(order(7090))
-    expect(received.locator(".count")).to_have_text(str(before + 1), timeout=30_000)
+    expect(received.locator(".count")).to_have_text(str(before + 1))
 
 
 def test_a_person_signs_in_by_the_hospitals_account(ward: ServiceHarness, page: Page) -> None:

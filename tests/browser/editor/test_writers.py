@@ -26,11 +26,11 @@ def test_one_window_writes_and_another_takes_over(
     assert second.get_attribute("#text", "contenteditable") == "false"
     second.click("#take-over")
     expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
-    expect(first.locator("#writer")).to_be_visible(timeout=15_000)
+    expect(first.locator("#writer")).to_be_visible()
     typed(second, " Second window.")
     phase(second, "saved")
     assert room.content() == "First window. Second window."
-    expect(first.locator("#text")).to_have_text("First window. Second window.", timeout=15_000)
+    expect(first.locator("#text")).to_have_text("First window. Second window.")
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def two_texts(
     typed(second, "Theirs.")
     phase(second, "saved")
     first.unroute("**/session/*")
-    expect(first.locator("#conflict")).to_be_visible(timeout=40_000)
+    expect(first.locator("#conflict")).to_be_visible()
     assert first.inner_text("#text") == "Mine."
     assert room.content() == "Theirs."
     yield first, second
@@ -68,7 +68,7 @@ def test_two_texts_are_never_made_one_unasked(
         expect(first.locator("#writer")).to_be_visible()
         assert room.content() == "Theirs."
         second.goto("about:blank")  # gives its lease back; one that was killed has it 30 s more
-        phase(first, "saved", timeout=60_000)
+        phase(first, "saved")
         assert room.content() == "Mine."
 
 
@@ -82,7 +82,7 @@ def test_a_text_that_waits_is_saved_when_the_writing_is_taken_over(
         first.click("#take-over")
         phase(first, "saved")
         assert room.content() == "Mine."
-        expect(second.locator("#text")).to_have_text("Mine.", timeout=40_000)
+        expect(second.locator("#text")).to_have_text("Mine.")
 
 
 def test_text_of_a_draft_that_was_taken_over_stays_readable(
@@ -107,7 +107,7 @@ def test_text_of_a_draft_that_was_taken_over_stays_readable(
         ),
     )
     first.unroute("**/session/save")
-    expect(first.locator("#not-owner")).to_contain_text("Otto", timeout=20_000)
+    expect(first.locator("#not-owner")).to_contain_text("Otto")
     assert first.inner_text("#text") == "Unsaved."
     phase(first, "refused")
 

@@ -60,7 +60,7 @@ def select_all(page: Page) -> None:
 
 def saved(page: Page) -> None:
     """Wait until what is typed is saved."""
-    expect(page.locator("#saving")).to_have_attribute("data-phase", "saved", timeout=15_000)
+    expect(page.locator("#saving")).to_have_attribute("data-phase", "saved")
 
 
 def test_brackets_by_tab_by_key_and_by_choice(room: ReadingRoom, page: Page) -> None:

@@ -16,6 +16,6 @@ def typed(page: Page, words: str) -> None:
     page.keyboard.type(words)
 
 
-def phase(page: Page, wanted: str, *, timeout: int = 15_000) -> None:
+def phase(page: Page, wanted: str) -> None:
     """Wait for a phase of saving."""
-    expect(page.locator("#saving")).to_have_attribute("data-phase", wanted, timeout=timeout)
+    expect(page.locator("#saving")).to_have_attribute("data-phase", wanted)

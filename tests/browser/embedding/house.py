@@ -32,6 +32,7 @@ from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from docs.guides.example_host.host import Host
 from tests.databases import fresh_file
+from tests.eventually import PATIENCE
 
 TOKEN = "service-secret"
 READER = "reader@site1.test"
@@ -62,7 +63,7 @@ class Reports:
         path = f"{local}/api/admin/sites/SITE1/{part}"
         verify = False  # the certificate is our own
         answer = httpx.put(
-            path, json=body, headers={"x-access-token": TOKEN}, verify=verify, timeout=30
+            path, json=body, headers={"x-access-token": TOKEN}, verify=verify, timeout=PATIENCE
         )
         assert answer.is_success, answer.text
 
@@ -186,7 +187,7 @@ def ask(app: str, path: str, body: dict[str, Any], *, token: str = TOKEN) -> htt
     local = app.replace("reports.localhost", "127.0.0.1")
     headers = {"x-access-token": token}
     verify = False  # the certificate is our own
-    return httpx.post(local + path, json=body, headers=headers, verify=verify, timeout=30)
+    return httpx.post(local + path, json=body, headers=headers, verify=verify, timeout=PATIENCE)
 
 
 @dataclass
@@ -227,14 +228,14 @@ class Viewer:
         lines = self.page.locator(shown).evaluate_all("all => all.map(each => each.dataset.event)")
         return [json.loads(line) for line in reversed(lines)]
 
-    def event(self, kind: str, after: int = 0, seconds: float = 30) -> dict[str, Any]:
+    def event(self, kind: str, after: int = 0) -> dict[str, Any]:
         """Return the event of a kind that comes after so many others of it."""
-        self.until(lambda: len(self.events(kind)) > after, seconds, kind)
+        self.until(lambda: len(self.events(kind)) > after, kind)
         return self.events(kind)[after]
 
-    def until(self, holds: Callable[[], bool], seconds: float = 30, what: str = "") -> None:
+    def until(self, holds: Callable[[], bool], what: str = "") -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while not holds():
             if time.monotonic() > deadline:
                 kinds = [each["type"] for each in self.events()]

@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import Page
+from typing_extensions import override
 
 from tests.browser.embedding.conftest import Installed, viewing
 from tests.browser.embedding.house import Viewer, ask, hosting, origin_of
@@ -29,7 +30,8 @@ class Stranger(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(PAGE)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
+    @override
+    def log_message(self, format: str, *args: object) -> None:  # the library's name
         """Say nothing."""
 
 

@@ -85,7 +85,7 @@ def launch_only(viewer: Viewer, number: int) -> list[str]:
     viewer.study(study(viewer, number), sync=True)
     viewer.page.evaluate("delete document.getElementById('launch-only').dataset.warnings")
     viewer.page.click("#launch-only")
-    viewer.page.wait_for_selector("#launch-only[data-warnings]", timeout=30_000)
+    viewer.page.wait_for_selector("#launch-only[data-warnings]")
     text = viewer.page.get_attribute("#launch-only", "data-warnings")
     warnings: list[str] = json.loads(text or "[]")
     return warnings
@@ -143,7 +143,7 @@ def test_a_window_that_was_away_catches_up(viewer: Viewer) -> None:
     viewer.reports.launch(study(viewer, 2), app={"SyncLaunch": True})
     viewer.reports.launch(study(viewer, 3), app={"SyncLaunch": True})
     tab.context.set_offline(False)
-    viewer.until(lambda: len(viewer.events("report_ready")) > 1, 40, "the newest launch")
+    viewer.until(lambda: len(viewer.events("report_ready")) > 1, "the newest launch")
     assert viewer.events("report_ready")[1]["clinicalInfo"]["Accession"] == study(viewer, 3)
 
 

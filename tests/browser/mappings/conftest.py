@@ -15,13 +15,13 @@ from playwright.sync_api import Browser, Page, expect
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
+from tests.browser.conftest import BROWSER_PATIENCE
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
+from tests.eventually import PATIENCE
 
 KEEPER, RIVAL, AUTHOR = "mara@example.org", "rita@example.org", "otto@example.org"
 NAMES = {KEEPER: "Mara Keeper", RIVAL: "Rita Rival", AUTHOR: "Otto Author"}
-AXE = Path(__file__).resolve().parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Desk:
     def sign_in(self, email: str) -> dict[str, str]:
         """Sign in as a browser does; give the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=30)
+        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 
@@ -45,7 +45,7 @@ class Desk:
             json=body,
             cookies=self.sign_in(email),
             headers={"origin": self.house.url},
-            timeout=30,
+            timeout=PATIENCE,
         )
 
     def draft(self, email: str, name: str, **files: str) -> httpx.Response:
@@ -99,7 +99,7 @@ def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""
     context = chromium.new_context(viewport={"width": 1280, "height": 720}, locale="en-GB")
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(BROWSER_PATIENCE)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
@@ -141,15 +141,6 @@ def saved(page: Page, verdict: str = "No errors") -> None:
     """Wait until the draft is saved, and judged so."""
     expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text("Changed files: 1.")
     expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text(verdict)
-
-
-def complaints(page: Page) -> list[str]:
-    """What axe finds on a page."""
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
-    return [
-        f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]
-    ]
 
 
 def fits(page: Page) -> bool:

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,18 @@ from playwright.sync_api import Browser, Page, expect
 
 from mappings.hl7.batch import messages_in
 from tests.acceptance.wire import Sender, Sink, sink
+from tests.browser.axe import complaints
+from tests.browser.conftest import BROWSER_PATIENCE
 from tests.browser.mappings.conftest import (
     KEEPER,
     Desk,
-    complaints,
     editor,
     enter,
     fits,
     rewrite,
     saved,
 )
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,7 +49,7 @@ def window(chromium: Browser) -> Iterator[Page]:
         viewport={"width": 1280, "height": 720}, locale="en-GB", color_scheme="dark"
     )
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(BROWSER_PATIENCE)
     yield page
     context.close()
 
@@ -68,10 +69,7 @@ def picture(page: Page, name: str) -> None:
 
 def follow(desk: Desk) -> None:
     """Wait until both who reads and who writes messages go by the first activation."""
-    deadline = time.monotonic() + 30
-    while desk.house.log().count(" adopted ") < ADOPTERS:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(lambda: desk.house.log().count(" adopted ") >= ADOPTERS)
 
 
 def send(desk: Desk, file: str) -> bytes:
@@ -198,11 +196,7 @@ def result(desk: Desk, street: Sink, accession: str) -> str:
     """Sign the report of an order, and give what the department across the street is sent."""
     desk.house.draft("S907", accession, "No fracture.")
     desk.house.sign("S907", accession)
-    deadline = time.monotonic() + 30
-    while not street.received:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return street.received[-1].decode()
+    return street.wait(1)[-1].decode()
 
 
 def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
@@ -233,10 +227,7 @@ def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
 
 def logged(desk: Desk, event: str, times: int) -> None:
     """Wait until the service has begun, or ended, to send there so many times."""
-    deadline = time.monotonic() + 30
-    while len(re.findall(rf" {event} .*street", desk.house.log())) < times:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(lambda: len(re.findall(rf" {event} .*street", desk.house.log())) >= times)
 
 
 def test_10_changed_and_back(desk: Desk, window: Page) -> None:

@@ -1,23 +1,23 @@
 """The workbench in Chromium: drafts that are never lost, completion, and who was faster."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import complaints
 from tests.browser.mappings.conftest import (
     AUTHOR,
     KEEPER,
     RIVAL,
     Desk,
-    complaints,
     editor,
     enter,
     fits,
     rewrite,
     saved,
 )
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -168,11 +168,8 @@ def test_without_bodies_nobody_reads_any(desk: Desk, page: Page) -> None:
 
 def indexed(desk: Desk, control: str) -> None:
     """Wait until a message is found by its control id: the index is behind the inbox."""
-    deadline = time.monotonic() + 30
-    wanted = {"control": control}
-    while not desk.call(KEEPER, "POST", "mappings/orders/stored", wanted).json()["messages"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
+    path, wanted = "mappings/orders/stored", {"control": control}
+    eventually(lambda: desk.call(KEEPER, "POST", path, wanted).json()["messages"])
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

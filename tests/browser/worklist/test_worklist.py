@@ -1,7 +1,7 @@
 """The worklist in Chromium: found, moved through by keyboard, opened, assigned, kept up to date."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.reading_room import ReadingRoom
 from tests.browser.signing_in import ADA, REA, admit, enrol, order
@@ -20,7 +20,7 @@ def worklist(room: ReadingRoom, page: Page) -> Page:
     return page
 
 
-def rows(page: Page) -> object:
+def rows(page: Page) -> Locator:
     """Every row that shows a report."""
     return page.locator("[role=row][data-report]")
 

@@ -194,7 +194,8 @@ def test_an_empty_list_is_no_update(service: Service) -> None:
     """update-dicomsr: dicomSR is required, and something must be in it."""
     case = Case(service)
     case.draft("A1", "")
-    for sent in ({"dicomSR": []}, {}, {"dicomSR": None}):
+    empty: tuple[dict[str, Any], ...] = ({"dicomSR": []}, {}, {"dicomSR": None})
+    for sent in empty:
         assert case.post("update-dicomsr", "A1", **sent).status_code == 400
 
 
@@ -221,7 +222,7 @@ def test_a_preliminary_read_keeps_its_words(service: Service) -> None:
 
 def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
     """dicomSR: what a file says of the patient is held to the limits of the request."""
-    body = {
+    body: dict[str, Any] = {
         "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
         "reportingApp": {},
         "response": {"type": "link"},
@@ -233,7 +234,7 @@ def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
 
 def test_a_placeholder_in_a_file(service: Service) -> None:
     """Authentication 8 holds for what a file says, too."""
-    body = {
+    body: dict[str, Any] = {
         "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
         "reportingApp": {},
         "response": {"type": "link"},

@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from typing import Any
 
 import pytest
 from striprtf.striprtf import rtf_to_text
@@ -40,7 +41,7 @@ def test_no_pdf_and_no_docx_for_integrators(report: Case, kind: str) -> None:
 @pytest.mark.parametrize(("addenda", "shown"), [(0, []), (1, ["Earlier"]), (None, ["E", "L"])])
 def test_only_so_many_addenda(report: Case, addenda: int | None, shown: list[str]) -> None:
     """export/rtf: `addenda` leaves out what must not leave yet; without it all are shown."""
-    more = {} if addenda is None else {"addenda": addenda}
+    more: dict[str, Any] = {} if addenda is None else {"addenda": addenda}
     text = rtf_to_text(ok(report.post("export/rtf", "A1", **more)).content.decode())
     assert "Clear lungs." in text
     assert ("Earlier words." in text) == (len(shown) > 0)

@@ -43,7 +43,7 @@ def test_another_patients_file_is_set_aside(
         case.order("A1", **TAGS)
         answer = ok(service.launch(READER, dicomSR=sent))
     else:
-        more = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
+        more: dict[str, Any] = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
         answer = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
 
     assert WARNING in answer.json()["warnings"]

@@ -24,9 +24,9 @@ def long_text(script: str, length: int, seed: int) -> str:
 def test_long_identifiers(service: Service, script: str, length: int) -> None:
     """Order identity: what is accepted is found again; what is too long is 400, never a failure."""
     mrn, accession = (long_text(script, length, seed) for seed in (1, 2))
+    accepted = len(mrn.encode()) <= 1024 and len(accession.encode()) <= 1024
     for lazy in (True, False):
         answer = service.launch(accession=accession, mrn=mrn, lazyLaunch=lazy)
-        accepted = len(mrn.encode()) <= 1024 and len(accession.encode()) <= 1024
         assert answer.status_code == (200 if accepted else 400), answer.text
     if accepted:
         assert service.status(accession, mrn)["clinicalInfo"] == [identity(accession, mrn)]

@@ -124,8 +124,9 @@ def test_an_unsupported_language_is_refused(service: Service, code: Any) -> None
 
 def test_reporting_app_must_be_an_object(service: Service) -> None:
     """Request body: reportingApp and response are objects."""
+    wrong: tuple[Any, ...] = (None, [], "x", 5, True)
     for member in ("reportingApp", "response", "clinicalInfo"):
-        for value in (None, [], "x", 5, True):
+        for value in wrong:
             answer = service.launch(**{member: value})
             assert answer.status_code == 400, (member, value)
             assert answer.json()["errors"][0]["pointer"].startswith(f"/{member}")
@@ -144,7 +145,8 @@ def test_switches_are_booleans(service: Service, member: str) -> None:
     """reportingApp: SyncLaunch and AutoComparePrior are booleans; null is silence."""
     for value in (True, False, None):
         ok(service.launch(reportingApp={member: value}))
-    for other in ("true", "yes", 1, 0, {}, []):
+    others: tuple[Any, ...] = ("true", "yes", 1, 0, {}, [])
+    for other in others:
         assert service.launch(reportingApp={member: other}).status_code == 400
 
 
@@ -166,6 +168,8 @@ def test_template_numbers_that_are_none(service: Service, number: Any) -> None:
 @pytest.mark.parametrize("member", ["lazyLaunch", "forceUpdatePatientName", "registerOrder"])
 def test_flags_of_a_launch_are_booleans(service: Service, member: str) -> None:
     """Launch request objects: boolean, default false; nothing else passes for one."""
-    ok(service.launch(**{member: False}))
-    for other in ("true", "false", 1, 0, {}, [], "yes"):
+    right: dict[str, Any] = {member: False}
+    ok(service.launch(**right))
+    others: tuple[Any, ...] = ("true", "false", 1, 0, {}, [], "yes")
+    for other in others:
         assert service.launch(**{member: other}).status_code == 400, other

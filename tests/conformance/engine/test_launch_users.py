@@ -95,8 +95,10 @@ def test_key_images_that_are_none(service: Service, image: Any) -> None:
 
 def test_lists_must_be_lists(service: Service) -> None:
     """DicomSR and keyImages are lists of objects; null and empty are none."""
+    empty: tuple[Any, ...] = (None, [])
+    wrong: tuple[Any, ...] = ({}, "x", 5, True)
     for member in ("dicomSR", "keyImages"):
-        for value in (None, []):
+        for value in empty:
             ok(service.launch(**{member: value}))
-        for value in ({}, "x", 5, True):
+        for value in wrong:
             assert service.launch(**{member: value}).status_code == 400

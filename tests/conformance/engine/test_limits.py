@@ -82,10 +82,11 @@ def test_sizes_of_tags(service: Service, tags: dict[str, Any], status: int) -> N
 def test_counts(service: Service) -> None:
     """Limits: numbers of files, of orders in a question, of launches in a batch."""
     data = base64.b64encode(b"x").decode()
-    for changes in (
+    files: tuple[dict[str, Any], ...] = (
         {"dicomSR": [{"fileData": data}] * 21},
         {"keyImages": [{"imageData": data, "contentType": "image/png"}] * 51},
-    ):
+    )
+    for changes in files:
         assert service.launch(**changes).json()["code"] == "too_many_files"
     many = {"clinicalInfo": [identity()] * 501}
     assert service.post("report/status", many).json()["code"] == "too_many_orders"

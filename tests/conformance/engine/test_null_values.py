@@ -28,7 +28,7 @@ def test_optional_members_of_a_launch(service: Service, more: dict[str, Any]) ->
 def test_optional_members_of_other_requests(case: Case) -> None:
     """rtf, sign: responseType, contentOnly, timeZone and ignoreSignDelay have defaults."""
     case.draft("A1")
-    null = {"responseType": None, "contentOnly": None, "timeZone": None}
+    null: dict[str, Any] = {"responseType": None, "contentOnly": None, "timeZone": None}
     answer = ok(case.post("export/rtf", "A1", **null))
     assert answer.headers["content-type"] == "application/rtf"
     ok(case.post("sign", "A1", ignoreSignDelay=None, timeZone=None))

@@ -169,7 +169,7 @@ def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
 def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
     """Authentication 6: registered when first seen, once, whoever of them comes first."""
     email = "first.seen@site1.test"
-    people = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
+    people: dict[str, Any] = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
     bodies = [launch_body(f"U{turn}", **people) for turn in range(ROUNDS)]
     answers = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
     assert [each.status_code for each in answers] == [200] * ROUNDS

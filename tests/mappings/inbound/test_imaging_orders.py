@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from mappings.compiler import DEFINITIONS, load
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction
-from tests.mappings.definitions import DEFAULTS, message, overlaid
+from tests.mappings.definitions import DEFAULTS, inbound_mapping, message, overlaid
 
-SHIPPED = load(DEFINITIONS, "orders")
-assert isinstance(SHIPPED, InboundMapping)
+SHIPPED = inbound_mapping("orders")
 
 
 def obr(code: str = "X^Test", section: str = "", specimen: str = "", orderer: str = "") -> str:

@@ -4,15 +4,21 @@ import json
 
 import pytest
 
-from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound, TooManyGroups
 from mappings.inbound.definition import MAX_GROUPS, InboundMapping
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
-from tests.mappings.definitions import DEFAULTS, MSH, PID, mapped, message, overlaid
+from tests.mappings.definitions import (
+    DEFAULTS,
+    MSH,
+    PID,
+    inbound_mapping,
+    mapped,
+    message,
+    overlaid,
+)
 
-SHIPPED = load(DEFINITIONS, "orders")
-assert isinstance(SHIPPED, InboundMapping)
+SHIPPED = inbound_mapping("orders")
 
 
 def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent]:

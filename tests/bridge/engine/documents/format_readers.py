@@ -9,6 +9,7 @@ import docx
 import pypdf
 import pytest
 from striprtf.striprtf import rtf_to_text
+from typing_extensions import override
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
@@ -29,16 +30,19 @@ class HTMLReader(HTMLParser):
         self.inside: dict[str, list[str]] = {}
         self._open: list[str] = []
 
+    @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         if tag not in {"img", "meta", "br"}:
             self._open.append(dict(attrs).get("class") or "")
 
+    @override
     def handle_endtag(self, tag: str) -> None:
         self._open.pop()
         if tag in {"p", "li", "h3"}:
             self.handle_data("\n")
 
+    @override
     def handle_data(self, data: str) -> None:
         for name in set(self._open):
             self.inside.setdefault(name, []).append(data)

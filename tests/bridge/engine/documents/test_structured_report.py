@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import (
+    UID,
     DeflatedExplicitVRLittleEndian,
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
@@ -63,7 +64,7 @@ def report(*content: Dataset, sop_class: str = BASIC_TEXT, **attributes: Any) ->
     return made
 
 
-def file_of(made: Dataset, syntax: str = ExplicitVRLittleEndian) -> bytes:
+def file_of(made: Dataset, syntax: UID = ExplicitVRLittleEndian) -> bytes:
     """The report as a DICOM file."""
     made.file_meta = FileMetaDataset()
     made.file_meta.TransferSyntaxUID = syntax
@@ -239,7 +240,7 @@ class TestTags:
         DeflatedExplicitVRLittleEndian,
     ],
 )
-def test_transfer_syntaxes(syntax: str) -> None:
+def test_transfer_syntaxes(syntax: UID) -> None:
     """The four syntaxes of structured reports give the same."""
     made = report(item("TEXT", "Finding", TextValue="same"))
     assert read(file_of(made, syntax)).text == "Finding: same"

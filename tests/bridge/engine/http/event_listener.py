@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.bridge.engine.http.engine_service import Page
+from tests.eventually import PATIENCE
 
 
 @dataclass
@@ -48,9 +49,9 @@ class Listener:
         """Close the page."""
         self._gone.set()
 
-    async def next(self, kind: str, seconds: float = 5) -> dict[str, Any]:
+    async def next(self, kind: str) -> dict[str, Any]:
         """Return the next message of a kind; those of others are passed over."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found, data, _ = await self.messages.get()
                 if found == kind:

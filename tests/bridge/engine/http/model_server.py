@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import override
+
 
 @dataclass
 class Model:
@@ -48,6 +50,7 @@ def listening(model: Model) -> Iterator[Model]:
                 while not over.wait(0.05):
                     self.wfile.write(b" ")
 
+        @override
         def log_message(self, *arguments: Any) -> None:
             """Stay silent."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import time
 from multiprocessing.connection import Connection
 
 import httpx
@@ -21,6 +20,7 @@ from tests.bridge.engine.http.engine_service import (
     identity,
     user,
 )
+from tests.eventually import eventually
 from tests.processes import FORKED
 
 KEY = secrets.token_bytes(32)
@@ -118,8 +118,12 @@ def test_a_process_killed_while_it_opens_leaves_nothing(service: Service) -> Non
     assert process.exitcode == 9
     with service.database.read() as connection:
         assert connection.execute(metadata.tables["engine_report"].select()).all() == []
-    deadline = time.monotonic() + 20
-    while (page := service.open(link)).status_code != 200:  # PostgreSQL notices the death first
-        assert time.monotonic() < deadline
+
+    def opened() -> httpx.Response | None:
+        page = service.open(link)
+        return page if page.status_code == 200 else None
+
+    page = eventually(opened)  # after PostgreSQL has noticed the death
+    assert page is not None
     assert boot(page)["transfer"] is False
     assert service.get("report/content", **identity()).json()["content"] == "Nodule"

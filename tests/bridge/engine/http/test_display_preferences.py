@@ -1,5 +1,7 @@
 """Display preferences: set on the report page and kept for the next report."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -12,7 +14,7 @@ HOME = "/reporting/launch-report/clinical"
 
 def opened(service: Service, accession: str = "A1", **app: object) -> httpx.Response:
     """Open a report for the reader."""
-    launch = {"accession": accession, "userInfo": user(READER), "reportingApp": app}
+    launch: dict[str, Any] = {"accession": accession, "userInfo": user(READER), "reportingApp": app}
     return service.open(service.launch(**launch).json()["reportLink"])
 
 

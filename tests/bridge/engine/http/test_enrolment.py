@@ -167,7 +167,7 @@ def test_accounts_across_sites_need_a_service_token(
     service: Service, who: str, method: str, path: str
 ) -> None:
     """No administrator of a site resets, disables or looks up anybody."""
-    body = None if method == "GET" else {"accountId": "1"}
+    body: dict[str, Any] | None = None if method == "GET" else {"accountId": "1"}
     if path.endswith("second-factor"):
         body = {"accountId": "1", "required": False}
     answer = service.call(method, f"/api/{path}", who, json=body)

@@ -1,5 +1,7 @@
 """Cursors of the change feed after a restored backup."""
 
+from typing import Any
+
 import httpx
 from sqlalchemy import text
 
@@ -13,7 +15,7 @@ _SEQUENCES = {
 }
 
 
-def changes(service: Service, after: int = 0, **query: object) -> httpx.Response:
+def changes(service: Service, after: int = 0, **query: Any) -> httpx.Response:
     """Read the feed."""
     return service.get("report/changes", after=after, **query)
 

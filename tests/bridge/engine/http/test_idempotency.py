@@ -8,6 +8,7 @@ from sqlalchemy import Connection, text
 
 from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 from tests.conftest import empty
+from tests.eventually import eventually_async
 
 WAITING = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -33,12 +34,12 @@ def locked(service: Service) -> Iterator[Connection]:
 
 async def wait_until_they_wait(service: Service, count: int) -> None:
     """Wait until this many transactions wait for a lock."""
-    for _ in range(1500):
+
+    def they_wait() -> bool:
         with service.database.read() as connection:  # one that goes on would not see others move
-            if connection.execute(WAITING).scalar_one() >= count:
-                return
-        await asyncio.sleep(0.02)
-    pytest.fail("nobody waited")
+            return bool(connection.execute(WAITING).scalar_one() >= count)
+
+    await eventually_async(they_wait)
 
 
 @pytest.mark.postgres

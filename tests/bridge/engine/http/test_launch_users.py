@@ -1,5 +1,7 @@
 """Who may launch, and for whom (interface document, Authentication)."""
 
+from typing import Any
+
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
@@ -40,7 +42,7 @@ def test_a_useless_auth_is_refused_or_warned_of(service: Service) -> None:
     )
     for number, (token, code) in enumerate(useless):
         for lazy in (False, True):
-            named = {"userInfo": user(Auth=token), "lazyLaunch": lazy}
+            named: dict[str, Any] = {"userInfo": user(Auth=token), "lazyLaunch": lazy}
             refused = service.launch(READER, accession=f"R{number}", **named)
             assert (refused.status_code, refused.json()["code"]) == (403, code)
             assert refused.json()["errors"][0]["pointer"] == "/userInfo/Auth"

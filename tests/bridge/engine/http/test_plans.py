@@ -57,7 +57,7 @@ def status(service: Service) -> None:
 def sign_and_read(service: Service) -> None:
     """Sign, read the feed, export, recall; release, and read the feed with its words."""
     service.launch()
-    body = {"clinicalInfo": identity()}
+    body: dict[str, Any] = {"clinicalInfo": identity()}
     assert service.post("report/sign", body).status_code == 200
     assert service.get("report/changes", after=1, limit=10).status_code == 200
     assert service.get("report/changes", without="order_registered").status_code == 200

@@ -137,7 +137,7 @@ def test_a_launch_beside_a_correction_leaves_one_name(service: Service) -> None:
         mrn = f"M{number}"
         service.launch(accession=f"{number}-0", mrn=mrn, tags={"PatientName": "DOE^JANE"})
         update = {"SiteID": "SITE1", "PatientMRN": mrn, "PatientName": "ROE^JANE"}
-        body = {"tags": {"PatientName": "DOE^JANE"}}
+        body: dict[str, Any] = {"tags": {"PatientName": "DOE^JANE"}}
 
         answers = together(
             service,

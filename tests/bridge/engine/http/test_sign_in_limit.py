@@ -171,10 +171,11 @@ def test_an_undeclared_proxy_is_noted(service: Service, header: str) -> None:
     enrol(service, READER)
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == []
+    answers = []
     for number in range(30):
         headers = OURS | {header: f"198.51.100.{number}"}
         form = {"email": READER, "password": "wrong guess"}
-        answer = service.call("POST", "/reporting/login", None, data=form, headers=headers)
-    assert answer.status_code == 429
+        answers.append(service.call("POST", "/reporting/login", None, data=form, headers=headers))
+    assert answers[-1].status_code == 429
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == ["127.0.0.1"]

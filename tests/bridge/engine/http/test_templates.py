@@ -65,7 +65,11 @@ def test_the_template_becomes_the_draft(templated: Service, *, lazy: bool) -> No
 
 def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> None:
     """A registered order is empty until it is opened; after a reset it is filled again."""
-    launch = {"lazyLaunch": True, "registerOrder": True, "reportingApp": {"ApplyTemplate": "7"}}
+    launch: dict[str, Any] = {
+        "lazyLaunch": True,
+        "registerOrder": True,
+        "reportingApp": {"ApplyTemplate": "7"},
+    }
     answer = templated.launch(userInfo=user(), **launch).json()
     assert not templated.status()["hasContent"]
     templated.open(answer["reportLink"])

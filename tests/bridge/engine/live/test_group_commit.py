@@ -20,6 +20,7 @@ from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
+from tests.eventually import PATIENCE
 
 Use = Callable[[Work], object]
 SITES = metadata.tables[str(Site.__tablename__)]
@@ -184,9 +185,9 @@ def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
             lock_report(other, OrderId(SITE, "M1", "A"))
             held = asyncio.gather(*(_signing(executor, "A") for _ in range(2)))
             free = asyncio.gather(*(_signing(executor, f"{n}") for n in "B"))
-            await asyncio.wait_for(free, 10)
+            await asyncio.wait_for(free, PATIENCE)
             assert not held.done()
-        codes = await asyncio.wait_for(held, 20)
+        codes = await asyncio.wait_for(held, PATIENCE)
         return " ".join(sorted(codes))
 
     assert asyncio.run(asking()) == "already_signed signed"

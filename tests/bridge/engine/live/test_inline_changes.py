@@ -101,12 +101,12 @@ def test_the_loop_does_not_wait_for_another_writer(engine: Engine) -> None:
     def write() -> None:
         with engine.harness.database.write():
             writing.set()
-            enough.wait(10)
+            enough.wait()
 
     other = threading.Thread(target=write)
     other.start()
-    writing.wait(10)
-    threading.Timer(0.1, enough.set).start()
+    writing.wait()
+    threading.Timer(1, enough.set).start()
     assert engine.do("A") == [THREAD]
     other.join()
     assert engine.do("B") == [engine.expected]

@@ -46,7 +46,11 @@ class ServiceHarness:
                 session.add(account)
                 session.flush()
                 ids.append(account.id or 0)
-                place = {"site_id": SITE, "account_id": ids[-1], "created_at": START}
+                place: dict[str, Any] = {
+                    "site_id": SITE,
+                    "account_id": ids[-1],
+                    "created_at": START,
+                }
                 session.add(SiteMembership(**place, role=SiteRole(role), name=name.title()))
         return ids[0], ids[1], ids[2]
 

@@ -4,6 +4,7 @@ import pytest
 
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ActorRef, Work
@@ -21,7 +22,7 @@ def test_a_clock_jump_does_not_end_a_lease(
     """A session on a node with a wrong clock does not get the lease."""
     opened = Database(database_url, DatabaseOptions(lease_clock=True))
     mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
-    report = Report()
+    report = Report(report_id="R", site_id="S", status=Status.DRAFT, origin=ReportOrigin.LAUNCH)
     with opened.read() as connection:
         here, there = (Work(connection, ActorRef(1), now) for now in (NOW, NOW + jump))
         lease.renew(here, mine, report)

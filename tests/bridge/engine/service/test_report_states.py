@@ -1,5 +1,7 @@
 """Transitions of unsigned reports: register, open, unassign, reset, discard, delete, prelim."""
 
+from typing import Any
+
 import pytest
 from sqlmodel import select
 
@@ -302,7 +304,7 @@ def test_withdrawing_a_read_undoes_its_review(harness: ServiceHarness) -> None:
         assert one.read_at == harness.now - 2000
 
 
-def groups_of(harness: ServiceHarness, **more: object) -> None:
+def groups_of(harness: ServiceHarness, **more: Any) -> None:
     """Ann reads for Night; `more` are the group's other columns."""
     with harness.work() as work:
         night = PrelimGroup(site_id=SITE, name="Night", tags=["CT"], **more)

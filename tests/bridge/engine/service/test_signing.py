@@ -22,6 +22,7 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.service import report_transitions
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
@@ -230,7 +231,9 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
     harness.later(5)
     harness.do(sign, order)
     with harness.work() as work:
-        assert export_order(work.session, order).prelims[0].reviewed_by.email == "bob@example.org"
+        reviewer = export_order(work.session, order).prelims[0].reviewed_by
+        assert reviewer is not None
+        assert reviewer.email == "bob@example.org"
 
     harness.do(unsign, order)
 
@@ -278,6 +281,7 @@ def test_unsign_clears_what_was_made_after_signing(harness: ServiceHarness) -> N
     order = harness.draft("A1")
     with harness.work() as work:
         own = lock_report(work, order).report.pk
+        assert own is not None
         work.session.add(Billing(report_pk=own, codes={"early": 1}, created_at=work.now))
     harness.later(5)
     harness.do(sign, order)
@@ -330,7 +334,7 @@ def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
 
 def addenda_of_order(work: Work, order: OrderId) -> list[Addendum]:
     """Return the addenda of a report."""
-    return addenda.addenda_of(work, lock_report(work, order).report)
+    return report_transitions.addenda_of(work, lock_report(work, order).report)
 
 
 def test_signing_accepts_default_text_on_every_path(harness: ServiceHarness) -> None:

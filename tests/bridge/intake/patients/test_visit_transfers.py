@@ -13,8 +13,8 @@ from bridge.store.records import visit_transfers
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from config.listeners import MergedPatients
 from mappings.hl7.message import Message
-from tests.bridge.delivery.fixtures import SITE, destination
-from tests.bridge.delivery.whole_bridge import Hospital, inbound, open_hospital
+from tests.bridge.delivery.fixtures import SITE, destination, inbound
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.patients.test_visits import adt, known, order
 
 pytestmark = pytest.mark.anyio

@@ -52,7 +52,7 @@ async def launch_all(
     service: Service, number: int, most: int = 100, sites: int = 1
 ) -> list[LaunchResult | BaseException]:
     """Launch several orders at the same moment."""
-    launcher = Launcher(service, most=most)
+    launcher = Launcher(service, most=most)  # type: ignore[arg-type]  # answers as scripted
     launches = [
         LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})
         for each in range(number)
@@ -114,7 +114,7 @@ async def test_a_service_that_is_away(status: int | None) -> None:
 async def test_link_groups_are_for_batches() -> None:
     """A service without batches may not know the member: single launches are without it."""
     service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
-    launcher = Launcher(service)
+    launcher = Launcher(service)  # type: ignore[arg-type]  # answers as scripted
     launches = [
         LaunchRequest({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"
     ]

@@ -43,10 +43,10 @@ def test_what_follows_a_failure(kind: FailureKind, times: int, event: QueueEvent
 
 def after(times: int, kind: FailureKind) -> MessageOutcome:
     """Return the outcome of the last of several failed attempts."""
-    doubts = 0
-    for attempt in range(1, times + 1):
-        outcome = failure_outcome(claimed(attempt, doubts), failure(kind), now=1000)
+    outcome = failure_outcome(claimed(1, 0), failure(kind), now=1000)
+    for attempt in range(2, times + 1):
         doubts = outcome.ambiguous_attempts or 0
+        outcome = failure_outcome(claimed(attempt, doubts), failure(kind), now=1000)
     return outcome
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
-from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import open_intake, order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -55,13 +56,13 @@ async def test_not_kept(database: Database) -> None:
 
 async def test_the_block_does_not_wait_for_the_report_service(database: Database) -> None:
     """With `applied` the block comes at once, the acknowledgment later."""
-    changes = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
+    changes: dict[str, Any] = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
     async with open_intake(database, **changes) as intake:
         assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [KEPT]
-        await until(lambda: bool(intake.caller.later))
+        await eventually_async(lambda: bool(intake.caller.later))
         assert intake.caller.later.pop().startswith(b"BHS")
         assert await intake.send(order()) == [KEPT]
-        await until(lambda: bool(intake.caller.later))
+        await eventually_async(lambda: bool(intake.caller.later))
         assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
 
 

@@ -13,8 +13,8 @@ from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTooLarge, TruncatedFrame
-from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import FixedCompletion, open_intake, order
+from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -228,7 +228,7 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
     ) as intake:
         replies = await intake.send(order(accept="AL", application="AL"))
         assert [read_ack(each).code for each in replies] == ["CA"]
-        await until(lambda: bool(intake.caller.later))
+        await eventually_async(lambda: bool(intake.caller.later))
         assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
 
 

@@ -16,8 +16,8 @@ from mappings.hl7.acknowledgment import read_ack
 from mappings.inbound.definition import InboundMapping
 from mllp.contract import as_deferred
 from mllp.framing import Frame
-from tests.bridge.delivery.fixtures import until
 from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
+from tests.eventually import eventually_async
 from tests.hooks import held_hooks
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ async def test_others_are_acknowledged_meanwhile(
             answered = as_deferred(
                 handle, Frame(order("H1", "A1")), RecordingPeer(connection_id=1)
             ).asFuture(loop)
-            await until(held.called.is_set)
+            await eventually_async(held.called.is_set)
             for number in range(3):
                 assert (await plain.ask(order(f"P{number}", "A2", "M2"))).code == "AA"
             with database.write() as connection:

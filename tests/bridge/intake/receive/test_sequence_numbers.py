@@ -218,9 +218,9 @@ async def test_numbers_that_cannot_be_kept(database: Database) -> None:
     """If the number cannot be stored, the message is refused; a retransmit is recognized."""
     async with open_intake(database, numbers=CHECK) as intake:
         assert intake.sequencer is not None
-        numbers, intake.sequencer._numbers = intake.sequencer._numbers, Gone()
+        numbers, intake.sequencer._numbers = intake.sequencer._numbers, Gone()  # type: ignore[assignment]  # as scripted
         assert await say(intake, numbered("1")) == ("AE", "207", "")
-        intake.sequencer._numbers = Full()
+        intake.sequencer._numbers = Full()  # type: ignore[assignment]  # as scripted
         assert await say(intake, numbered("1")) == ("AE", "207", "1")
         intake.sequencer._numbers = numbers
         assert await say(intake, numbered("1")) == ("AA", "", "1")
