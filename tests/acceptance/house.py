@@ -6,7 +6,6 @@ What `init`, `site`, `user` and `token` make on SQLite is made once a run and co
 
 import atexit
 import json
-import os
 import random
 import shutil
 import socket
@@ -23,28 +22,27 @@ from tests.acceptance.serving import Serving
 from tests.eventually import PATIENCE, eventually
 
 TOKEN = "token.txt"
-PORTS: set[int] = set()
-SHARES = 8  # more processes of one run than any machine of ours starts
+_RESERVATIONS: list[socket.socket] = []
 
 
 def free_port() -> int:
     """
     A port that nobody listens on, below those that the system gives to outgoing connections.
 
-    Each process of a run has a share of its own: none takes what another has chosen, and does not
-    listen on yet.
+    A name in the kernel reserves it for this process: no other run takes it before it is used.
     """
-    mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
     while True:
-        port = 20_000 + SHARES * random.randrange(12_000 // SHARES) + mine
+        port = random.randrange(20_000, 32_000)
+        reservation = socket.socket(socket.AF_UNIX)
         with socket.socket() as probe:
             try:
+                reservation.bind(f"\0report-bridge-test-port-{port}")
                 probe.bind(("127.0.0.1", port))
             except OSError:
+                reservation.close()
                 continue
-        if port not in PORTS:
-            PORTS.add(port)
-            return port
+        _RESERVATIONS.append(reservation)
+        return port
 
 
 def bridge(*arguments: str, expect: int | None = 0, env: Mapping[str, str] | None = None) -> str:

@@ -3,8 +3,8 @@
 import pytest
 
 from bridge.engine.records.tables import Report
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.status import ReportOrigin, Status
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ActorRef, Work
