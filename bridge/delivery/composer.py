@@ -8,6 +8,7 @@ Reads the order index and earlier deliveries. `ReportTexts` reads the report ser
     * ReportNotSigned        the report is not signed any more
     * UnmappedCodeRefused    a code is not in its code table, and the definition refuses it
     * ReportUnstable         the report changed each time it was read
+    * StoredMessageDamaged   the stored message, or an earlier one, does not have its digest
     * NothingToSend          there is nothing to send any more
         * NothingToRetract   the receiver never got the text that would be withdrawn
         * ReportGone         the report or addendum was deleted or recalled before it was sent
@@ -95,6 +96,15 @@ class ReportUnstable(CompositionError):
         super().__init__("the report changed each time it was read")
 
 
+class StoredMessageDamaged(CompositionError):
+    """The stored bytes of a message have changed since it was composed."""
+
+    code = "content_damaged"
+
+    def __init__(self) -> None:
+        super().__init__("a stored message does not have the digest with which it was stored")
+
+
 class NothingToSend(CompositionError):
     """There is nothing to send any more, and no operator has to act."""
 
@@ -151,12 +161,12 @@ class DeliveryContext:
 
     After a patient merge an order is found by site and accession alone. `survivors` are the
     surviving MRNs of such orders, by the position of the order, if the merge is newer than the
-    delivery.
+    delivery. `shown` is None if an earlier message has changed since it was stored.
     """
 
     orders: list[IndexedOrder | None]
     delivered: list[DeliveredEvent]
-    shown: tuple[SentSection, ...] = ()
+    shown: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -244,7 +254,7 @@ class Composer:
             time_zone=destination.time_zone,
             earlier=events_since_cancellation(known.delivered),
             files=files,
-            sent_sections=known.shown,
+            sent_sections=known.shown or (),
             document=document_names(delivery.report_id, delivery.release_key, delivered),
             unmapped_codes=missed,
             **text_fields(draft.event, export, draft.addenda),
@@ -262,6 +272,8 @@ def make_draft(
     delivery: ClaimedDelivery, known: DeliveryContext, destination: CompiledDestination
 ) -> MessageDraft:
     """Choose the event and the mapping of a delivery. Raises CompositionError."""
+    if known.shown is None:
+        raise StoredMessageDamaged
     now = as_delivered_event(known.delivered, ResultEvent(delivery.event), delivery.release_key)
     mapping = destination.mapping_for(now.event)
     if mapping is None or not delivery.orders["orders"]:

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.states import QueueState
 from bridge.store.statements import execute_keys, key_statement
 from mappings.hl7.message import Message
@@ -36,7 +37,7 @@ _DELIVERED = key_statement(
     "text",
 )
 _SENT = text("""
-    SELECT d.release_key, b.payload FROM delivery AS d
+    SELECT d.release_key, b.payload, b.digest FROM delivery AS d
     JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
     AND d.state = :done ORDER BY d.id
@@ -155,8 +156,12 @@ def _sequence(release_key: str) -> int:
 
 def observations_sent_before(
     connection: Connection, delivery: ClaimedDelivery
-) -> tuple[SentSection, ...]:
-    """Read the OBX segments that the receiver has of the same report and orders."""
+) -> tuple[SentSection, ...] | None:
+    """
+    Read the OBX segments that the receiver has of the same report and orders.
+
+    None if one of its messages does not have the digest with which it was stored.
+    """
     sent = connection.execute(
         _SENT,
         {
@@ -166,9 +171,10 @@ def observations_sent_before(
             "done": QueueState.DONE.value,
         },
     )
-    return current_observations(
-        bytes(row.payload) for row in sent if share_an_order(delivery.release_key, row.release_key)
-    )
+    rows = [row for row in sent if share_an_order(delivery.release_key, row.release_key)]
+    if not all(is_intact(bytes(row.payload), row.digest) for row in rows):
+        return None
+    return current_observations(bytes(row.payload) for row in rows)
 
 
 def current_observations(messages: Iterable[bytes]) -> tuple[SentSection, ...]:

@@ -21,6 +21,7 @@ from bridge.delivery.composer import (
     ReportGone,
     ReportNotSigned,
     ReportUnstable,
+    StoredMessageDamaged,
     make_draft,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
@@ -198,7 +199,7 @@ class Preparation:
 
     def _claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedBatch:
         claimed = self._outbox.claim(destination.name, now, most)
-        fresh = [each for each in claimed if each.payload is None]
+        fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
         try:
             return claimed, self._composer.look_up(fresh, destination) if fresh else {}
         except StoreError:
@@ -212,7 +213,9 @@ class Preparation:
         given: dict[int, bytes | DeliveryOutcome] = {}
         drafts: list[MessageDraft] = []
         for each in claimed:
-            if each.payload is not None:
+            if each.is_damaged:
+                given[each.delivery_id] = self._damaged(each)
+            elif each.payload is not None:
                 given[each.delivery_id] = each.payload
             elif each.delivery_id not in known:
                 given[each.delivery_id] = self._unstored(each)
@@ -298,6 +301,12 @@ class Preparation:
             alone = [self._store({each: one}, of) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
         return {each: kept.get(each) or give_up(of[each], "not_composed") for each in messages}
+
+    def _damaged(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
+        """Park a delivery whose stored message has changed: it may have been sent before."""
+        error = StoredMessageDamaged()
+        self._on_error(f"delivery {delivery.delivery_id} is damaged and not sent", error)
+        return outcome_without_message(delivery, error)
 
     def _unstored(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
         return self._outcome_policy.after_composition_failure(

@@ -4,7 +4,7 @@ Claims: the rows that a worker receives, the outcomes that it returns, and the s
 No I/O. An outcome names an event; `states.TRANSITIONS` defines the state that follows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.errors import FailureKind
@@ -33,6 +33,10 @@ class ClaimedMessage:
     ambiguous_attempts: int = 0
     unreadable: str = ""
     """Code of the error because of which the payload cannot be read now; empty if it was read."""
+    digest: int | None = field(default=None, compare=False)
+    """The digest that was stored with the payload."""
+    is_damaged: bool = False
+    """Whether the stored payload does not have its digest; `payload` is empty then."""
 
 
 @dataclass(frozen=True, slots=True)

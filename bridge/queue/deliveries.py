@@ -38,7 +38,8 @@ class ClaimedDelivery:
     A delivery that a courier has claimed. `payload` is None until the message is composed.
 
     `tries` counts the attempts to send, and failures to compose. `attempts` also counts claims that
-    were returned unsent.
+    were returned unsent. `is_damaged`: the stored message does not have its digest; `payload` is
+    None then, and nothing may be sent.
     """
 
     delivery_id: int
@@ -53,6 +54,7 @@ class ClaimedDelivery:
     release_at: int
     created_at: int
     tries: int = 0
+    is_damaged: bool = False
 
 
 current_delivery: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)

@@ -16,6 +16,7 @@ from bridge.queue import payload_blobs
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, Settlement, SettlementResult
 from bridge.queue.lanes import LaneClaim, Lanes
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
+from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
@@ -51,7 +52,7 @@ LEASE_MS = 60_000
 
 _CLAIMED = key_statement("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
-        m.attempts, m.received_at, m.flags, m.message_type, m.doubts
+        m.attempts, m.received_at, m.flags, m.message_type, m.doubts, m.digest
     FROM message AS m JOIN message_body AS b ON b.message_id = m.id
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
@@ -170,7 +171,10 @@ class Inbox:
         """Read the payloads of the large messages of a batch."""
         if all(each.payload for each in batch.messages):
             return batch
-        messages = [each if each.payload else self._with_payload(each) for each in batch.messages]
+        messages = [
+            each if each.payload or each.is_damaged else self._with_payload(each)
+            for each in batch.messages
+        ]
         return replace(batch, messages=messages)
 
     def _with_payload(self, claimed: ClaimedMessage) -> ClaimedMessage:
@@ -180,7 +184,7 @@ class Inbox:
                 whole = payload_blobs.content(connection, claimed.message_id, b"")
         except StoreUnavailable as error:
             return replace(claimed, unreadable=error.code)
-        return replace(claimed, payload=whole)
+        return _verified(replace(claimed, payload=whole))
 
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """
@@ -294,7 +298,7 @@ class Inbox:
 
 
 def _claimed_message(row: Row[Any]) -> ClaimedMessage:
-    return ClaimedMessage(
+    claimed = ClaimedMessage(
         message_id=row.id,
         payload=bytes(row.payload),
         listener=row.listener,
@@ -306,7 +310,16 @@ def _claimed_message(row: Row[Any]) -> ClaimedMessage:
         flags=row.flags,
         message_type=row.message_type,
         ambiguous_attempts=row.doubts or 0,
+        digest=row.digest,
     )
+    return _verified(claimed)
+
+
+def _verified(claimed: ClaimedMessage) -> ClaimedMessage:
+    """Remove a payload that has changed since it was stored: nothing may apply it."""
+    if not claimed.payload or is_intact(claimed.payload, claimed.digest):
+        return claimed
+    return replace(claimed, payload=b"", is_damaged=True)
 
 
 def _settlement(outcome: MessageOutcome, now: int) -> Settlement:

@@ -38,12 +38,17 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageDetail:
-    """A stored message with its payload, its ACK, and the notes of the worker."""
+    """
+    A stored message with its payload, its ACK, and the notes of the worker.
+
+    `is_damaged`: the payload does not have the digest with which it was stored.
+    """
 
     row: MessageRow
     payload: bytes
     ack: bytes
     notes: Any
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from bridge.queue.deliveries import (
     DeliveryRequest,
 )
 from bridge.queue.lanes import Lanes
-from bridge.queue.ledger.arrivals import lane
+from bridge.queue.ledger.arrivals import digest, lane
+from bridge.queue.ledger.deduplication import is_intact, stored_digest
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
@@ -124,19 +125,26 @@ def new_delivery(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]
 
 def read_claim(row: Row[Any]) -> ClaimedDelivery:
     """Convert a claimed row."""
+    payload = None if row.payload is None else bytes(row.payload)
+    is_damaged = payload is not None and not is_intact(payload, row.digest)
+    try:
+        orders = json.loads(row.orders)
+    except ValueError:
+        orders, is_damaged = None, True
     return ClaimedDelivery(
         delivery_id=row.id,
         destination=row.destination,
         report_id=row.report_id,
         release_key=row.release_key,
         event=row.event,
-        orders=json.loads(row.orders),
+        orders=orders,
         control_id=row.control_id,
-        payload=None if row.payload is None else bytes(row.payload),
+        payload=None if is_damaged else payload,
         attempts=row.attempts,
         release_at=row.release_at,
         created_at=row.created_at,
         tries=row.tries or 0,
+        is_damaged=is_damaged,
     )
 
 
@@ -166,7 +174,7 @@ _READ_CLAIMS = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
         CASE WHEN b.edition <> '' AND d.attempts = 1 AND d.tries IS NULL THEN NULL
             ELSE b.payload END AS payload,
-        d.attempts, d.release_at, d.created_at, d.tries
+        b.digest, d.attempts, d.release_at, d.created_at, d.tries
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
@@ -175,18 +183,20 @@ _MAKE_DUE = text("""
     WHERE destination = :destination AND state = 'queued' AND blocked = 0 AND not_before > :latest
 """)
 _STORE_ONCE = """
-    ON CONFLICT (delivery_id) DO UPDATE SET payload = excluded.payload, edition = ''
+    ON CONFLICT (delivery_id) DO UPDATE
+        SET payload = excluded.payload, digest = excluded.digest, edition = ''
     WHERE delivery_body.edition <> ''
 """
+_BODY_TYPES = ("bigint", "bytea", "bigint")
 _STORE_PAYLOAD = BulkStatement(
-    ("bigint", "bytea"),
+    _BODY_TYPES,
     f"""
-    INSERT INTO delivery_body (delivery_id, payload) SELECT id, ?2 FROM delivery WHERE id = ?1
-    {_STORE_ONCE}
+    INSERT INTO delivery_body (delivery_id, payload, digest)
+    SELECT id, ?2, ?3 FROM delivery WHERE id = ?1 {_STORE_ONCE}
     """,  # noqa: S608  # our own words
     f"""
-    INSERT INTO delivery_body (delivery_id, payload)
-    SELECT d.id, a.payload FROM {unnest(("bigint", "bytea"))} AS a (id, payload)
+    INSERT INTO delivery_body (delivery_id, payload, digest)
+    SELECT d.id, a.payload, a.digest FROM {unnest(_BODY_TYPES)} AS a (id, payload, digest)
     JOIN delivery AS d ON d.id = a.id {_STORE_ONCE}
     """,  # noqa: S608  # our own words
 )
@@ -200,7 +210,7 @@ _SET_CONTROL_ID = BulkStatement(
     """,  # noqa: S608  # our own names
 )
 _READ_PAYLOADS = key_statement(
-    "SELECT delivery_id, payload FROM delivery_body WHERE delivery_id IN :ids"
+    "SELECT delivery_id, payload, digest FROM delivery_body WHERE delivery_id IN :ids"
 )
 _REPLY_TYPES = ("bigint", "bytea", "bigint", "bigint", "integer")
 # An earlier reply is kept if this attempt has none.
@@ -284,18 +294,24 @@ class Outbox:
         Store composed messages and control ids by delivery id, all or none.
 
         Return the payloads to send: for each delivery the first one that was ever stored.
-        Deliveries that do not exist are absent.
+        Deliveries that do not exist, and those whose stored payload is damaged, are absent.
         """
         rows = sorted(composed.items())
         with self._database.write() as connection:
             stored = execute_rows(
-                connection, _STORE_PAYLOAD, [(each, said) for each, (said, _) in rows]
+                connection,
+                _STORE_PAYLOAD,
+                [(each, said, stored_digest(digest(said))) for each, (said, _) in rows],
             )
             execute_rows(connection, _SET_CONTROL_ID, [(each, name) for each, (_, name) in rows])
             if stored is not None and stored.rowcount == len(rows):
                 return {each: said for each, (said, _) in rows}
             kept = execute_keys(connection, _READ_PAYLOADS, list(composed)).all()
-            return {row.delivery_id: bytes(row.payload) for row in kept}
+            return {
+                row.delivery_id: bytes(row.payload)
+                for row in kept
+                if is_intact(bytes(row.payload), row.digest)
+            }
 
     def settle(self, outcomes: Sequence[DeliveryOutcome], now: int) -> set[int]:
         """Settle claimed deliveries; return the ids that this courier still owned."""

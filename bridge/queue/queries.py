@@ -11,10 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, TableClause, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    TableClause,
+    func,
+    literal,
+    literal_column,
+    select,
+)
 
 from bridge.queue import payload_blobs
 from bridge.queue.errors import NoSuchRow
+from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
@@ -25,6 +36,7 @@ OPEN = (QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED)
 ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
 """States that operators must look at, or that they caused. They have a partial index."""
 _CHUNK = 500
+_DIGEST = literal_column("message.digest", BigInteger()).label("digest")  # it is not archived
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ def message(database: Database, message_id: int) -> MessageDetail:
     """Return one message with its payload. Raises NoSuchRow."""
     rows = _rows(MESSAGE, MessageRow).where(MESSAGE.c.id == message_id)
     content = (
-        select(MESSAGE_BODY.c.payload, MESSAGE_BODY.c.ack, MESSAGE.c.notes)
+        select(MESSAGE_BODY.c.payload, MESSAGE_BODY.c.ack, MESSAGE.c.notes, _DIGEST)
         .join_from(MESSAGE, MESSAGE_BODY, MESSAGE_BODY.c.message_id == MESSAGE.c.id)
         .where(MESSAGE.c.id == message_id)
     )
@@ -64,7 +76,8 @@ def message(database: Database, message_id: int) -> MessageDetail:
             raise NoSuchRow("message", message_id)
         payload = payload_blobs.content(connection, message_id, body.payload)
     notes = json.loads(body.notes) if body.notes else None
-    return MessageDetail(listed_message(row), payload, bytes(body.ack), notes)
+    is_damaged = bool(payload) and not is_intact(payload, body.digest)
+    return MessageDetail(listed_message(row), payload, bytes(body.ack), notes, is_damaged)
 
 
 def deliveries(database: Database, filter_: Filter) -> list[DeliveryRow]:

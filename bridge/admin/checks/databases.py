@@ -16,11 +16,14 @@ from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migration import current, heads, is_ready
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.requirements import server_problems
+from bridge.store.sqlite import damage
 from bridge.wiring import stores
 from bridge.wiring.secrets import read_index_key
 from config import Settings, SettingsError
 
 _LOST = "the content of {} large messages is missing; restore {} from the same back-up"
+
+_DAMAGED = "the file is damaged ({}); restore it from a backup"
 
 
 def unanswered(settings: Settings) -> dict[str, str]:
@@ -54,6 +57,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield from _database(place, own, "bridge.store", "alembic_version")
         yield from _doubts(settings, place, own)
         yield from _contents(place, own)
+        yield from _pages(place, own)
         yield from _index_key(settings, own, keyed_columns.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
@@ -65,6 +69,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield CheckFinding(CheckSeverity.ERROR, place, down[url])
     if url not in {*down, own}:
         yield from _doubts(settings, place, url)
+        yield from _pages(place, url)
     if url not in down:
         yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
 
@@ -160,6 +165,22 @@ def _contents(place: str, url: str) -> Iterator[CheckFinding]:
             yield CheckFinding(
                 CheckSeverity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url)))
             )
+    finally:
+        database.dispose()
+
+
+def _pages(place: str, url: str) -> Iterator[CheckFinding]:
+    """Check that the pages of a SQLite file are intact. Reads the whole file."""
+    if is_missing(url):
+        return
+    database = Database(url)
+    try:
+        with database.read() as connection:
+            problem = damage(connection) if database.dialect == "sqlite" else ""
+        if problem:
+            yield CheckFinding(CheckSeverity.ERROR, place, _DAMAGED.format(problem))
+    except BridgeError as error:
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
     finally:
         database.dispose()
 

@@ -63,9 +63,9 @@ class StoredMessageReplay:
         """
         Queue a message again; return how many later messages of its patient are already applied.
 
-        `chosen` is the state for which the message was selected, if any.
+        `chosen` is the state for which the message was selected, if any. Raises StillRefused.
         """
-        detail = queries.message(self._database, message_id)
+        detail = self._intact(message_id)
         routing = self._routing(detail)
         return operations.replay_message(self._database, message_id, routing, expected_state=chosen)
 
@@ -88,7 +88,7 @@ class StoredMessageReplay:
 
         An identical copy is stored only once. Raises StillRefused.
         """
-        origin = queries.message(self._database, origin_id).row
+        origin = self._intact(origin_id).row
         listening, verdict = self._evaluate(origin.listener, payload)
         if verdict.refusals:
             raise _refused(verdict)
@@ -108,6 +108,12 @@ class StoredMessageReplay:
                 connection.execute(_LINK, {**link, **about})
                 self._database.notify(connection, CHANNEL)
         return receipt.message_id
+
+    def _intact(self, message_id: int) -> MessageDetail:
+        detail = queries.message(self._database, message_id)
+        if detail.is_damaged:
+            raise StillRefused("its stored content has changed since it was acknowledged")
+        return detail
 
     def _routing(self, detail: MessageDetail) -> operations.Routing | None:
         refused = detail.row.state is QueueState.REFUSED

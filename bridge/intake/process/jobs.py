@@ -73,6 +73,13 @@ class ContentMissingError(Exception):
         super().__init__("its content is missing: see the folder of large messages")
 
 
+class ContentDamagedError(Exception):
+    """The content of a stored message has changed since it was acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__("its content does not have the digest with which it was stored")
+
+
 @dataclass(frozen=True, slots=True)
 class MessageJob:
     """One message with its events."""
@@ -113,9 +120,11 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     """
     Map a stored message.
 
-    Raises MessageRefusal, DefinitionMissingError, ContentMissingError, ContentUnreadableError, and
-    what hooks raise.
+    Raises MessageRefusal, DefinitionMissingError, ContentMissingError, ContentUnreadableError,
+    ContentDamagedError, and what hooks raise.
     """
+    if claimed.is_damaged:
+        raise ContentDamagedError
     if claimed.unreadable:
         raise ContentUnreadableError(claimed.unreadable)
     if not claimed.payload:

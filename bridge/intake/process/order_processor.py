@@ -38,7 +38,12 @@ from bridge.intake.process.addressing import (
     PatientMergedError,
 )
 from bridge.intake.process.job_context import JobContext
-from bridge.intake.process.jobs import ContentMissingError, ContentUnreadableError, MessageJob
+from bridge.intake.process.jobs import (
+    ContentDamagedError,
+    ContentMissingError,
+    ContentUnreadableError,
+    MessageJob,
+)
 from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
 from bridge.intake.process.order_repository import (
@@ -75,8 +80,12 @@ from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import LEFT_OUT, PatientNames
 
+CONTENT_DAMAGED: Final = "content_damaged"
+"""The code of a message whose stored content has changed."""
+
 _CODES: Final[Mapping[type[Exception], str]] = {
     ContentMissingError: "content_missing",
+    ContentDamagedError: CONTENT_DAMAGED,
     PatientMergedError: "patient_merged",
     VisitMovedError: OTHER_PATIENT,
     IdentifierTakenError: PATIENT_NAME_MISMATCH,
@@ -353,8 +362,8 @@ def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> Mes
 
 
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
-    """List a message that is parked for a patient conflict as an exception."""
-    if outcome.code != PATIENT_CONFLICT:
+    """List a message that is parked for a patient conflict or damage as an exception."""
+    if outcome.code not in {PATIENT_CONFLICT, CONTENT_DAMAGED}:
         return outcome
     change = MessageChanges(claimed.message_id, (), exception_code=outcome.code)
     return replace(

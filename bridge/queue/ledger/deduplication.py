@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from typing_extensions import override
 
-from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.arrivals import Arrival, digest
 from bridge.queue.states import QueueState
 from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
@@ -59,6 +59,11 @@ class _Known:
 def stored_digest(digest: bytes) -> int:
     """Return the 64 bits of a digest that are stored."""
     return int.from_bytes(digest[:8], signed=True)
+
+
+def is_intact(payload: bytes, stored: int | None) -> bool:
+    """Tell whether a stored payload has the digest that was stored with it; None: unknown."""
+    return stored is None or stored_digest(digest(payload)) == stored
 
 
 NEW_MESSAGE = AdmissionDecision(edition=0)

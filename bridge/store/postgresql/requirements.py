@@ -15,6 +15,7 @@ _QUERY: Final = text("""
         current_setting('server_version') AS named,
         current_setting('server_encoding') AS encoding,
         current_setting('fsync') AS fsync,
+        current_setting('data_checksums') AS checksums,
         (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous,
         current_setting('synchronous_standby_names') <> '' AS has_synchronous_standbys,
         (SELECT count(*) FROM pg_stat_replication) AS standbys,
@@ -60,6 +61,9 @@ def server_problems(database: Database) -> Iterator[ServerProblem]:
     if found.fsync == "off":
         message = "fsync is off: a power cut loses acknowledged messages; switch it on"
         yield ServerProblem(False, message)
+    if found.checksums == "off":
+        message = "data checksums are off: the server does not notice that a disk changed its pages"
+        yield ServerProblem(False, f"{message}; stop it and run pg_checksums --enable")
     yield from _failover(found)
     if not found.may_create:
         where = found.place or "public"

@@ -44,6 +44,18 @@ class TestClaiming:
         )
         assert inbox.claim(NOW, 10) == [expected]
 
+    def test_a_damaged_message_has_no_payload(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A payload that does not have its digest is not handed out."""
+        keep(intake, "1", "2")
+        change = text("UPDATE message_body SET payload = :changed WHERE message_id = 1")
+        with store.write() as connection:
+            connection.execute(change, {"changed": b"MSH|^~\\&|changed"})
+        first, second = inbox.claim(NOW, 10)
+        assert (first.is_damaged, first.payload) == (True, b"")
+        assert not second.is_damaged
+
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
         """The limit holds, and the rest comes with the next claim."""
         ids = keep(intake, *map(str, range(25)))

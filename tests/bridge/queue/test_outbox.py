@@ -166,7 +166,10 @@ def test_unsent_payloads_of_older_releases_are_composed_again(
 ) -> None:
     """It is composed again, once; what was claimed before keeps its bytes, also after a retry."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
-    early = text("INSERT INTO delivery_body SELECT id, :payload, 'old' FROM delivery")
+    early = text(
+        "INSERT INTO delivery_body (delivery_id, payload, edition)"
+        " SELECT id, :payload, 'old' FROM delivery"
+    )
     with store.write() as connection:
         connection.execute(early, {"payload": b"MSH|early"})
         connection.execute(text("UPDATE delivery SET attempts = 1 WHERE release_key = 'b'"))
@@ -179,6 +182,27 @@ def test_unsent_payloads_of_older_releases_are_composed_again(
     operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
     assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
+
+
+def test_a_damaged_payload_is_not_handed_out(store: Database, outbox: Outbox) -> None:
+    """A payload that does not have its digest is not sent; one of an older release has none."""
+    _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
+    first, second = (each.delivery_id for each in outbox.claim(HERE, NOW, 10))
+    outbox.store_payloads({first: (b"MSH|1", "C1"), second: (b"MSH|2", "C2")})
+    with store.write() as connection:
+        connection.execute(
+            text("UPDATE delivery_body SET payload = :changed"), {"changed": b"MSH|3"}
+        )
+        connection.execute(
+            text("UPDATE delivery_body SET digest = NULL WHERE delivery_id = :id"), {"id": second}
+        )
+    assert outbox.store_payloads({first: (b"MSH|4", "C1")}) == {}
+    outbox.release([first, second], NOW)
+    claimed = outbox.claim(HERE, NOW, 10)
+    assert [(each.payload, each.is_damaged) for each in claimed] == [
+        (None, True),
+        (b"MSH|3", False),
+    ]
 
 
 def test_the_result_of_a_delivery_is_stored(store: Database, outbox: Outbox) -> None:

@@ -1,0 +1,193 @@
+"""Bits change on the disk while work waits: each is reported, and no changed byte goes on."""
+
+import random
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import Connection, text
+
+from tests.acceptance.house import House
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender, Sink, accept, sink, verdict
+from tests.conftest import empty
+from tests.eventually import eventually
+
+ORDERS, REPORTS = 8, 4
+LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
+REPORTED = re.compile(r"damage|SQLITE_CORRUPT|SQLITE_NOTADB|file is not a database")
+FLIPS = 6
+PATIENCE = 15.0  # seconds
+
+
+@dataclass
+class Waiting:
+    """A stopped service with waiting orders and results, and what its receiver has seen."""
+
+    house: House
+    ris: Sink
+    open: bool = False
+    results: list[bytes] = field(default_factory=list)
+    """Results that were sent, and never answered."""
+
+    def answer(self, message: bytes, seen: int) -> bytes | None:
+        """Cut the connection, until the receiver is open."""
+        return accept(message, seen) if self.open else None
+
+    def wait(self, large: bytes = b"") -> None:
+        """Let results and then orders wait, and stop; `large` is added to one of the orders."""
+        self.house.destination("ris", self.ris.port)
+        self.house.make()
+        self.house.start()
+        for number in range(REPORTS):
+            self.house.draft(f"R{number}", f"R{number}", f"Read {number}.")
+            self.house.sign(f"R{number}", f"R{number}")
+        eventually(lambda: len(set(self.ris.received)) == REPORTS)
+        assert self.house.stop() == 0
+        self.results = sorted(set(self.ris.received))
+        self.ris.received.clear()
+        intake = self.house.start("--role", "intake", beside=True)  # without a report engine
+        with Sender(self.house.mllp_port, timeout=60) as sender:
+            for number in range(ORDERS):
+                message = order(number) + (large if number == 1 else b"")
+                assert verdict(sender.ask(message)) == ("AA", f"C{number}")
+        assert intake.stop() == 0
+        self.open = True
+
+    def listed(self) -> dict[str, str]:
+        """Return the patients of the orders on the worklist, by accession."""
+        return {
+            each["Accession"]: each["PatientMRN"]
+            for row in self.house.worklist()
+            for each in row["orders"]
+        }
+
+
+@pytest.fixture
+def waiting(database_url: str, tmp_path: Path) -> Iterator[Waiting]:
+    """A service on each database, with a receiver that does not answer yet."""
+    url = "" if database_url.startswith("sqlite") else database_url
+    if url:
+        empty(url)
+    with sink() as ris:
+        made = Waiting(House(tmp_path / "home", database=url), ris)
+        ris.answer = made.answer
+        try:
+            yield made
+        finally:
+            made.house.kill()
+
+
+def flip(data: bytes, chance: random.Random) -> bytes:
+    """Change one bit."""
+    place = chance.randrange(len(data) * 8)
+    changed = bytearray(data)
+    changed[place // 8] ^= 1 << place % 8
+    return bytes(changed)
+
+
+def flip_bodies(connection: Connection, chance: random.Random) -> None:
+    """Flip a bit in each body but the last one of messages and of deliveries."""
+    for table, key, body, kept in (
+        ("message_body", "message_id", "payload", 1),
+        ("parcel_piece", "number", "content", 0),
+        ("delivery_body", "delivery_id", "payload", 1),
+    ):
+        rows = connection.execute(
+            text(f"SELECT {key}, {body} FROM {table} WHERE length({body}) > 0 ORDER BY {key}")  # noqa: S608  # our own names
+        ).all()
+        for row in rows[: len(rows) - kept]:
+            change = text(f"UPDATE {table} SET {body} = :body WHERE {key} = :key")  # noqa: S608  # our own names
+            connection.execute(change, {"body": flip(bytes(row[1]), chance), "key": row[0]})
+
+
+@pytest.mark.slow
+def test_bodies(waiting: Waiting) -> None:
+    """Each changed message and result is parked, listed and logged; the others go on."""
+    house, seed = waiting.house, random.randrange(2**32)
+    waiting.wait(LARGE)
+    engine = sqlalchemy.create_engine(house.database or f"sqlite:///{house.home / 'bridge.db'}")
+    with engine.begin() as connection:
+        flip_bodies(connection, random.Random(seed))
+    engine.dispose()
+    house.start()
+    house.settle()
+    eventually(lambda: waiting.ris.received)
+    eventually(lambda: house.bridge("deliveries", "list").count("content_damaged") == REPORTS - 1)
+    parked = house.bridge("messages", "list", "--state", "parked")
+    changed = house.bridge("messages", "list", "--state", "parked").count("content_damaged")
+    orders = [each for each in waiting.listed() if each.startswith("A")]
+
+    assert orders == [f"A{ORDERS - 1}"], f"seed {seed}"
+    assert len(waiting.ris.received) == 1
+    assert waiting.ris.received[0] in waiting.results
+    assert changed == ORDERS - 1, parked
+    assert house.bridge("exceptions", "list").count("content_damaged") == ORDERS - 1
+    assert house.log().count("ContentDamagedError") >= ORDERS - 1
+    assert house.log().count("is damaged and not sent") == REPORTS - 1
+    assert "has changed since" in house.bridge("messages", "replay", "1", expect=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_pages(waiting: Waiting, tmp_path: Path) -> None:
+    """A bit anywhere in the file: all is right, or it is reported; nothing changed goes on."""
+    waiting.wait()
+    shutil.copytree(waiting.house.home, tmp_path / "before")
+    seed = random.randrange(2**32)
+    for number in range(FLIPS):
+        shutil.rmtree(waiting.house.home)
+        shutil.copytree(tmp_path / "before", waiting.house.home)
+        waiting.ris.received.clear()
+        place = flip_file(waiting.house.home / "bridge.db", random.Random(f"{seed} {number}"))
+        assert outcome(waiting), f"seed {seed}: nothing tells of the bit at {place}"
+
+
+def flip_file(path: Path, chance: random.Random) -> int:
+    """Flip one bit of a page that is in use; return the place of its byte."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    place = chance.choice([at for at, byte in enumerate(data) if byte])
+    data[place] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    return place
+
+
+def outcome(waiting: Waiting) -> str:
+    """Start, and return what became of the flip: `right`, or how it was reported; empty if not."""
+    house = waiting.house
+    try:
+        house.start()
+    except AssertionError:
+        assert house.service is not None
+        assert waiting.ris.received == []
+        return "not started" if house.service.process.poll() and house.log().strip() else ""
+    expected = {f"A{number}": f"M{number}" for number in range(ORDERS)}
+    expected |= {f"R{number}": f"R{number}" for number in range(REPORTS)}
+    deadline, found = time.monotonic() + PATIENCE, {}
+    while time.monotonic() < deadline:
+        found = waiting.listed()
+        if found == expected and sorted(set(waiting.ris.received)) == waiting.results:
+            break
+        time.sleep(0.2)
+    else:
+        deadline = 0
+    house.kill()
+    assert set(waiting.ris.received) <= set(waiting.results)
+    assert found.items() <= expected.items()
+    if deadline:
+        return "right"
+    if REPORTED.search(house.log()):
+        return "logged"
+    if "parked" in house.bridge("messages", "list", expect=None):
+        return "parked"
+    return "checked" if REPORTED.search(house.bridge("check", expect=1)) else ""
