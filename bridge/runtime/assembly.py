@@ -216,7 +216,7 @@ def _end_long_polls(application: FastAPI) -> AsyncAction:
 
     async def stop() -> None:
         engine.stopping = True
-        engine.work.changed.ring()
+        engine.work.changed.notify()
 
     return stop
 
