@@ -1,10 +1,11 @@
 """
 Throttle: processing of stored messages yields to acknowledgment of new ones.
 
-Senders have time-outs; the queue has none. While messages arrive, the worker applies one small batch
-at a time: an acknowledgment waits for the interpreter and for the database's write lock no longer
-than a small batch takes. When the process is saturated as well, the worker pauses between batches
-and uses a smaller share of the time the faster messages arrive. A minimum share always remains.
+Senders have time-outs; the queue has none. While messages arrive, the worker applies one small
+batch at a time: an acknowledgment waits for the interpreter and for the database's write lock no
+longer than a small batch takes. When the process is saturated as well, the worker pauses between
+batches and uses a smaller share of the time the faster messages arrive. A minimum share always
+remains.
 Pure: the caller passes counters and clocks.
 """
 
