@@ -6,9 +6,11 @@ events and ask it. An empty list means that every promise was kept:
 
 * An order whose message was acknowledged is in the worklist at the end, once.
 * The last acknowledged change of an order is the one that is seen, unless a later one was sent.
+* An order whose last message removed it is not in the worklist.
 * Every release that was confirmed to its signer reaches the receiver.
 * One release has one control id, and one control id has one content.
-* For each report, versions reach the receiver in the order of their release.
+* For each report, versions reach the receiver in the order of their release. An older version does
+  not come again after a newer one.
 """
 
 from collections import defaultdict
@@ -34,13 +36,18 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One observation. `order` is an accession; events are in the order in which they were seen."""
+    """
+    One observation. `order` is an accession; events are in the order in which they were seen.
+
+    `removes`: the step that was sent or acknowledged removes the order from the worklist.
+    """
 
     kind: Kind
     order: str
     step: int = 0
     control_id: str = ""
     content: bytes = b""
+    removes: bool = False
 
 
 def violations(events: Iterable[Event]) -> list[str]:
@@ -67,7 +74,13 @@ def _applied(history: list[Event]) -> Iterator[str]:
         yield "listed and never sent"
     if not acknowledged:
         return
-    if not listed:
+    removed = max((each.step for each in history if each.removes), default=-1)
+    if removed > max(acknowledged):
+        return  # it may have been applied
+    if removed == max(acknowledged):
+        if listed:
+            yield f"step {removed} removed it and it is listed"
+    elif not listed:
         yield "acknowledged and not listed"
     elif listed[0] < max(acknowledged):
         yield f"step {max(acknowledged)} was acknowledged and step {listed[0]} is listed"
@@ -94,8 +107,9 @@ def _versions(history: list[Event]) -> Iterator[str]:
     newest = 0
     seen: set[int] = set()
     for step in _steps(history, Kind.DELIVERED):
-        if step < newest and step not in seen:
-            yield f"version {step} was delivered first after version {newest}"
+        if step < newest:
+            how = "again" if step in seen else "first"
+            yield f"version {step} was delivered {how} after version {newest}"
         seen.add(step)
         newest = max(newest, step)
 

@@ -12,6 +12,7 @@ def delivered(step: int, control_id: str, content: bytes = b"text", order: str =
 
 SENT, TAKEN, LISTED = (Event(kind, "A1", 1) for kind in (Kind.SENT, Kind.ACKNOWLEDGED, Kind.LISTED))
 RELEASED = Event(Kind.RELEASED, "A1", 1)
+GONE = Event(Kind.ACKNOWLEDGED, "A1", 2, removes=True)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +23,14 @@ RELEASED = Event(Kind.RELEASED, "A1", 1)
         [SENT, LISTED],
         [SENT, TAKEN, Event(Kind.SENT, "A1", 2), Event(Kind.LISTED, "A1", 2)],
         [RELEASED, delivered(1, "X"), delivered(1, "X")],
-        [delivered(1, "X"), delivered(2, "Y"), delivered(1, "X")],
+        [SENT, TAKEN, GONE],
+        [SENT, TAKEN, LISTED, Event(Kind.SENT, "A1", 2, removes=True)],
     ],
-    ids=["applied", "not answered", "not answered and applied", "a later step", "repeated", "late"],
-)
+    ids=[
+        "applied", "not answered", "not answered and applied", "a later step", "repeated",
+        "removed", "not answered and not removed",
+    ],
+)  # fmt: skip
 def test_a_good_history(events: list[Event]) -> None:
     """A retransmission, or an order whose answer was lost, breaks nothing."""
     assert violations(events) == []
@@ -45,6 +50,11 @@ def test_a_good_history(events: list[Event]) -> None:
         ([delivered(1, "X"), delivered(1, "Y")], "version 1 was delivered under 2 control ids"),
         ([delivered(1, "X"), delivered(1, "X", b"other")], "control id X has two contents"),
         ([delivered(2, "X"), delivered(1, "Y")], "version 1 was delivered first after version 2"),
+        (
+            [delivered(1, "X"), delivered(2, "Y"), delivered(1, "X")],
+            "version 1 was delivered again after version 2",
+        ),
+        ([SENT, TAKEN, GONE, LISTED], "step 2 removed it and it is listed"),
     ],
 )
 def test_a_broken_promise(events: list[Event], problem: str) -> None:
