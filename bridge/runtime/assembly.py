@@ -21,7 +21,6 @@ from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.message_subjects import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.tracing import Tracer, open_tracer
 from bridge.roles import Role
@@ -42,6 +41,7 @@ from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.requirements import server_problems
+from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import stores
 from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens

@@ -24,7 +24,6 @@ from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     ChannelCircuit,
@@ -42,6 +41,7 @@ from bridge.runtime.channel_control import ActivationFollower, ChannelControl, l
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
+from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources
 from bridge.wiring.destinations import (

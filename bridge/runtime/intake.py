@@ -19,7 +19,6 @@ from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener import ListenerPolicy
 from bridge.intake.receive.offload import FrameOffload
 from bridge.intake.receive.statistics import timed
-from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
@@ -44,6 +43,7 @@ from bridge.runtime.listener_registry import (
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
+from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources, version_finder
 from bridge.wiring.listeners import (

@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener import ListenerPolicy
-from bridge.intake.receive.validation import Validator
+from bridge.intake.validation.validator import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule

@@ -23,7 +23,6 @@ from bridge.console.message_index import (
 )
 from bridge.console.ownership import SubjectReader
 from bridge.executors import Threads
-from bridge.intake.receive.unmapped_codes import UnmappedCodeCounter
 from bridge.metrics import Metrics
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.membership import Membership
@@ -31,6 +30,7 @@ from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
+from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring.alerts import make_watch, own_files_recorder
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload

@@ -16,7 +16,7 @@ class DatabaseOptions:
 
     `require_synchronous`: see `bridge.store.postgresql.synchronous_commit`; `lease_clock`:
     `bridge.store.lease_clock`; `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:
-    `bridge.queue.ledger.commit_delay`.
+    `bridge.queue.ledger.ledger`.
     """
 
     size: int = 10

@@ -16,9 +16,9 @@ from bridge.intake.receive.listener import (
     ignore_unmapped_codes,
     no_earlier_version,
 )
-from bridge.intake.receive.validation import ValidatingHandler, Validator
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
+from bridge.intake.validation.validator import ValidatingHandler, Validator
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.wiring.active_definitions import SourceFinder, file_sources

@@ -21,9 +21,9 @@ from bridge.admin.definitions.comparison import (
 from bridge.admin.definitions.samples import MessageSample, file_samples, stored_samples
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.intake.validation.findings import ValidationFinding
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
+from bridge.intake.validation.validator import ValidationFinding
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.wiring import active_settings

@@ -1,28 +1,171 @@
-"""
-Demographics: of an order and a correction, the later one takes precedence.
+"""Demographics: of an order and a correction, the later one takes precedence.
 
 Pure. A correction changes known orders. Orders that were sent before a correction and arrive after
 it get the corrected values.
+
+Patients are identified by their numbers. The names that are known under a number (spelling
+variants, former names) show whether a message means another person.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.patients.names import (
-    KnownDemographics,
-    had_current_name_before,
-    has_conflicting_name,
-    matches_former_name,
-    names_former_identity,
-)
 from bridge.intake.process.order_rules import ORDER_ACTIONS
+from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import DemographicsUpdate
+from mappings.hl7.path import Path
+from mappings.hl7.person_names import are_compatible
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
+from mappings.outbound.echo import Echo
+
+KnownDemographics = Mapping[Patient, DemographicsUpdate]
+"""The latest demographics of patients."""
+
+_NAME = Path.parse("PID-5")
+
+
+def has_conflicting_name(
+    event: OrderEvent, sent_at: MessageTime | None, demographics: KnownDemographics
+) -> bool:
+    """
+    Tell whether an order names its patient differently from a correction that may be later.
+
+    A middle name or a title that one of them leaves out is no difference.
+    """
+    correction = demographics.get((event.site, event.mrn))
+    if correction is None or event.action not in ORDER_ACTIONS:
+        return False
+    if are_comparable(sent_at, correction.sent) and not is_earlier(sent_at, correction.sent):
+        return False
+    given, known = (
+        _name_parts(tags.get("PatientName")) for tags in (event.clinical_info, correction.tags)
+    )
+    shorter, longer = sorted((given, known), key=len)
+    alike = given == known or (len(shorter) > 1 and shorter <= longer)
+    alike = alike or are_compatible(
+        *map(str, (event.clinical_info.get("PatientName"), correction.tags.get("PatientName")))
+    )
+    return bool(shorter) and not alike and not names_former_identity(event, demographics)
+
+
+def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]]) -> list[str]:
+    """
+    Return the known names of a patient that are spelling variants of an order's name.
+
+    `known` are the tags of the patient's other orders. Returns none if date of birth or sex
+    differs: that is another person.
+    """
+    said = str(tags.get("PatientName") or "")
+    own = list(known)
+    if any(_contradict(tags, each) for each in own):
+        return []
+    names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
+    return [name for name in names if name and are_compatible(said, name)]
+
+
+def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    births = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
+    sexes = {tags.get("PatientSex") for tags in (one, other)} & {"M", "F"}
+    return len(births) > 1 or len(sexes) > 1
+
+
+def had_current_name_before(
+    event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether a patient had today's name before an order was sent, and never the order's name.
+
+    If so, no correction explains the difference: the order is about another person. The names
+    come from the PID segments of the patient's orders.
+    """
+    said = str(event.clinical_info["PatientName"])
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    called = [(each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own]
+    if any(_name_parts(said) <= texts for _, texts in called):
+        return False
+    return any(_name_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
+
+
+def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
+    return any(is_earlier(time, sent_at) for time in (order.opened_at, order.said_at))
+
+
+def matches_former_name(
+    event: OrderEvent, correction: DemographicsUpdate, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether an order has the name that the patient's earlier orders have.
+
+    Used if the times of order and correction cannot be compared. Another date of birth than the
+    corrected one means another person.
+    """
+    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, correction.tags))
+    if said and known and said != known:
+        return False
+    name = _name_parts(event.clinical_info.get("PatientName"))
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    return bool(name) and any(
+        name <= {text.casefold() for text in Echo(each.echo).texts(_NAME)} for each in own
+    )
+
+
+def _name_parts(name: object) -> set[str]:
+    return {part.casefold() for part in str(name or "").split("^") if part}
+
+
+def names_former_identity(event: OrderEvent, demographics: KnownDemographics) -> bool:
+    """
+    Tell whether an order names a merged identifier together with that patient's name.
+
+    The name may be the one before the merge or the survivor's.
+    """
+    if event.action not in ORDER_ACTIONS:
+        return False
+    given = _folded_name(event.clinical_info.get("PatientName"))
+    known = (demographics.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
+    names = [
+        _folded_name(correction.tags.get("PatientName"))
+        for correction in known
+        if correction is not None
+    ]
+    return bool(event.prior_mrn and given) and given in names
+
+
+def takes_identifier_of_other(
+    event: OrderEvent, demographics: KnownDemographics, orders: Iterable[IndexedOrder]
+) -> bool:
+    """
+    Tell whether a patient's new identifier belongs to another patient, by the known names.
+
+    It does not if the known names match the message, or the patient's name under the former
+    identifier: orders may have arrived under the new identifier first.
+    """
+    if not event.renumbers:
+        return False
+    now, prior = (event.site, event.mrn), (event.site, event.prior_mrn)
+    called: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
+    for who in (now, prior):
+        called[who] += [each.tags.get("PatientName") for each in orders if each.key[:2] == who]
+        called[who] += [demographics[who].tags.get("PatientName")] if who in demographics else []
+    own_names = [
+        _folded_name(name) for name in (event.clinical_info.get("PatientName"), *called[prior])
+    ]
+    other_names = [_folded_name(name) for name in called[now] if name]
+    if any(name in own_names for name in other_names):
+        return False
+    own = [str(name or "") for name in (event.clinical_info.get("PatientName"), *called[prior])]
+    alike = any(are_compatible(one, str(other)) for one in own for other in called[now] if other)
+    return any(own_names) and bool(other_names) and not alike
+
+
+def _folded_name(name: object) -> list[str]:
+    return str(name or "").casefold().replace("^", " ").split()
+
 
 DEMOGRAPHICS = (
     "PatientName",

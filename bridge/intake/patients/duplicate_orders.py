@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bridge.intake.patients.demographics import DEMOGRAPHICS
-from bridge.intake.process.cancellations import with_later_events_of
 from bridge.intake.process.link_signals import (
     combined_signals,
     has_moved_away,
     is_unordered,
     linking_signals,
+    with_later_events_of,
 )
 from bridge.intake.process.order_rules import OPEN_STATES, OrderState
 from bridge.intake.process.order_values import updated_values

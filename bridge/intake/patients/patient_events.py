@@ -1,26 +1,195 @@
-"""Patient events of a message: demographic updates, merges, and moves of visits."""
+"""Patient events of a message as calls to the report engine: updates, merges, moves of visits.
 
-from bridge.intake.patients.demographics import corrections, demographics_of, updates_of
-from bridge.intake.patients.duplicate_orders import index_after_merge
-from bridge.intake.patients.merges import (
-    PATIENTS_NOT_SUPPORTED,
-    WorklistClient,
-    apply_early_rows,
-    apply_visit_change,
-    record_merge,
-    renamed_patients,
-    send_patient_change,
+If the patient is unknown or the engine does not support these calls, the result is a note, because
+there is nothing to correct.
+
+No text is lost: a report that was begun stays with its patient, and the message becomes an
+exception.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import PatientUpdate
+from bridge.errors import FailureKind
+from bridge.intake.patients.demographics import (
+    DEMOGRAPHICS,
+    corrections,
+    demographics_of,
+    former_identity,
+    takes_identifier_of_other,
+    updates_of,
+    with_new_patient,
 )
-from bridge.intake.patients.names import takes_identifier_of_other
-from bridge.intake.patients.visit_transfers import later_moves, moves_of
-from bridge.intake.patients.visits import visit_changes
-from bridge.intake.process.addressing import IdentifierTakenError
-from bridge.intake.process.job_context import JobContext
+from bridge.intake.patients.duplicate_orders import duplicate_orders, index_after_merge, is_open
+from bridge.intake.patients.visits import VisitChange, later_moves, moves_of, visit_changes
+from bridge.intake.process.addressing import IdentifierTakenError, OrderOfOtherPatientError
+from bridge.intake.process.early_events import match_early_rows
+from bridge.intake.process.job_context import ORDER_MOVED, JobContext
+from bridge.intake.process.launches import Launcher, registration
+from bridge.intake.process.link_signals import as_moved_away, as_ordered
+from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.planning import SUPERSEDED
-from bridge.intake.process.worklist_changes import link_to_group
+from bridge.intake.process.worklist_changes import (
+    NOT_FOUND,
+    NOTHING_TO_WITHDRAW,
+    link_to_group,
+    order_key,
+    withdraw,
+)
+from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import is_earlier
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.procedures import replace_identifiers
+
+PATIENTS_NOT_SUPPORTED = "patients_not_supported"
+"""The note if the engine cannot correct or merge patients."""
+
+
+async def send_patient_change(
+    client: EngineClient, event: OrderEvent, updates: Mapping[str, str]
+) -> str:
+    """
+    Make the calls of a patient event; return a note. Raises EngineFailure.
+
+    After a merge the survivor gets the demographics of the message.
+    """
+    note = "patient_updated"
+    try:
+        if event.action is OrderAction.PATIENT_MERGE:
+            await client.merge_patients(event.site, event.mrn, event.prior_mrn)
+            note = "patient_merged"
+        if updates:
+            await client.update_patient(PatientUpdate(event.site, event.mrn, updates))
+    except EngineFailure as failure:
+        if failure.is_unsupported:
+            return PATIENTS_NOT_SUPPORTED
+        if failure.status != NOT_FOUND:
+            raise
+        return note if note == "patient_merged" else "patient_unknown"
+    return note
+
+
+def renamed_patients(event: OrderEvent, updates: Mapping[str, str]) -> list[Patient]:
+    """Return the patients whose name may have changed with an event."""
+    if event.action is not OrderAction.PATIENT_MERGE and "PatientName" not in updates:
+        return []
+    return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]
+
+
+async def launch_visit_change(launcher: Launcher, each: VisitChange) -> str:
+    """
+    Register the changed order; return its report id. Raises EngineFailure.
+
+    If the engine refuses a move, the order is registered for its former patient again.
+    """
+    try:
+        return (await launcher.launch(registration(each.after.key, each.updates))).report_id
+    except EngineFailure as failure:
+        if each.moves and failure.failure is FailureKind.PERMANENT:
+            await launcher.launch(registration(each.before.key, each.before.tags))
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class WorklistClient:
+    """Engine client and launcher."""
+
+    client: EngineClient
+    launcher: Launcher
+
+
+async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
+    """Record a merge, and combine the orders that both patients have."""
+    context.merges.append((event.site, event.prior_mrn, event.mrn))
+    context.demographics += former_identity(
+        event, context.sent, context.job.demographics, context.index.values()
+    )
+    for each in duplicate_orders(event, context.index.values()):
+        await _put_on_worklist(worklist, context, (each.own, each.prior), each.after)
+
+
+async def apply_early_rows(
+    worklist: WorklistClient, context: JobContext, event: OrderEvent
+) -> None:
+    """Combine a patient's orders with their early rows."""
+    for each in match_early_rows(event.site, event.mrn, list(context.index.values())):
+        await withdraw_absorbed(worklist, context, each.early)
+        await _put_on_worklist(worklist, context, (each.own,), each.after)
+
+
+async def withdraw_absorbed(
+    worklist: WorklistClient, context: JobContext, orders: Iterable[IndexedOrder]
+) -> None:
+    """Withdraw orders that were combined with another one; a report that was begun stays."""
+    for each in orders:
+        notes = await withdraw(worklist.client, order_key(each.key))
+        context.notes += [note for note in notes if note != NOTHING_TO_WITHDRAW]
+        if "report_kept" in notes:
+            context.put(as_ordered(each))
+        else:
+            context.remove(each.key)
+
+
+async def _put_on_worklist(
+    worklist: WorklistClient,
+    context: JobContext,
+    before: tuple[IndexedOrder, ...],
+    after: IndexedOrder,
+) -> None:
+    """Put an order on the worklist or take it off, according to its state."""
+    listed = any(each.state == OrderState.ORDERED for each in before)
+    differs = not listed or any(each.tags != after.tags for each in before)
+    if not is_open(after) and listed:
+        context.notes += await withdraw(worklist.client, order_key(after.key))
+    elif after.state == OrderState.ORDERED and differs:
+        tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
+        launched = await worklist.launcher.launch(registration(after.key, tags))
+        after = replace(after, report_id=launched.report_id or after.report_id)
+    context.put(after)
+
+
+async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None:
+    """Move orders to the patient that a message names for them. Raises OrderOfOtherPatientError."""
+    for before in context.job.conflicts:
+        key = before.key
+        event = next(each for each in context.job.events if names_order(each, key))
+        info = {**with_new_patient(before.tags, demographics_of(event)), "PatientMRN": event.mrn}
+        echo = replace_identifiers(before.echo, event.echo)
+        after = replace(before, key=key._replace(mrn=event.mrn), tags=info, echo=echo)
+        await apply_visit_change(worklist, context, VisitChange(before, after, dict(info)))
+        if after.key not in context.index:  # its report was begun
+            raise OrderOfOtherPatientError
+        context.notes.append(ORDER_MOVED)
+
+
+def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
+    """Tell whether an event is about the order with a key. The patients may differ."""
+    return (event.site, event.accession) == (key.site, key.accession)
+
+
+async def apply_visit_change(
+    worklist: WorklistClient, context: JobContext, each: VisitChange
+) -> None:
+    """Change the visit of an order in the engine; a begun report stays with its patient."""
+    before, after = each.before, each.after
+    if each.moves:
+        notes = await withdraw(worklist.client, order_key(before.key))
+        context.notes += notes
+        if "report_kept" in notes:
+            return
+        context.put(as_moved_away(before))
+    report_id = after.report_id if each.moves else before.report_id
+    if after.state == OrderState.ORDERED:
+        report_id = await launch_visit_change(worklist.launcher, each) or report_id
+    elif each.moves and after.report_id:
+        context.notes += await withdraw(worklist.client, order_key(after.key))
+    context.put(replace(after, report_id=report_id))
+    context.notes.append("visit_moved" if each.moves else "visit_changed")
 
 
 async def apply_patient_events(worklist: WorklistClient, context: JobContext) -> None:

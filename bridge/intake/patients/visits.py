@@ -1,19 +1,27 @@
-"""Visit changes: the orders that an event about a visit changes.
+"""Visits of orders: the orders that an event about a visit changes, and redirected messages.
 
 Pure. An order belongs to a visit by the number in its Metadata. When a visit moves to another
-patient, its orders move too, unless the report engine refuses.
+patient, its orders move too, unless the report engine refuses. Later messages that name the visit's
+former patient or number are redirected; `addressing` redirects after merges. An order that could
+not move, because its report was begun, stays with its patient, and so do later messages about it.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from bridge.intake.patients.demographics import demographics_of, with_new_patient
 from bridge.intake.patients.duplicate_orders import combined_with_existing
-from bridge.intake.process.link_signals import has_moved_away
-from bridge.intake.process.order_rules import OrderState
-from bridge.store.records.order_index import IndexedOrder
+from bridge.intake.process.addressing import Patient, redirected_to_survivor
+from bridge.intake.process.early_events import may_be_same_order, order_numbers
+from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.link_signals import has_moved_away, is_unordered
+from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
+from bridge.intake.process.planning import key_of
+from bridge.store.records.message_time import MessageTime, is_earlier
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.visit_transfers import VisitReference, VisitTransfer, VisitTransfers
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
 
@@ -87,3 +95,248 @@ def _visit_change(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -
 
 def _metadata(order: IndexedOrder) -> dict[str, Any]:
     return dict(order.tags.get(METADATA) or {})
+
+
+OTHER_PATIENT = "other_patient"
+"""The code of an order that names a visit's former patient although it was sent after the move."""
+
+
+class VisitMovedError(Exception):
+    """A message is about a visit that moved to another patient; the listener does not redirect."""
+
+    def __init__(self) -> None:
+        super().__init__("the visit was moved to another patient")
+
+
+@dataclass(frozen=True, slots=True)
+class Redirects:
+    """Merges and visit moves that apply to a batch: survivors by merged patient, moves by visit."""
+
+    survivors: Mapping[Patient, str] = field(default_factory=dict)
+    moves: VisitTransfers = field(default_factory=dict)
+
+
+def redirected_job(
+    job: MessageJob, redirects: Redirects, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> MessageJob:
+    """Redirect a job's events to the current patients; `known` are their orders."""
+    survivors = [redirected_to_survivor(each, redirects.survivors) for each in job.events]
+    events = [_with_accession_of_moved(each, redirects.moves, known) for each in survivors]
+    followed = [
+        _redirected_event(each, redirects.moves, known, job.source.sent_at) for each in events
+    ]
+    late = any(
+        was.mrn != now.mrn and not _was_sent_before_move(job, was, redirects.moves, known)
+        for was, now in zip(events, followed, strict=True)
+        if now.action in ORDER_ACTIONS
+    )
+    exception_code = OTHER_PATIENT if late else job.exception_code
+    return replace(job, events=followed, exception_code=exception_code, moves=redirects.moves)
+
+
+def orders_to_read(
+    job: MessageJob, redirects: Redirects
+) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
+    """Return the orders that are needed to redirect a job: keys, patients, order numbers."""
+    whose = {(each.site, each.mrn) for each in redirects.moves}
+    keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
+    for event in (redirected_to_survivor(each, redirects.survivors) for each in job.events):
+        own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
+        if event.action in ORDER_ACTIONS and own & whose:
+            targets = {to.now.mrn for visit, to in redirects.moves.items() if visit[:2] in own}
+            keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
+            if event.accession in {event.placer, event.filler}:
+                patients |= {(event.site, mrn) for mrn in {event.mrn, *targets}}
+                named |= {event.placer, event.filler} - {""}
+    return keys, patients, named
+
+
+def _with_accession_of_moved(
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> OrderEvent:
+    """Set the accession of an event that names a moved order by number."""
+    by_number = event.accession in {event.placer, event.filler}
+    if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
+        return event
+    there = {to.now for visit, to in moves.items() if visit[:2] == (event.site, event.mrn)}
+    found = {
+        each.key.accession
+        for each in known.values()
+        if not is_unordered(each)
+        and order_numbers(event).match(each)
+        and ((may_be_same_order(event, each) and has_moved_away(each)) or _is_of_visit(each, there))
+    }
+    if len(found) != 1:
+        return event
+    (accession,) = found
+    info = {**event.clinical_info, "Accession": accession}
+    return replace(event, accession=accession, clinical_info=info)
+
+
+def _is_of_visit(order: IndexedOrder, visits: Collection[VisitReference]) -> bool:
+    key = order.key
+    return any(
+        (each.site, each.mrn, each.number)
+        == (key.site, key.mrn, _visit_number(order.tags, each.key))
+        for each in visits
+    )
+
+
+def goes_to_other_patient(
+    before: MessageJob, after: MessageJob, survivors: Collection[Patient]
+) -> bool:
+    """Tell whether an order is redirected to another patient, and not because of a merge."""
+    return any(
+        was.mrn != now.mrn and (was.site, was.mrn) not in survivors
+        for was, now in zip(before.events, after.events, strict=True)
+        if now.action in ORDER_ACTIONS
+    )
+
+
+def _redirected_event(
+    event: OrderEvent,
+    moves: VisitTransfers,
+    known: Mapping[OrderIndexKey, IndexedOrder],
+    sent_at: MessageTime | None,
+) -> OrderEvent:
+    if not moves:
+        return event
+    if event.action is OrderAction.VISIT_MOVE:
+        return _continued_move(event, moves, sent_at)
+    found = _move_of(event, moves, known)
+    return event if found is None else _readdressed(event, *found)
+
+
+def _was_sent_before_move(
+    job: MessageJob,
+    event: OrderEvent,
+    moves: VisitTransfers,
+    known: Mapping[OrderIndexKey, IndexedOrder],
+) -> bool:
+    found = _move_of(event, moves, known)
+    return found is not None and is_earlier(job.source.sent_at, found[1].sent)
+
+
+def _move_of(
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+) -> tuple[VisitReference, VisitTransfer] | None:
+    """Return the move of an order's visit, by the event or by the known order."""
+    if event.action not in ORDER_ACTIONS:
+        return None
+    key = key_of(event)
+    own = known.get(key)
+    for visit, move in moves.items():
+        if visit[:2] not in {(event.site, event.mrn), (event.site, event.prior_mrn)}:
+            continue
+        target = known.get(key._replace(mrn=move.now.mrn))
+        stays = move.now.mrn != event.mrn and not _follows_visit(event, own, visit.key)
+        if not stays and _belongs_to_visit(event, own, target, visit, move):
+            return visit, move
+    return None
+
+
+def _belongs_to_visit(
+    event: OrderEvent,
+    own: IndexedOrder | None,
+    target: IndexedOrder | None,
+    visit: VisitReference,
+    move: VisitTransfer,
+) -> bool:
+    """Tell whether an order belongs to a visit, by the event or else by the known order."""
+    said = _visit_number(event.clinical_info, visit.key)
+    if not said and own is not None:
+        said = _visit_number(own.tags, visit.key)
+    if said and own is not None and has_moved_away(own):
+        return said in {visit.number, move.now.number}
+    if said:
+        return said == visit.number
+    return target is not None and _visit_number(target.tags, visit.key) == move.now.number
+
+
+def _visit_number(tags: Mapping[str, Any], key: str) -> str:
+    return str((tags.get(METADATA) or {}).get(key) or "")
+
+
+def _follows_visit(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
+    """Tell whether an order moves with its visit: it did not stay with the former patient."""
+    if own is None or has_moved_away(own) or not _visit_number(own.tags, key):
+        return True
+    return own.state == OrderState.CANCELLED and event.action in CREATING_ACTIONS
+
+
+def _readdressed(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
+    """Redirect an order to the current patient and number of its visit."""
+    info: dict[str, Any] = dict(event.clinical_info)
+    moves = move.now.mrn != event.mrn
+    if moves:
+        info = {**with_new_patient(info, move.tags), "PatientMRN": move.now.mrn}
+    info[METADATA] = {**(info.get(METADATA) or {}), visit.key: move.now.number}
+    echo = replace_number(event.echo, VISIT_NUMBER_FIELDS, visit.number, move.now.number)
+    return replace(
+        event,
+        mrn=move.now.mrn,
+        prior_mrn=event.mrn if moves else event.prior_mrn,
+        clinical_info=info,
+        echo=replace_identifiers(echo, move.echo) if moves else echo,
+    )
+
+
+def _continued_move(
+    event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None
+) -> OrderEvent:
+    """
+    Adapt a move to other moves of its visit: it starts at the current patient, and ends at the
+    last.
+    """
+    visit = event.visit
+    if visit is None:
+        return event
+    prior, to = _ends_of_move(event, visit)
+    source = moves.get(prior)
+    if source is not None and not is_earlier(sent_at, source.sent):
+        visit = replace(visit, prior=source.now.number)
+        event = replace(event, prior_mrn=source.now.mrn, visit=visit)
+    target = moves.get(to)
+    if target is not None and is_earlier(sent_at, target.sent):
+        info = {**event.clinical_info, **target.tags, "PatientMRN": target.now.mrn}
+        visit = replace(visit, number=target.now.number, prior=visit.prior or prior.number)
+        prior_mrn = event.prior_mrn or event.mrn
+        event = replace(event, mrn=target.now.mrn, prior_mrn=prior_mrn, visit=visit)
+        event = replace(event, clinical_info=info, echo=target.echo)
+    return event
+
+
+def _ends_of_move(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReference, VisitReference]:
+    """Return the visit before and after a move."""
+    number = visit.prior or visit.number
+    prior = VisitReference(event.site, event.prior_mrn or event.mrn, visit.key, number)
+    return prior, VisitReference(event.site, event.mrn, visit.key, visit.number or number)
+
+
+def moves_of(event: OrderEvent, said: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
+    """Return the move to store for an event that moves a visit, with the time it was sent."""
+    if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
+        return []
+    prior, now = _ends_of_move(event, event.visit)
+    return [(prior, VisitTransfer(now, said.at, demographics_of(event), event.echo, said.clock))]
+
+
+def later_moves(
+    event: OrderEvent, job: MessageJob, orders: Iterable[IndexedOrder]
+) -> list[OrderEvent]:
+    """
+    Return the moves of a survivor's visits that were sent after the merge and arrived before it.
+
+    Orders that come with the merge may belong to those visits.
+    """
+    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    found = []
+    for visit, to in job.moves.items():
+        is_later = is_earlier(job.source.sent_at, to.sent)
+        belongs = any(_is_of_visit(each, [visit]) and not has_moved_away(each) for each in own)
+        if is_later and belongs:
+            info = {**to.tags, "PatientMRN": to.now.mrn}
+            moved = PatientVisit(visit.key, to.now.number, prior=visit.number)
+            who = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
+            found.append(replace(who, action=OrderAction.VISIT_MOVE, visit=moved, echo=to.echo))
+    return found

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bridge.intake.patients.visit_transfers import OTHER_PATIENT
+from bridge.intake.patients.visits import OTHER_PATIENT
 from bridge.intake.process.addressing import PATIENT_CONFLICT
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED

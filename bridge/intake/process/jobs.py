@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from bridge.intake.patients.names import KnownDemographics
+from bridge.intake.patients.demographics import KnownDemographics
 from bridge.intake.process.order_rules import SourceMessage
+from bridge.intake.receive.identity import part_number, parts_of
 from bridge.intake.receive.listener import ListenerPolicy
-from bridge.intake.receive.patient_split import part_number, parts_of
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import signed64
 from bridge.store.records.merged_patients import Patient

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.demographics import with_correction
-from bridge.intake.patients.names import has_conflicting_name
-from bridge.intake.patients.visit_transfers import Redirects, orders_to_read, redirected_job
+from bridge.intake.patients.demographics import has_conflicting_name, with_correction
+from bridge.intake.patients.visits import Redirects, orders_to_read, redirected_job
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
     Patient,

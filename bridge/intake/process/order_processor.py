@@ -19,15 +19,15 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchResult
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.intake.patients.merges import (
+from bridge.intake.patients.demographics import known_spellings
+from bridge.intake.patients.patient_events import (
     WorklistClient,
+    apply_patient_events,
     reassign_orders,
     withdraw_absorbed,
 )
-from bridge.intake.patients.names import known_spellings
-from bridge.intake.patients.patient_events import apply_patient_events
 from bridge.intake.patients.patient_locks import PatientLocks
-from bridge.intake.patients.visit_transfers import (
+from bridge.intake.patients.visits import (
     OTHER_PATIENT,
     VisitMovedError,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.visit_transfers import Redirects, VisitMovedError, goes_to_other_patient
+from bridge.intake.patients.visits import Redirects, VisitMovedError, goes_to_other_patient
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
     OrderOfOtherPatientError,

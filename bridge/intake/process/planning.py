@@ -7,13 +7,14 @@ accession, and an accession is one report.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.intake.process.cancellations import later_event, with_later_event
 from bridge.intake.process.early_events import early_rows, order_numbers, with_early_rows
 from bridge.intake.process.link_signals import (
     HELD_LATER,
     has_moved_away,
     is_unordered,
+    later_event,
     updated_signals,
+    with_later_event,
     with_unordered_mark,
 )
 from bridge.intake.process.order_hierarchy import (

@@ -23,20 +23,23 @@ from bridge.intake.receive.acknowledgments import (
     owed_codes,
     split,
 )
-from bridge.intake.receive.batches import (
-    batch_refusal,
-    grouped_like,
-    looks_like_batch,
-    split_batch,
-    with_refusal,
-)
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
 from bridge.intake.receive.listener import (
     ArrivalStore,
     ListenerPolicy,
 )
 from bridge.intake.receive.statistics import AckCounter
-from bridge.intake.receive.verdict import FrameEvaluator, Verdict, VerdictRule, with_rule
+from bridge.intake.receive.verdict import (
+    FrameEvaluator,
+    Verdict,
+    VerdictRule,
+    batch_refusal,
+    grouped_like,
+    looks_like_batch,
+    split_batch,
+    with_refusal,
+    with_rule,
+)
 from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import QueueState
 from bridge.redaction import describe, stack_frames

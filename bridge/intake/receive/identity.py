@@ -1,13 +1,20 @@
-"""Hashes that identify messages and link signals in database indexes.
+"""Identities, lanes and parts of stored messages: the hashes that database indexes use.
 
 Pure. The hashes are those of `bridge.queue.ledger.arrivals`; no index contains patient data.
+
+A message about more patients than one queue row has lanes for is split into parts: an A40 may
+merge several pairs of patients. Each part is a queue row with the whole message. The worker
+applies it for the part's own patients, in the order of their lanes. The flags of the row hold the
+part's number.
 """
 
 import re
+from collections.abc import Sequence
 
 from bridge.index_key import keyed64
-from bridge.queue.ledger.arrivals import digest, identity, lane, signed64
+from bridge.queue.ledger.arrivals import MessageFlag, digest, identity, lane, signed64
 from mappings.hl7.header import Header
+from mappings.inbound.events import OrderEvent
 
 __all__ = [
     "acknowledges_us",
@@ -50,3 +57,32 @@ def signal(kind: str, value: str) -> int:
     """Return the hash of a link signal; case and outer blanks are ignored."""
     named = value.strip().casefold().encode("utf-8", "surrogatepass")
     return keyed64(signed64(kind.encode(), named))
+
+
+_PART_NUMBER_SHIFT = 8  # bits of the flags below the part's number
+"""The part's number is stored in the flags above this bit."""
+
+
+def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:
+    """Group events by their patient, a merge by both patients, in the order of the message."""
+    parts: dict[tuple[str, str, str], list[OrderEvent]] = {}
+    for event in events:
+        parts.setdefault((event.site, event.mrn, event.prior_mrn), []).append(event)
+    return list(parts.values())
+
+
+def lanes_of(part: Sequence[OrderEvent]) -> tuple[int, ...]:
+    """Return the lanes of a part: one, or two for a merge."""
+    event = part[0]
+    mrns = [event.mrn, event.prior_mrn] if event.prior_mrn else [event.mrn]
+    return tuple(dict.fromkeys(lane(f"{event.site}|{mrn}") for mrn in mrns))
+
+
+def flags_of_part(flags: int, number: int) -> int:
+    """Return the flags of the row with part `number` (from 0) of its message."""
+    return flags | MessageFlag.PART | number << _PART_NUMBER_SHIFT
+
+
+def part_number(flags: int) -> int | None:
+    """Return the number of the part in a row; None if the row holds the whole message."""
+    return flags >> _PART_NUMBER_SHIFT if flags & MessageFlag.PART else None

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred
 
 from bridge.executors import Threads
-from bridge.intake.receive.batches import looks_like_batch, split_batch
+from bridge.intake.receive.identity import part_number
 from bridge.intake.receive.listener import ArrivalStore
-from bridge.intake.receive.patient_split import part_number
-from bridge.intake.receive.verdict import SequenceCheck, Verdict
+from bridge.intake.receive.verdict import SequenceCheck, Verdict, looks_like_batch, split_batch
 from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
 from bridge.store.errors import StoreError
 from bridge.store.records.sequence_numbers import Links, SequenceLinks

@@ -18,8 +18,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.intake.validation.findings import ValidationFinding, read_report
 from bridge.intake.validation.profiles import Reference, nearest
+from bridge.intake.validation.validator import ValidationFinding, read_report
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import (
     MessageRefusal,

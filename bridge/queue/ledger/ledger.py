@@ -1,14 +1,18 @@
-"""
-The ledger: store arrivals durably before they are acknowledged.
+"""The ledger: store arrivals durably before they are acknowledged.
 
 All waiting arrivals share one transaction and one flush to disk, which a thread writes (group
 commit). Where the database allows short work on the event loop (`bridge.store.short_work`), the
 loop commits small batches itself. This module does not interpret messages.
+
+Where a commit is slow, the ledger waits a little for more arrivals. ADR 0007 has the measured gain;
+`database.commit_delay` is the setting. Senders that wait for each acknowledgment split into two
+halves, and each half waits for the other one's commit. A short wait merges both into one batch.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,11 +22,35 @@ from bridge.executors import Threads
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.ledger.commit_delay import CommitDelay
 from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter, GroupResult
 from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
 from bridge.workers.offload import LARGE
+
+_SLOW = 0.001  # seconds; faster commits are not delayed
+_SHARE = 0.4  # longest wait, as a share of the average commit time
+_WEIGHT = 0.2  # weight of the newest commit in the moving average
+
+
+@dataclass(slots=True)
+class CommitDelay:
+    """Observes commits; returns how long to wait, and for how many arrivals."""
+
+    average: float = 0.0
+    expected: int = 0
+    """Arrivals of the last batch, and those that came while it was written."""
+
+    def committed(self, seconds: float, size: int, waiting: int) -> None:
+        """Record a commit of `size` arrivals during which `waiting` others came."""
+        self.average += (seconds - self.average) * (_WEIGHT if self.average else 1.0)
+        self.expected = size + waiting
+
+    def seconds(self, waiting: int) -> float:
+        """Return the maximum wait in seconds while `waiting` arrivals wait."""
+        if self.average <= _SLOW or waiting >= self.expected:
+            return 0.0
+        return self.average * _SHARE
+
 
 _MAX_ARRIVALS = 1000
 _MAX_BYTES = 32 * 2**20

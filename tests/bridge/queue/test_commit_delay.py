@@ -1,6 +1,6 @@
 """A group commit waits for more arrivals only where a commit is slow."""
 
-from bridge.queue.ledger.commit_delay import CommitDelay
+from bridge.queue.ledger.ledger import CommitDelay
 
 
 def test_no_wait_on_a_quick_disk() -> None:

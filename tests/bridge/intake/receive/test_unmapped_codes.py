@@ -6,10 +6,15 @@ import pytest
 
 from bridge.intake.process.jobs import read
 from bridge.intake.receive.listener import ListenerPolicy
-from bridge.intake.receive.unmapped_codes import MOST, UnmappedCodeCounter, storable_code
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.claims import ClaimedMessage
-from bridge.store.records.unmapped_codes import CodeKey, CodeUse
+from bridge.store.records.unmapped_codes import (
+    MOST,
+    CodeKey,
+    CodeUse,
+    UnmappedCodeCounter,
+    storable_code,
+)
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode

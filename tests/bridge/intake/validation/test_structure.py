@@ -8,10 +8,15 @@ from time import sleep
 
 import pytest
 
-from bridge.intake.receive.validation import ValidatingHandler, Validator
-from bridge.intake.validation.findings import ValidationFinding, hl7_place, read_report
 from bridge.intake.validation.profiles import ProfileUnusable, load_profile
 from bridge.intake.validation.structure import validate
+from bridge.intake.validation.validator import (
+    ValidatingHandler,
+    ValidationFinding,
+    Validator,
+    hl7_place,
+    read_report,
+)
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
