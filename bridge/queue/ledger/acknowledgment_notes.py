@@ -21,7 +21,9 @@ _BATCH = 100  # notes of a transaction: arrivals wait for it on SQLite
 class AcknowledgmentNotes:
     """Collects ids of acknowledged messages from any thread; a separate thread writes them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, interval: float = _INTERVAL_SECONDS) -> None:
+        """Write at most once in `interval` seconds."""
+        self._interval = interval
         self._statements = LEDGER_DIALECTS[database.dialect]
         self._writer = database.writer(unsynced=True)
         self._pending: dict[int, None] = {}  # its methods are atomic
@@ -62,8 +64,9 @@ class AcknowledgmentNotes:
         ended = False
         while not ended:
             self._added.wait()
-            ended = self._stopping.wait(_INTERVAL_SECONDS)
+            self._stopping.wait(self._interval)
             self._added.clear()
+            ended = self._stopping.is_set()  # last: `stop` sets it before it sets `_added`
             ids = list(self._pending)
             size = max(_BATCH, len(ids) // 8)
             for first in range(0, len(ids), size):

@@ -1,6 +1,7 @@
 """Sent acknowledgments are recorded with the claim, and otherwise in the background."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -116,3 +117,15 @@ def test_stop_writes_the_remaining_notes(store: Database) -> None:
 
     asyncio.run(story())
     assert noted(store) == [DELIVERED] * 3
+
+
+def test_a_stop_is_never_missed(store: Database) -> None:
+    """Whenever it comes: also while the thread is about to wait for notes."""
+    for number in range(300):
+        notes = AcknowledgmentNotes(store, interval=number * 1e-6)  # ends about when the stop comes
+        notes.start()
+        notes.add(0)
+        stopping = threading.Thread(target=notes.stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        assert not stopping.is_alive()
