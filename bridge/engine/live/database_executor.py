@@ -1,8 +1,13 @@
 """
-Batches items that are submitted at the same time, so that they are processed together.
+Runs the engine's database work off the event loop: one bounded thread pool, and group commit.
 
-The first item starts a batch at once. Items that are submitted while it runs form the next one. No
-item waits for others to arrive. The caller defines the work and which items may share it.
+Use cases that wait at the same time share a transaction (`Batcher`). Each runs in its own
+savepoint, so one that fails is rolled back alone. Their audit events and feed changes are appended
+once, at the end.
+
+A use case that lost a race (a unique key, a lock) is repeated in a new transaction. After
+`ATTEMPTS` attempts it is refused with `OrderChanged`. Every successful write notifies the waiters
+of this process.
 """
 
 import asyncio
@@ -37,7 +42,12 @@ ProcessBatch = Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]
 
 
 class Batcher(Generic[Item, Result]):
-    """Processes items in batches of at most `max_items`, `lanes` batches at a time, on one loop."""
+    """
+    Processes items in batches of at most `max_items`, `lanes` batches at a time, on one loop.
+
+    The first item starts a batch at once. Items that are submitted while it runs form the next one.
+    No item waits for others to arrive.
+    """
 
     def __init__(self, process: ProcessBatch[Item, Result], max_items: int, lanes: int = 1) -> None:
         self._process = process

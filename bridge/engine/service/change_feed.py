@@ -170,9 +170,7 @@ def announce(
     **more: Any,
 ) -> None:
     """Announce a change of a report, with its current state; `more` adds members."""
-    if context is None:
-        work.session.flush()
-        context = ReportContext.of(work.session, report, work.now)
+    context = context or ReportContext.of(work.session, report, work.now)
     body = describe(context, report, work.now, release) | more
     work.announce(report.site_id, report.report_id, event, body)
 

@@ -1,8 +1,8 @@
 """
 Report status: the status record of one report or of many, and lookup of a report for reading.
 
-Nothing is locked or changed (interface document: status, content). `status_records` needs loaded
-reports; `query_status` reads only the columns of the record.
+Nothing is locked or changed (interface document: status, content). `status_records` is for reports
+of a unit of work, `query_status` for orders of a request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.records.tables import Account, Addendum, Report, ReportOrder
+from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import AddendumState, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import is_cooling
@@ -41,17 +41,6 @@ _GROUP: Final = dialect_statement(
     SELECT site_id, location, mrn, accession, tags, order_metadata FROM engine_report_order
     WHERE report_pk = :report ORDER BY position, pk
     """
-)
-_EMAILS = select(Account.id, Account.email).where(
-    col(Account.id).in_(bindparam("owners", expanding=True))
-)
-_WINDOWS = (
-    select(Addendum.report_pk, Addendum.cooling_until)
-    .where(
-        col(Addendum.report_pk).in_(bindparam("keys", expanding=True)),
-        Addendum.state == AddendumState.SIGNED,
-    )
-    .order_by(col(Addendum.signed_at), col(Addendum.pk))
 )
 
 
@@ -95,19 +84,11 @@ def has_content(report: Report) -> bool:
 def status_records(
     session: Session, reports: Sequence[Report], now: int
 ) -> list[ReportStatusRecord]:
-    """Return the status records of reports, in their order, with three queries in total."""
+    """Return the status records of reports, in their order."""
+    session.flush()
     keys = [key_of(report) for report in reports]
-    groups = orders_by_report(session, keys)
-    emails = owner_emails(session, reports)
-    windows = _addendum_windows(session, keys, now)
-    return [
-        _record(
-            report,
-            ReportContext(groups[key], emails.get(report.owner_id or 0, ""), windows.get(key)),
-            now,
-        )
-        for key, report in zip(keys, reports, strict=True)
-    ]
+    records = _records(session.connection(), keys, now)
+    return [records[key] for key in keys]
 
 
 class GroupOrder(Protocol):
@@ -197,16 +178,16 @@ class ReportContext:
         cls, session: Session, report: Report, now: int, summary: ReportSummary | None = None
     ) -> "ReportContext":
         """Read the context of one report; `summary` must be from the same transaction."""
-        summary = summary or ReportSummary.of(session.connection(), report)
-        orders = read_orders(
-            execute_bound(session.connection(), orders_statement(session.connection(), report))
-        )
-        return cls.by(session, report, now, summary, orders)
+        session.flush()
+        connection = session.connection()
+        summary = summary or ReportSummary.of(connection, report)
+        orders = read_orders(execute_bound(connection, orders_statement(connection, report)))
+        return cls.by(connection, report, now, summary, orders)
 
     @classmethod
     def by(
         cls,
-        reader: Session | Connection,
+        connection: Connection,
         report: Report,
         now: int,
         summary: ReportSummary,
@@ -214,26 +195,20 @@ class ReportContext:
     ) -> "ReportContext":
         """Make the context of rows that were read in this transaction."""
         key = key_of(report)
-        windows = _addendum_windows(reader, [key], now) if summary.has_addenda else {}
+        windows = _addendum_windows(connection, [key], now) if summary.has_addenda else {}
         return cls(orders, summary.user_email, windows.get(key))
 
     def record(self, report: Report, now: int) -> ReportStatusRecord:
         """Return the current status record of the report."""
-        return _record(report, self, now)
-
-
-def _record(report: Report, context: ReportContext, now: int) -> ReportStatusRecord:
-    return ReportStatusRecord(
-        report_id=report.report_id,
-        status=report.status,
-        user_email=context.user_email,
-        unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-        orders=tuple(
-            OrderId(order.site_id, order.mrn, order.accession) for order in context.orders
-        ),
-        has_content=has_content(report),
-        addendum_unsign_until=context.addendum_unsign_until,
-    )
+        return ReportStatusRecord(
+            report_id=report.report_id,
+            status=report.status,
+            user_email=self.user_email,
+            unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
+            orders=tuple(OrderId(each.site_id, each.mrn, each.accession) for each in self.orders),
+            has_content=has_content(report),
+            addendum_unsign_until=self.addendum_unsign_until,
+        )
 
 
 def orders_statement(connection: Connection, report: Report) -> BoundStatement:
@@ -255,24 +230,6 @@ def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[Re
     for row in session.exec(_ORDERS, params={"keys": list(keys)}):
         groups[row.report_pk].append(row)
     return groups
-
-
-def owner_emails(session: Session, reports: Sequence[Report]) -> Mapping[int, str]:
-    """Return the e-mail addresses of the reports' owners, by account id."""
-    owners = {report.owner_id for report in reports if report.owner_id is not None}
-    if not owners:
-        return {}
-    rows = session.execute(_EMAILS, {"owners": sorted(owners)})
-    return {identity: email for identity, email in rows if identity is not None}
-
-
-def _addendum_windows(
-    reader: Session | Connection, keys: Sequence[int], now: int
-) -> dict[int, int]:
-    """Return until when the newest signed addendum of each report can be recalled."""
-    rows = reader.execute(_WINDOWS, {"keys": list(keys)})
-    newest = {row.report_pk: row.cooling_until for row in rows}
-    return {key: until for key, until in newest.items() if until is not None and now < until}
 
 
 def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
@@ -339,7 +296,7 @@ def _records(
     connection: Connection, keys: Sequence[int], now: int
 ) -> dict[int, ReportStatusRecord]:
     groups = _groups(connection, keys)
-    windows = _addendum_status_windows(connection, keys, now)
+    windows = _addendum_windows(connection, keys, now)
     # `all()` here and below: fetching rows one by one doubles the cost.
     rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
@@ -366,9 +323,7 @@ def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Order
     return groups
 
 
-def _addendum_status_windows(
-    connection: Connection, keys: Sequence[int], now: int
-) -> dict[int, int]:
+def _addendum_windows(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
     rows: Sequence[Any] = execute_keys(
         connection, _STATUS_WINDOWS, keys, signed=AddendumState.SIGNED.value

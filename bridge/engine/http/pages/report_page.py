@@ -1,7 +1,11 @@
 """
-The controls that the report page shows, by the report's status and the user's permissions.
+The report page of one session: it authenticates the page and executes its requests.
 
-Pure. Hidden controls are no access check: the use cases check permissions again.
+A page is authenticated by its bearer token only, never by a cookie. So no other site can send
+requests in the name of the user.
+
+The page shows controls by the report's status and the user's permissions. Hidden controls are no
+access check: the use cases check permissions again.
 """
 
 from collections.abc import Callable, Mapping

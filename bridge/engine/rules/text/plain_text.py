@@ -1,8 +1,14 @@
 """
-Conversion of documents to plain text, and of outlines to documents.
+Conversion of documents to plain text, and of outlines to documents; default text in brackets.
 
 In an outline, a line that ends with a colon is a heading, `- ` and `1. ` start list items, and
 `[label]` is an open field. An indented list item starts a sublist.
+
+`[Unremarkable.]` becomes report text unless the reader replaces it. A bracket holds default text
+when it reads as a finished statement: it ends with a full stop or an exclamation mark, or it is a
+common phrase for a normal finding. Signing removes its brackets. Any other bracket requests a value
+(`[size]`, `[one / two]`, `[Describe the nodule.]`): it stays open, and the checks before signing
+report it.
 """
 
 import re

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.users import MEMBERSHIPS
@@ -26,36 +26,34 @@ StateReader = Callable[[Connection], State]
 
 def template(site_id: str, number: int) -> StateReader:
     """Return the reader of a numbered template."""
-
-    def read_state(connection: Connection) -> State:
-        here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
-        row = connection.execute(select(TEMPLATES).where(*here)).first()
-        return {} if row is None else {"name": row.name, "document": _hash(row.document)}
-
-    return read_state
+    here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
+    return _row_reader(select(TEMPLATES).where(*here), _text_state)
 
 
 def macro(site_id: str, account_id: int | None, trigger: str) -> StateReader:
     """Return the reader of a macro of a site, or of a user there."""
-
-    def read_state(connection: Connection) -> State:
-        own = MACROS.c.account_id.is_not_distinct_from(account_id)
-        here = (MACROS.c.site_id == site_id, MACROS.c.trigger == trigger, own)
-        row = connection.execute(select(MACROS).where(*here)).first()
-        return {} if row is None else {"name": row.name, "document": _hash(row.document)}
-
-    return read_state
+    own = MACROS.c.account_id.is_not_distinct_from(account_id)
+    here = (MACROS.c.site_id == site_id, MACROS.c.trigger == trigger, own)
+    return _row_reader(select(MACROS).where(*here), _text_state)
 
 
 def prelim_group(site_id: str, name: str) -> StateReader:
     """Return the reader of a prelim group."""
+    here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
+    return _row_reader(
+        select(GROUPS).where(*here),
+        lambda row: {"tags": row.tags, "members": row.members, "reviewers": row.reviewers},
+    )
 
+
+def _text_state(row: Any) -> State:
+    return {"name": row.name, "document": _hash(row.document)}
+
+
+def _row_reader(query: Select[Any], state_of: Callable[[Any], State]) -> StateReader:
     def read_state(connection: Connection) -> State:
-        here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
-        row = connection.execute(select(GROUPS).where(*here)).first()
-        if row is None:
-            return {}
-        return {"tags": row.tags, "members": row.members, "reviewers": row.reviewers}
+        row = connection.execute(query).first()
+        return {} if row is None else state_of(row)
 
     return read_state
 

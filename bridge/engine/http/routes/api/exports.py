@@ -1,4 +1,5 @@
-"""Bodies of exports: the JSON export record, and exports as files.
+"""
+`export/html`, `export/json`, `export/rtf`, and `export/pdf` for the bridge, with their bodies.
 
 `addenda` limits the number of addenda: one within its sign delay must not be sent with another.
 """
