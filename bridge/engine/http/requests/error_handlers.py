@@ -7,7 +7,7 @@ because a message may quote patient data.
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -118,6 +118,7 @@ BUSY = Problem(
     headers={"Retry-After": "2"},
     retryable=True,
 )
+CHANGED = Problem(409, "changed", "changed during processing; retry", retryable=True)
 MAX_INSTANCE = 1024
 """Characters of the request path in a problem's `instance`."""
 
@@ -127,14 +128,26 @@ _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Register the handlers; `routes` are all routes of the application."""
     application.state.routes = tuple(routes)
-    application.add_exception_handler(HttpProblem, _http_problem)
-    application.add_exception_handler(EngineError, _engine_error)
-    application.add_exception_handler(RequestValidationError, _validation_error)
     application.add_exception_handler(HTTPException, _http_exception)
-    for failure in (StoreUnavailable, Busy, PoolFull):
-        application.add_exception_handler(failure, _unavailable)
-    application.add_exception_handler(Conflict, _conflict)
-    application.add_exception_handler(WorkerBusy, _busy)
+    problems: Mapping[type[Exception], Callable[[Any], Problem]] = {
+        HttpProblem: lambda error: error.problem,
+        EngineError: problem_of,
+        RequestValidationError: lambda error: validation_problem(error.errors()),
+        StoreUnavailable: lambda _: UNAVAILABLE,
+        Busy: lambda _: UNAVAILABLE,
+        PoolFull: lambda _: UNAVAILABLE,
+        Conflict: lambda _: CHANGED,
+        WorkerBusy: lambda _: BUSY,
+    }
+    for kind, describe in problems.items():
+        application.add_exception_handler(kind, _answer(describe))
+
+
+def _answer(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
+    async def answer(request: Request, error: Exception) -> Response:
+        return respond(request, describe(error))
+
+    return answer
 
 
 def respond(request: Request, problem: Problem) -> Response:
@@ -149,21 +162,6 @@ def problem_of(error: EngineError) -> Problem:
     own = [(error.pointer, error.detail)] if error.pointer else []
     errors = tuple(FieldError(*each) for each in (*own, *error.more))
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
-
-
-async def _http_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpProblem)  # noqa: S101  # narrows for the type checker
-    return respond(request, error.problem)
-
-
-async def _engine_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, EngineError)  # noqa: S101  # narrows for the type checker
-    return respond(request, problem_of(error))
-
-
-async def _validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  # narrows for the type checker
-    return respond(request, validation_problem(error.errors()))
 
 
 def validation_problem(errors: Sequence[Any]) -> Problem:
@@ -205,17 +203,3 @@ def _methods(request: Request) -> list[str]:
     methods = {method for each in found for method in getattr(each, "methods", ())}
     has_head = "GET" in methods and request.url.path.startswith(HEAD_PATHS)
     return sorted(methods | {"HEAD"} if has_head else methods)
-
-
-async def _unavailable(request: Request, error: Exception) -> Response:
-    return respond(request, UNAVAILABLE)
-
-
-async def _busy(request: Request, error: Exception) -> Response:
-    return respond(request, BUSY)
-
-
-async def _conflict(request: Request, error: Exception) -> Response:
-    return respond(
-        request, Problem(409, "changed", "changed during processing; retry", retryable=True)
-    )
