@@ -35,6 +35,8 @@ from bridge.engine.service.accounts import tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
+from bridge.engine.service.launch.link_opening import LinkContext
+from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.network_source import Proxies
@@ -169,6 +171,10 @@ class EngineState:
     def base_url(self, request: Request) -> str:
         """Return the public address that a request came in on."""
         return self.addresses.base(request.url.scheme, request.headers, peer_of(request))
+
+    def link_context(self) -> LinkContext:
+        """Return the keys and lifetimes with which links are opened."""
+        return LinkContext(LinkKeys(self.keys, self.random), self.settings.lifetimes)
 
     def client(self, request: Request) -> str:
         """Return the IP address of the client, as trusted proxies report it."""

@@ -40,7 +40,7 @@ from bridge.engine.service.launch.launches import (
     audit_events_of,
     launch_all,
 )
-from bridge.engine.service.launch.links import InitLink, InitRequest, LinkKeys, issue_init_link
+from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
 from bridge.store.short_work import SHORT
@@ -72,9 +72,8 @@ def link_address(base_url: str, purpose: Purpose, handle: str) -> str:
 
 def launch_context_of(request: Request) -> LaunchContext:
     """Return the caller, link keys and lifetimes for the launches of a request."""
-    engine = engine_of(request)
-    link_keys = LinkKeys(engine.keys, engine.random)
-    return LaunchContext(request.state.caller, link_keys, engine.settings.lifetimes)
+    links = engine_of(request).link_context()
+    return LaunchContext(request.state.caller, links.link_keys, links.lifetimes)
 
 
 async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
@@ -272,12 +271,10 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
 
 async def issue_session_link(engine: EngineState, request: Request, init: InitRequest) -> InitLink:
     """Issue a session link with the permissions of the caller."""
-    caller = request.state.caller
+    caller, links = request.state.caller, engine.link_context()
 
     def apply(work: Work) -> InitLink:
-        prepared = issue_init_link(
-            work, caller, LinkKeys(engine.keys, engine.random), engine.settings.lifetimes, init
-        )
+        prepared = issue_init_link(work, caller, links.link_keys, links.lifetimes, init)
         work.audit(audit_event(request, "init", init.site_id))
         return prepared
 

@@ -26,8 +26,7 @@ from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
-from bridge.engine.service.launch.link_opening import HandoverNeeded, LinkContext, OpenedReport
-from bridge.engine.service.launch.links import LinkKeys
+from bridge.engine.service.launch.link_opening import HandoverNeeded, OpenedReport
 from bridge.engine.service.live import sync_launch, window_switch
 from bridge.engine.service.live.windows import (
     handover_requested_at,
@@ -112,7 +111,7 @@ async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowA
 async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
     """Open the launch that a window follows; answer with the new start data of its page."""
     engine, session = page.engine, page.session
-    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    context = engine.link_context()
 
     def apply(work: Work, *, handed_over: bool = False) -> OpenedReport:
         opened = window_switch.switch(work, context, session, sequence, handed_over=handed_over)

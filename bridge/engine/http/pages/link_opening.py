@@ -63,7 +63,6 @@ from bridge.engine.service.launch.link_opening import (
 )
 from bridge.engine.service.launch.links import (
     InitRequest,
-    LinkKeys,
     PrewarmedSession,
     begin_prewarmed,
 )
@@ -109,6 +108,11 @@ def is_prefetch(request: Request) -> bool:
     return "prefetch" in purpose or request.method == "HEAD"
 
 
+def prefetched() -> Response:
+    """Return the empty response to a prefetch."""
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+
 async def cookie_session(engine: EngineState, request: Request) -> BrowserSession | None:
     """Return the session of the browser's cookie, if there is one."""
     name = html_pages.cookie_name(secure=engine.addresses.secure)
@@ -136,7 +140,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
     """
     engine = engine_of(request)
     if is_prefetch(request):
-        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return prefetched()
     session = await cookie_session(engine, request)
     if not handle and (session is None or not session.report_id):
         return _refusal(request, NotFound(), handle)
@@ -144,7 +148,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return show_notice(
             request, NoticeKey.ANOTHER_REPORT, status=409, headers=html_pages.page_headers(["*"])
         )
-    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    context = engine.link_context()
     user = await _browser_user(engine, request)
     visit = LinkVisit(handle, is_framed(request), user, session, framing_origin(request))
 
@@ -212,7 +216,7 @@ async def open_share(request: Request, handle: str) -> Response:
     """Show the report of a share as its HTML export, without any control."""
     engine = engine_of(request)
     if is_prefetch(request):
-        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return prefetched()
     now = engine.clock()
     try:
         found = await engine.work.read_session(
@@ -232,7 +236,7 @@ async def open_init_link(request: Request) -> Response:
     engine = engine_of(request)
     query = dict(request.query_params)
     if is_prefetch(request):
-        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return prefetched()
     try:
         refuse_study_members(request.query_params.multi_items(), "")
         if not query.get("token"):
@@ -254,14 +258,13 @@ def _notice_with_reason(request: Request, detail: str, status: int) -> Response:
 
 
 async def _prewarm(engine: EngineState, request: Request, handle: str) -> Response:
-    link_keys = LinkKeys(engine.keys, engine.random)
-    context = LinkContext(link_keys, engine.settings.lifetimes)
+    context = engine.link_context()
     if first := await frame_check(engine, request, context, handle, Purpose.INIT):
         return first
     present = await cookie_session(engine, request)
 
     def apply(work: Work) -> tuple[PrewarmedSession, list[str]]:
-        warmed = begin_prewarmed(work, link_keys, engine.settings.lifetimes, handle, present)
+        warmed = begin_prewarmed(work, context.link_keys, context.lifetimes, handle, present)
         account_id = warmed.account_id
         work.audit(audit_event(request, "warm", warmed.site_id, account_id=account_id))
         site = SITES.select().where(SITES.c.site_id == warmed.site_id)

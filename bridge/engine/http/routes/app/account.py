@@ -26,8 +26,7 @@ from bridge.engine.launch import first_language
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
-from bridge.engine.service.launch.link_opening import LinkContext, OpenedReport
-from bridge.engine.service.launch.links import LinkKeys
+from bridge.engine.service.launch.link_opening import OpenedReport
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.sites import image_uri
 from bridge.engine.service.work import ActorRef, Work
@@ -217,7 +216,7 @@ async def report(report_id: str, request: Request) -> Response:
     if signed is None or not is_same_origin(engine, request):
         return RedirectResponse(password_sign_in.HOME, 303)
     before = await cookie_session(engine, request)
-    context = LinkContext(LinkKeys(engine.keys, engine.random), engine.settings.lifetimes)
+    context = engine.link_context()
     account_id = signed.account.id
 
     def apply(work: Work) -> OpenedReport:

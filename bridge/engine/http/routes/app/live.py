@@ -29,7 +29,7 @@ from bridge.engine.http.requests.guard import session_router
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live import window_switch
-from bridge.engine.service.live.host_events import LIMIT, PageEvent, latest_cursor, read_page_events
+from bridge.engine.service.live.page_events import LIMIT, PageEvent, latest_cursor, read_page_events
 from bridge.engine.service.live.sync_launch import LaunchTarget, pending_target
 from bridge.engine.service.live.windows import (
     OtherWindow,

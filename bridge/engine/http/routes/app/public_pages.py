@@ -51,7 +51,7 @@ async def login(request: Request) -> Response:
 async def enrol(request: Request, token: str = "") -> Response:
     """Show the form of an enrolment link."""
     if link_opening.is_prefetch(request):
-        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return link_opening.prefetched()
     return await enrolment_page.show(request, token[:256])
 
 
