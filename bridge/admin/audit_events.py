@@ -12,8 +12,8 @@ from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN
 from bridge.audit.events import AuditOrigin, Outcome, command_event
 from bridge.console.audit_trail import DONE, ConsoleEventQuery, target_of
-from bridge.engine.service.accounts import audit_trail
-from bridge.engine.service.accounts.audit_trail import AuditRow, TrailQuery
+from bridge.engine.service.accounts import audit_queries
+from bridge.engine.service.accounts.audit_queries import AuditRow, TrailQuery
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring.stores import engine_is_ready, open_engine_database
@@ -56,7 +56,7 @@ class AuditRelay:
             sites=wanted.sites,
         )
         with self._chained.read() as connection:
-            rows = audit_trail.read_newest(connection, query, wanted.limit, self._chain)
+            rows = audit_queries.read_newest(connection, query, wanted.limit, self._chain)
         return [_as_json(row) for row in rows]
 
 

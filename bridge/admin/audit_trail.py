@@ -18,8 +18,8 @@ from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, ChainVerification
 from bridge.audit.events import command_event
 from bridge.engine.documents.fhir_audit_event import AuditEntry, audit_events
-from bridge.engine.service.accounts import audit_trail
-from bridge.engine.service.accounts.audit_trail import TrailQuery
+from bridge.engine.service.accounts import audit_queries
+from bridge.engine.service.accounts.audit_queries import TrailQuery
 from bridge.errors import BridgeError
 from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow
@@ -92,10 +92,10 @@ def list_events(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any
     """Return events, newest first; the listing itself is audited."""
     with _Trail(load(home)) as opened:
         with opened.database.read() as connection:
-            rows = audit_trail.read_newest(connection, query, limit, opened.chain)
+            rows = audit_queries.read_newest(connection, query, limit, opened.chain)
             unfiltered = query.site_id is None and query.report_id is None
             refusals = (
-                audit_trail.newest_anonymous(connection, query.since, limit)
+                audit_queries.newest_anonymous(connection, query.since, limit)
                 if unfiltered and opened.chain is ENGINE_CHAIN
                 else []
             )
@@ -115,12 +115,12 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
             # A slow reader of the export must not end the transaction.
             opened.database.disable_idle_timeout(connection)
             has_reports = opened.chain is ENGINE_CHAIN
-            for row in audit_trail.iterate(connection, query, opened.chain):
+            for row in audit_queries.iterate(connection, query, opened.chain):
                 named = patients and has_reports
-                subjects = audit_trail.patients_of(connection, row.reports) if named else ()
+                subjects = audit_queries.patients_of(connection, row.reports) if named else ()
                 yield from audit_events(row.entry(), server, subjects)
             for entry in _sent(home, connection, query) if has_reports else ():
-                subjects = audit_trail.patients_of(connection, entry.reports) if patients else ()
+                subjects = audit_queries.patients_of(connection, entry.reports) if patients else ()
                 yield from audit_events(entry, server, subjects)
 
 
@@ -163,7 +163,7 @@ def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEn
                 QueueState.DONE, None, query.report_id, query.since, before, _PAGE
             )
             rows = queries.deliveries(database, wanted)
-            sites = audit_trail.sites_of(engine, [each.report_id for each in rows])
+            sites = audit_queries.sites_of(engine, [each.report_id for each in rows])
             for row in rows:
                 site_id = sites.get(row.report_id, "")
                 if _matches(query, row, site_id):

@@ -18,7 +18,7 @@ from bridge.admin.audit_events import note
 from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.engine.service import change_feed, idempotency
-from bridge.engine.service.accounts import audit_trail, sessions
+from bridge.engine.service.accounts import audit_queries, sessions
 from bridge.engine.service.launch import links
 from bridge.monitoring.archive import Archive
 from bridge.queue.payload_blobs import delete_orphans
@@ -101,7 +101,7 @@ def _prune_engine(
             "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
             "links": _all(engine, partial(links.purge_before, moment=before)),
             "answers": _all(engine, partial(idempotency.purge_before, moment=before)),
-            "refusals": _all(engine, partial(audit_trail.purge_before, moment=before)),
+            "refusals": _all(engine, partial(audit_queries.purge_before, moment=before)),
         }
         with engine.write() as connection:
             now = time.time_ns() // 1_000_000

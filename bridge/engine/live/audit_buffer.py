@@ -17,7 +17,7 @@ import structlog
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.live.database_executor import DatabaseExecutor
-from bridge.engine.service.accounts import audit_trail
+from bridge.engine.service.accounts import audit_queries
 from bridge.store.errors import StoreError
 
 PAUSE_SECONDS = 0.2
@@ -40,7 +40,7 @@ class AuditBuffer:
         self._clock = clock
         self._waiting: list[tuple[int, AuditEvent]] = []
         self._dropped = 0
-        self._tally = audit_trail.RefusalTally()
+        self._tally = audit_queries.RefusalTally()
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()  # a caller of `flush` waits for a write in progress
 
@@ -48,7 +48,7 @@ class AuditBuffer:
         """Buffer events, which are written shortly after. Call it on the event loop."""
         now = self._clock()
         for event in events:
-            if audit_trail.is_anonymous(event):
+            if audit_queries.is_anonymous(event):
                 self._tally.count(event, now)
             else:
                 self._waiting.append((now, event))
@@ -103,13 +103,13 @@ class AuditBuffer:
     def _record(
         self,
         events: Sequence[tuple[int, AuditEvent]],
-        counts: Mapping[audit_trail.RefusalKey, int],
+        counts: Mapping[audit_queries.RefusalKey, int],
     ) -> None:
         database = self._executor.database
         with database.write() as connection:
             if counts:
-                database.serialize(connection, audit_trail.LOCK)
-                audit_trail.add_counts(connection, counts)
+                database.serialize(connection, audit_queries.LOCK)
+                audit_queries.add_counts(connection, counts)
             ENGINE_CHAIN.record_all(connection, database, events)
 
 

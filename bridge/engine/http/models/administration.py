@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, m
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import parse_iso
-from bridge.engine.service.accounts.audit_trail import TrailQuery
+from bridge.engine.service.accounts.audit_queries import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Language, Preferences
 from bridge.engine.service.sites.sites import MAX_SIGN_DELAY, SiteSettings, apply_changes, prepare

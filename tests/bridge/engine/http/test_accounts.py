@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy
 
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.accounts import audit_trail, passwords, users
+from bridge.engine.service.accounts import audit_queries, passwords, users
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
@@ -288,7 +288,8 @@ def test_the_trail_names_what_a_user_changed(reader: Service) -> None:
     assert account(reader, "POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
         rows = [
-            each.as_json() for each in audit_trail.read_page(connection, audit_trail.TrailQuery())
+            each.as_json()
+            for each in audit_queries.read_page(connection, audit_queries.TrailQuery())
         ]
     (profile,) = [each for each in rows if each["action"] == "profile-update"]
     (password,) = [each for each in rows if each["action"] == "password-update"]

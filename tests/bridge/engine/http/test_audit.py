@@ -10,7 +10,7 @@ from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.fhir_audit_event import audit_events
 from bridge.engine.live.audit_buffer import AuditBuffer, merged
-from bridge.engine.service.accounts import audit_trail
+from bridge.engine.service.accounts import audit_queries
 from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
@@ -96,8 +96,8 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
-        (permission,) = audit_trail.read_page(connection, audit_trail.TrailQuery())
-        rows = audit_trail.newest_anonymous(connection, None, 100)
+        (permission,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        rows = audit_queries.newest_anonymous(connection, None, 100)
     assert (permission.action, permission.outcome, permission.user) == (
         *("permission", "refused"), FOREIGN
     )  # fmt: skip
@@ -119,12 +119,12 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
         service.runner.run(_add(buffer, event, flush=number % 500 == 0))
     service.runner.run(buffer.flush())
     with service.database.read() as connection:
-        rows = audit_trail.newest_anonymous(connection, None, 1000)
-        assert audit_trail.read_page(connection, audit_trail.TrailQuery()) == []
-    assert len(rows) <= (service.clock() // 60_000 - before + 1) * (audit_trail.MOST_A_MINUTE + 1)
+        rows = audit_queries.newest_anonymous(connection, None, 1000)
+        assert audit_queries.read_page(connection, audit_queries.TrailQuery()) == []
+    assert len(rows) <= (service.clock() // 60_000 - before + 1) * (audit_queries.MOST_A_MINUTE + 1)
     assert sum(each["details"]["count"] for each in rows) == requests
     with service.database.write() as connection:
-        assert audit_trail.purge_before(connection, 2**60) == len(rows)
+        assert audit_queries.purge_before(connection, 2**60) == len(rows)
 
 
 async def _add(buffer: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
@@ -226,9 +226,9 @@ def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [asked]}, "canary-token")
     events(service)
     with service.database.read() as connection:
-        rows = audit_trail.read_page(connection, audit_trail.TrailQuery())
+        rows = audit_queries.read_page(connection, audit_queries.TrailQuery())
         assert ENGINE_CHAIN.verify(connection).broken is None
-        named = audit_trail.patients_of(connection, rows[0].reports)
+        named = audit_queries.patients_of(connection, rows[0].reports)
     told = json.dumps([each.as_json() for each in rows])
     assert "canary" not in told.lower()
     assert "token=" not in told

@@ -16,7 +16,7 @@ from joserfc.jwk import RSAKey
 from sqlalchemy import text
 
 from bridge.engine.http.engine_application import create_application
-from bridge.engine.service.accounts import audit_trail, users
+from bridge.engine.service.accounts import audit_queries, users
 from bridge.engine.service.sites import sites
 from bridge.engine.service.sites.sites import SiteSettings
 from bridge.engine.settings import EngineSettings, SingleSignOn
@@ -93,7 +93,7 @@ def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
     account = door.get("/reporting/api/account", cookie_of(answer))
     assert account.json()["email"] == ADA
     with door.database.read() as connection:
-        (event,) = audit_trail.read_page(connection, audit_trail.TrailQuery(action="login"))
+        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="login"))
     assert (event.user, event.outcome) == (ADA, "success")
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
     assert "report_account" not in str(answer.headers)
     door.runner.run(door.application.state.engine.audit_buffer.flush())
     with door.database.read() as connection:
-        (event,) = audit_trail.newest_anonymous(connection, None, 10)
+        (event,) = audit_queries.newest_anonymous(connection, None, 10)
     assert (event["action"], event["outcome"]) == ("login", "refused")
     assert event["details"]["code"]
     assert "stranger" not in str(event)

@@ -36,7 +36,7 @@ from bridge.engine.http.requests.use_cases import (
 )
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
-from bridge.engine.service.accounts import audit_trail, site_users, users
+from bridge.engine.service.accounts import audit_queries, site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.launch.host_origins import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
@@ -331,9 +331,9 @@ async def read_audit(
         "audit-read",
         site_id,
         lambda connection, _: (
-            audit_trail.read_newest(connection, query, limit)
+            audit_queries.read_newest(connection, query, limit)
             if after is None
-            else audit_trail.read_page(connection, query, after, limit)
+            else audit_queries.read_page(connection, query, after, limit)
         ),
     )
     return JSONResponse({"events": [each.as_json() for each in rows]})
