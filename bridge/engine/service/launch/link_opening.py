@@ -307,11 +307,17 @@ def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedR
     report = lock_report_by_id(work, session.report_id)
     account = get_user(work.connection, report.site_id, session.account_id)
     lease.release(work, session.holder, report)  # the previous page has been left
+    return open_locked(work, context, report, account, options_for_reload(work, session))
+
+
+def open_locked(
+    work: Work, context: LinkContext, report: Report, account: SiteUser, window: WindowOptions
+) -> OpenedReport:
+    """Open a locked report for a user; a Draft of another user waits for the confirmation."""
     transfer = needs_transfer(report, account.id)
     if not transfer:
         assign_report(work, report, account.id)
     work.session.flush()
-    window = options_for_reload(work, session)
     return begin_page(
         work, context, report, account, window, options=report.reporting, transfer=transfer
     )

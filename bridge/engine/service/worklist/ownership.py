@@ -17,14 +17,14 @@ from bridge.engine.service.launch.link_opening import (
     LinkContext,
     OpenedReport,
     WindowOptions,
-    begin_page,
+    open_locked,
 )
 from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import lock_report, lock_report_by_id
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.assignment import needs_transfer, unassign_report
+from bridge.engine.service.worklist.assignment import unassign_report
 
 _OWN_WINDOW = WindowOptions(framed=False, details={"in_frame": False, "host": ""})
 
@@ -55,13 +55,7 @@ def open_from_worklist(
     if before is not None and before.report_id == report_id and before.account_id == account_id:
         lease.release(work, before.holder, report)
     account = get_user(work.connection, report.site_id, account_id)
-    transfer = needs_transfer(report, account.id)
-    if not transfer:
-        assign_report(work, report, account.id)
-    work.session.flush()
-    return begin_page(
-        work, context, report, account, _OWN_WINDOW, options=report.reporting, transfer=transfer
-    )
+    return open_locked(work, context, report, account, _OWN_WINDOW)
 
 
 def assign(work: Work, administrator: BrowserUser, report_id: str, email: str) -> Report:
