@@ -26,7 +26,9 @@ class ChangeNotifier:
         Waking the event loop costs the calling thread time, so it is skipped if nobody waits. A
         waiter that registers later reads the change from the database.
         """
-        if self._loop is None or self._loop.is_closed() or self._has_no_waiter(events):
+        if self._loop is None or self._loop.is_closed():
+            return
+        if events and all(events <= without for without in tuple(self._waiting.values())):
             return
         if self._thread == threading.get_ident():
             self._wake(events)
@@ -44,9 +46,6 @@ class ChangeNotifier:
         self._waiting[future] = frozenset(without)
         future.add_done_callback(lambda done: self._waiting.pop(done, None))
         return future
-
-    def _has_no_waiter(self, events: frozenset[str]) -> bool:
-        return bool(events) and all(events <= each for each in tuple(self._waiting.values()))
 
     def _wake(self, events: frozenset[str]) -> None:
         for future, without in tuple(self._waiting.items()):

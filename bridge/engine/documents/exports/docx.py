@@ -72,7 +72,8 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     layout = lay_out(exported, zone)
     document = docx.Document()
     _set_language(document, layout.language)
-    _set_properties(document, layout.title)
+    properties = document.core_properties  # those of python-docx's template
+    properties.title, properties.author, properties.comments = layout.title, "", ""
     _set_page(document.sections[0], layout)
     _draw_margins(document.sections[0], layout)
     _draw_head(document, layout)
@@ -97,12 +98,6 @@ def _set_language(document: Any, language: str) -> None:
         properties.append(
             parse_xml(f'<w:lang {nsdecls("w")} w:val="{escape(tag)}" w:eastAsia="{escape(tag)}"/>')
         )
-
-
-def _set_properties(document: Any, title: str) -> None:
-    """Replace the properties of python-docx's template."""
-    properties = document.core_properties
-    properties.title, properties.author, properties.comments = title, "", ""
 
 
 def _set_page(section: Any, layout: ReportLayout) -> None:

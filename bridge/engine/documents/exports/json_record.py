@@ -5,7 +5,6 @@ Values are unformatted, times are in UTC.
 """
 
 from base64 import b64encode
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,7 +46,9 @@ def export_record(exported: ExportedReport) -> dict[str, Any]:
             "headerImg": b64encode(header.data).decode("ascii") if header else None,
             "footerImg": data_uri(footer),
         },
-        "clinicalInfo": [_clinical_info(tags) for tags in exported.orders],
+        "clinicalInfo": [
+            {tag: tags.get(tag) or "" for tag in CLINICAL_TAGS} for tags in exported.orders
+        ],
         "addendumInfo": [
             {
                 "content": plain_text(addendum.body),
@@ -77,10 +78,6 @@ def data_uri(image: ExportedImage | None) -> str | None:
     if image is None:
         return None
     return f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"
-
-
-def _clinical_info(tags: Mapping[str, str]) -> dict[str, str]:
-    return {tag: tags.get(tag) or "" for tag in CLINICAL_TAGS}
 
 
 def _person(person: ExportedUser | None) -> dict[str, str | None] | None:

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from bridge.audit.events import AuditEvent
 from bridge.engine.documents.exports import html
 from bridge.engine.errors import (
     BadLaunch,
@@ -157,7 +156,8 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
             opened = reopen(work, context, session)
         else:
             opened = open_link(work, context, visit)
-        work.audit(_audit_event(request, "open", opened))
+        site_id, report_id, account_id = opened.site_id, opened.report_id, opened.account.id
+        work.audit(audit_event(request, "open", site_id, report_id, account_id=account_id))
         return opened
 
     try:
@@ -183,11 +183,6 @@ def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
     if not opened.framed:
         return []
     return ["'self'", *opened.host_origins] if opened.host_origins else ["*"]
-
-
-def _audit_event(request: Request, action: str, opened: OpenedReport) -> AuditEvent:
-    account_id = opened.account.id
-    return audit_event(request, action, opened.site_id, opened.report_id, account_id=account_id)
 
 
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:

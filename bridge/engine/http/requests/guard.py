@@ -159,7 +159,8 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             _charge_quota(engine, caller, self.rate, request)
             try:
-                _require(caller, self.scope)
+                if not caller.permits(self.scope):
+                    raise Forbidden  # noqa: TRY301  # recorded below
                 with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
                     await require_json_body(strict)
                     return await handler(strict)
@@ -268,11 +269,6 @@ async def authenticate(engine: EngineState, request: Request) -> Caller:
         count_failed_token(engine, request)
         raise unauthorized()
     return caller
-
-
-def _require(caller: Caller, scope: TokenScope) -> None:
-    if not caller.permits(scope):
-        raise Forbidden
 
 
 def count_failed_token(engine: EngineState, request: Request) -> None:

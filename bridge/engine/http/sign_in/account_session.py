@@ -50,19 +50,12 @@ async def signed_in_account(engine: EngineState, request: Request) -> AccountSes
         return None
     now, life = engine.clock(), engine.settings.lifetimes
     found = await engine.work.read(lambda c: signed_in(c, secret, now, life))
-    if (
-        found is not None
-        and now - found.session.last_seen_at > SEEN_EVERY_MS
-        and _is_attended(request)
-    ):
+    # Background polls, which name themselves, do not keep a session alive.
+    attended = request.headers.get("x-unattended") is None
+    if found is not None and attended and now - found.session.last_seen_at > SEEN_EVERY_MS:
         session = found.session
         await engine.work.run(lambda: _keep_alive(engine, session, now))
     return found
-
-
-def _is_attended(request: Request) -> bool:
-    """Tell whether a user caused the request; background polls do not keep a session alive."""
-    return request.headers.get("x-unattended") is None
 
 
 def _keep_alive(engine: EngineState, session: BrowserSession, now: int) -> None:

@@ -100,7 +100,7 @@ async def _finish(request: Request) -> Response:
     answer = await password_sign_in.begin_session(
         request, account, prove, state["handle"], state["next"]
     )
-    answer.headers.append("Set-Cookie", _expired_cookie(engine))
+    answer.headers.append("Set-Cookie", f"{_COOKIE}=; Max-Age=0{_attributes(engine)}")
     return answer
 
 
@@ -115,10 +115,6 @@ def _cookie(engine: EngineState, state: dict[str, Any]) -> str:
     sealed = engine.keys.seal(json.dumps(state).encode(), _BINDING)
     data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
     return f"{_COOKIE}={sealed.key_id}.{data}; Max-Age={_LIFE}{_attributes(engine)}"
-
-
-def _expired_cookie(engine: EngineState) -> str:
-    return f"{_COOKIE}=; Max-Age=0{_attributes(engine)}"
 
 
 def _attributes(engine: EngineState) -> str:

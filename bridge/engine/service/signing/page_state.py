@@ -7,7 +7,6 @@ whether the page must load again.
 
 import base64
 import secrets
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import insert
@@ -82,7 +81,11 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
     return {
         **state["record"],
         "version": report.version,
-        "orders": [_displayed(each) for each in state["orders"]],
+        # Metadata is not displayed (clinicalInfo tags)
+        "orders": [
+            {name: value for name, value in order.items() if name != "Metadata"}
+            for order in state["orders"]
+        ],
         "reporting": report.reporting,
         "autoCompare": _auto_compare(work, editor, report, preferences.AutoComparePrior),
         "template": report.template_number,
@@ -109,11 +112,6 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "journalKey": _draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
     }
-
-
-def _displayed(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out Metadata, which is not displayed (clinicalInfo tags)."""
-    return {name: value for name, value in order.items() if name != "Metadata"}
 
 
 def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:

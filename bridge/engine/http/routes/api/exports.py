@@ -224,11 +224,8 @@ async def _export(
         shown=lambda found: [(identity.site_id, found[1])],
     )
     shown = replace(exported, addenda=exported.addenda[:addenda])
-    return await Threads.EXPORTS.run(render, shown, zone or _zone(shown))
-
-
-def _zone(exported: ExportedReport) -> tzinfo:
-    return ZoneInfo(exported.site.time_zone or "UTC")
+    own_zone = ZoneInfo(shown.site.time_zone or "UTC")
+    return await Threads.EXPORTS.run(render, shown, zone or own_zone)
 
 
 @router.post("/html", response_model=HtmlResponse, responses=problems())
