@@ -140,11 +140,7 @@ class Attachment:
     def from_json(cls, value: Mapping[str, Any]) -> "Attachment":
         """Read what `to_json` wrote."""
         return cls(
-            **{
-                **value,
-                "kind": FileKind(value["kind"]),
-                "data": base64.b64decode(value["data"]),
-            }
+            **{**value, "kind": FileKind(value["kind"]), "data": base64.b64decode(value["data"])}
         )
 
 

@@ -67,11 +67,7 @@ class _TrackedLines(SegmentLines):
     __slots__ = ("read",)
 
     def __init__(
-        self,
-        raw: list[bytes],
-        names: Sequence[str],
-        syntax: MessageSyntax,
-        text: str | None = None,
+        self, raw: list[bytes], names: Sequence[str], syntax: MessageSyntax, text: str | None = None
     ) -> None:
         super().__init__(raw, names, syntax, text)
         self.read: list[set[int]] = [set() for _ in raw]

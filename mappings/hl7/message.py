@@ -30,11 +30,7 @@ class SegmentLines:
     __slots__ = ("_texts", "fields", "names", "raw", "syntax")
 
     def __init__(
-        self,
-        raw: list[bytes],
-        names: Sequence[str],
-        syntax: MessageSyntax,
-        text: str | None = None,
+        self, raw: list[bytes], names: Sequence[str], syntax: MessageSyntax, text: str | None = None
     ) -> None:
         """`text` is the whole decoded message with CR between segments, if it is known."""
         self.raw = raw

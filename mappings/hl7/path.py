@@ -22,8 +22,7 @@ _NUMBER = r"[1-9]\d{0,4}"
 _MATCH = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
 _WITHIN = rf"(?:\[({_NUMBER})\]|((?:{_MATCH})+))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?"
 _PATH = re.compile(
-    rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?",
-    re.ASCII,
+    rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?", re.ASCII
 )
 _MATCHES = re.compile(_MATCH, re.ASCII)
 

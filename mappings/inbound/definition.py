@@ -167,10 +167,7 @@ class InboundMapping:
     def _lanes(self, scopes: Sequence[MessageScope]) -> tuple[str, ...]:
         try:
             return tuple(f"{site}|{mrn}" for site, mrn in self.plan.patients(scopes))
-        except (
-            MessageRefusal,
-            RuleFailed,
-        ):  # such a message is refused, and has no lane
+        except (MessageRefusal, RuleFailed):  # such a message is refused, and has no lane
             return ()
 
 

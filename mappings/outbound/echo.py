@@ -105,11 +105,7 @@ class Echo:
             chosen = [pick(each, self.marks.component, path.component) for each in chosen]
         coded = [
             translate_field(
-                _no_nulls(each, self.marks),
-                self.marks,
-                self._codec,
-                kind=kind,
-                offset=self._offset,
+                _no_nulls(each, self.marks), self.marks, self._codec, kind=kind, offset=self._offset
             )
             for each in chosen
         ]

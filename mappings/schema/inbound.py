@@ -101,10 +101,7 @@ DEFINITIONS: dict[str, Schema] = {
 
 _DECISION = rf"^({'|'.join(OrderAction)})( +({order_mapping.EXAMINED})? *)?$"
 _LINK: Schema = {
-    "anyOf": [
-        FLAG,
-        closed({"on": FLAG, "value": RULE, "when": CONDITION, "unless_differ": RULE}),
-    ]
+    "anyOf": [FLAG, closed({"on": FLAG, "value": RULE, "when": CONDITION, "unless_differ": RULE})]
 }
 
 MESSAGE_METADATA: Schema = closed(

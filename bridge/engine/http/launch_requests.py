@@ -35,11 +35,7 @@ from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.launch.batches import BatchRefused
-from bridge.engine.service.launch.launches import (
-    LaunchContext,
-    audit_events_of,
-    launch_all,
-)
+from bridge.engine.service.launch.launches import LaunchContext, audit_events_of, launch_all
 from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.work import Work
 from bridge.executors import Threads

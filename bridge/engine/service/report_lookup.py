@@ -215,9 +215,7 @@ def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> d
 
 
 def _moved(
-    connection: Connection,
-    missing: Sequence[OrderId],
-    keys: Mapping[OrderId, OrderId],
+    connection: Connection, missing: Sequence[OrderId], keys: Mapping[OrderId, OrderId]
 ) -> list[OrderId]:
     """Return the missing orders whose patients were merged since `keys` was read."""
     if not missing or connection.dialect.name == _ONE_WRITER:

@@ -178,11 +178,7 @@ class CommitRecords:
 
 
 @contextmanager
-def nested_work(
-    connection: Connection,
-    actor: ActorRef,
-    now: int,
-) -> Iterator[Work]:
+def nested_work(connection: Connection, actor: ActorRef, now: int) -> Iterator[Work]:
     """Run a use case in a shared write transaction. The caller collects and appends its records."""
     with closing(Work(connection, actor, now)) as work:
         yield work
@@ -192,10 +188,7 @@ def nested_work(
 
 @contextmanager
 def work_within(
-    connection: Connection,
-    database: Database,
-    actor: ActorRef,
-    now: int,
+    connection: Connection, database: Database, actor: ActorRef, now: int
 ) -> Iterator[Work]:
     """Run a use case in a write transaction that the caller commits; append its records."""
     records = CommitRecords()
@@ -207,11 +200,7 @@ def work_within(
 
 
 @contextmanager
-def transaction(
-    database: Database,
-    actor: ActorRef,
-    now: int,
-) -> Iterator[Work]:
+def transaction(database: Database, actor: ActorRef, now: int) -> Iterator[Work]:
     """Run a use case in a write transaction of its own."""
     with database.write() as connection, work_within(connection, database, actor, now) as work:
         yield work

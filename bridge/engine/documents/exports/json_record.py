@@ -83,11 +83,7 @@ def data_uri(image: ExportedImage | None) -> str | None:
 def _person(person: ExportedUser | None) -> dict[str, str | None] | None:
     if person is None:
         return None
-    return {
-        "name": person.name,
-        "email": person.email,
-        "signature": data_uri(person.signature),
-    }
+    return {"name": person.name, "email": person.email, "signature": data_uri(person.signature)}
 
 
 def _prelim(prelim: PrelimEntry) -> dict[str, Any]:

@@ -33,10 +33,7 @@ from bridge.engine.rules.text.document import (
 
 TWIPS_PER_PIXEL = 15  # at 96 dots per inch
 TEXT_WIDTH = 9638  # twips: 17 cm, A4 less its margins; Letter is wider
-PAPERS = {
-    PageSize.A4: r"\paperw11906\paperh16838",
-    PageSize.LETTER: r"\paperw12240\paperh15840",
-}
+PAPERS = {PageSize.A4: r"\paperw11906\paperh16838", PageSize.LETTER: r"\paperw12240\paperh15840"}
 IMAGE_HEIGHT = 2835  # 5 cm
 SIGNATURE_HEIGHT = 1134  # 2 cm
 BMP_END = 0x10000

@@ -146,10 +146,7 @@ def _parse_time(value: object) -> object:
 
 
 _DateTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-_Time = Annotated[
-    int,
-    BeforeValidator(_parse_time, json_schema_input_type=_DateTime),
-]
+_Time = Annotated[int, BeforeValidator(_parse_time, json_schema_input_type=_DateTime)]
 _Word = Annotated[str, Field(min_length=1, max_length=320)]
 
 

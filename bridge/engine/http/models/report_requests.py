@@ -130,8 +130,7 @@ class RtfBody(ExportBody):
     )
 
     responseType: Annotated[
-        RtfResponse,
-        BeforeValidator(_folded, json_schema_input_type=RtfResponse | None),
+        RtfResponse, BeforeValidator(_folded, json_schema_input_type=RtfResponse | None)
     ] = RtfResponse.ARRAYBUFFER
     contentOnly: Flag = False
 

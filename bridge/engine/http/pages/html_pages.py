@@ -160,10 +160,7 @@ def notice_page(
 ) -> Response:
     """Return a page with one message; `form` is markup and is not escaped."""
     filled = _template("notice.html").substitute(
-        language=html.escape(language),
-        title=html.escape(title),
-        text=html.escape(text),
-        form=form,
+        language=html.escape(language), title=html.escape(title), text=html.escape(text), form=form
     )
     return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
 

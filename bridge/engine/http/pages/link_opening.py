@@ -60,11 +60,7 @@ from bridge.engine.service.launch.link_opening import (
     open_link,
     reopen,
 )
-from bridge.engine.service.launch.links import (
-    InitRequest,
-    PrewarmedSession,
-    begin_prewarmed,
-)
+from bridge.engine.service.launch.links import InitRequest, PrewarmedSession, begin_prewarmed
 from bridge.engine.service.reports import sharing as shares
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import ActorRef, Work

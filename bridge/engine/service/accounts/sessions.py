@@ -143,11 +143,7 @@ def find_session(
     row = connection.execute(
         select(SESSIONS, SITES.c.settings)
         .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
-        .where(
-            SESSIONS.c.secret_hash == secret_hash(secret),
-            SESSIONS.c.expires_at > now,
-            _VALID,
-        )
+        .where(SESSIONS.c.secret_hash == secret_hash(secret), SESSIONS.c.expires_at > now, _VALID)
     ).first()
     if row is None:
         return None

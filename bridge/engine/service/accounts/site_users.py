@@ -51,11 +51,7 @@ class AccountRefused(EngineError):  # noqa: N818  # named for what happened
 
 
 def require_allowed(
-    work: Work,
-    caller: Caller,
-    action: AccountAction,
-    site_id: str,
-    account_id: int | None,
+    work: Work, caller: Caller, action: AccountAction, site_id: str, account_id: int | None
 ) -> None:
     """Raise `AccountRefused` unless the caller may do this to an account on a site."""
     found = administered_sites(work.connection, caller)

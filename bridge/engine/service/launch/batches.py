@@ -33,11 +33,7 @@ from bridge.engine.service.launch.single_launch import (
     require_owner,
     warnings_of,
 )
-from bridge.engine.service.report_lookup import (
-    current_report_keys,
-    follow_pointers,
-    lock_patients,
-)
+from bridge.engine.service.report_lookup import current_report_keys, follow_pointers, lock_patients
 from bridge.engine.service.report_status import reports_by_key
 from bridge.engine.service.work import Work
 
@@ -265,8 +261,4 @@ def _order_ids(run: Iterable[_AdmittedLaunch]) -> list[OrderId]:
 
 _RUNS: Final[
     dict[LaunchKind, Callable[[Work, Sequence[_AdmittedLaunch]], list[ExecutedLaunch]]]
-] = {
-    LaunchKind.REGISTER: _register,
-    LaunchKind.LAZY: _find_reports,
-    LaunchKind.EAGER: _open_all,
-}
+] = {LaunchKind.REGISTER: _register, LaunchKind.LAZY: _find_reports, LaunchKind.EAGER: _open_all}

@@ -188,11 +188,7 @@ def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
 
 
 def create_draft(
-    work: Work,
-    site_id: str,
-    order: OrderInput,
-    owner: SiteUser,
-    key_findings: str = "",
+    work: Work, site_id: str, order: OrderInput, owner: SiteUser, key_findings: str = ""
 ) -> Report:
     """Create a Draft for a user, as a launch does; key findings become its initial text."""
     first = first_text_of(work.connection, site_id, order.reporting, key_findings)

@@ -320,11 +320,7 @@ class PrewarmedSession:
 
 
 def issue_init_link(
-    work: Work,
-    caller: Caller,
-    link_keys: LinkKeys,
-    life: AccessLifetimes,
-    request: InitRequest,
+    work: Work, caller: Caller, link_keys: LinkKeys, life: AccessLifetimes, request: InitRequest
 ) -> InitLink:
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     users = LaunchUsers(work.connection, caller, work.now)

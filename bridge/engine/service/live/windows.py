@@ -110,8 +110,7 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
 
 def _writer(connection: Connection, report_id: str, now: int) -> str | None:
     query = select(REPORTS.c.lease_holder).where(
-        REPORTS.c.report_id == report_id,
-        REPORTS.c.lease_until.between(now + 1, now + LEASE_MS),
+        REPORTS.c.report_id == report_id, REPORTS.c.lease_until.between(now + 1, now + LEASE_MS)
     )
     found: str | None = connection.execute(query).scalar_one_or_none()
     return found
@@ -155,9 +154,7 @@ def writing_window(
     if not number.isdigit() or int(number) == session_pk:
         return None
     query = select(WINDOWS.c.session_pk).where(
-        WINDOWS.c.session_pk == int(number),
-        WINDOWS.c.report_id == report_id,
-        *is_fresh(moment),
+        WINDOWS.c.session_pk == int(number), WINDOWS.c.report_id == report_id, *is_fresh(moment)
     )
     return connection.execute(query).scalars().first()
 

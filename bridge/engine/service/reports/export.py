@@ -17,14 +17,7 @@ from sqlmodel import Session, col, select
 from bridge.engine.documents.exports import model
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.errors import PrelimReadNotFound
-from bridge.engine.records.tables import (
-    Addendum,
-    PrelimRead,
-    Report,
-    ReportFile,
-    Site,
-    metadata,
-)
+from bridge.engine.records.tables import Addendum, PrelimRead, Report, ReportFile, Site, metadata
 from bridge.engine.rules.lifecycle import AddendumState, FileKind
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import Document, from_text, restore

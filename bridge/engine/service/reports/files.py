@@ -117,10 +117,7 @@ def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachmen
     for place in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
         file = files[place]
         found = contradictions(
-            file.tags,
-            mrns=patient.mrns,
-            names=patient.names,
-            birth_dates=patient.birth_dates,
+            file.tags, mrns=patient.mrns, names=patient.names, birth_dates=patient.birth_dates
         )
         if found:
             details = {"title": file.details.get("title", ""), "contradicts": list(found)}
@@ -369,9 +366,7 @@ def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, byt
     own = key_of(lock_report_by_id(work, report_id))
     found = work.session.exec(
         select(ReportFile).where(
-            ReportFile.pk == pk,
-            ReportFile.report_pk == own,
-            ReportFile.kind == FileKind.KEY_IMAGE,
+            ReportFile.pk == pk, ReportFile.report_pk == own, ReportFile.kind == FileKind.KEY_IMAGE
         )
     ).first()
     if found is None:

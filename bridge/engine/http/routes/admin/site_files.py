@@ -13,11 +13,7 @@ from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import (
-    RequestSite,
-    change_as_administrator,
-    read_site,
-)
+from bridge.engine.http.requests.use_cases import RequestSite, change_as_administrator, read_site
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.sites import audit_states, billing, macros, sites
 from bridge.executors import Threads

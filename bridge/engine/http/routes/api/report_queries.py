@@ -196,8 +196,7 @@ def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
 async def changes(
     request: Request,
     after: Annotated[
-        int,
-        Query(ge=0, lt=2**63, description="`cursor` of a page or of a change; 0: all"),
+        int, Query(ge=0, lt=2**63, description="`cursor` of a page or of a change; 0: all")
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
@@ -207,8 +206,7 @@ async def changes(
         Query(max_length=len(ChangeEvent), description="events to leave out and not to wait for"),
     ] = None,
     texts: Annotated[
-        bool,
-        Query(description="add the text of each release; each text counts as an export"),
+        bool, Query(description="add the text of each release; each text counts as an export")
     ] = False,
 ) -> Response:
     """

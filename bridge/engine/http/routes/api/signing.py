@@ -28,10 +28,7 @@ async def sign_report(body: SignBody, request: Request) -> Response:
         "sign",
         body.clinicalInfo,
         lambda work, identity: sign.sign(
-            work,
-            identity,
-            ignore_delay=body.ignoreSignDelay,
-            time_zone=zone.key if zone else None,
+            work, identity, ignore_delay=body.ignoreSignDelay, time_zone=zone.key if zone else None
         ),
         urgent=True,
     )

@@ -137,10 +137,7 @@ async def prelim(body: SessionPrelimBody, page: ReportPageDep) -> Response:
     return await page.change(
         "prelim",
         partial(
-            page_actions.prelim,
-            version=body.version,
-            group=body.prelimGroup,
-            tag=body.prelimTag,
+            page_actions.prelim, version=body.version, group=body.prelimGroup, tag=body.prelimTag
         ),
     )
 
