@@ -33,6 +33,7 @@ from bridge.engine.service.launch.report_updates import (
     create_report,
     known_names,
     merge_launch,
+    needs_transfer,
     require_matching_name,
 )
 from bridge.engine.service.live import sync_launch
@@ -47,7 +48,6 @@ from bridge.engine.service.reports.files import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.assignment import needs_transfer
 from bridge.engine.settings import AccessLifetimes
 
 CHANGES = metadata.tables[str(FeedChange.__tablename__)]

@@ -1,7 +1,9 @@
 """
-Applies launches to reports: shared by eager launches and first openings of links.
+Applies launches to reports, and changes their owners (interface document, States and transitions).
 
-The reports are locked by the caller or have just been created.
+The reports are locked by the caller or have just been created. Eager launches and first openings of
+links share these functions. The app asks the user before a transfer; the functions are called after
+the answer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +14,7 @@ from sqlmodel import select
 from bridge.engine.errors import PatientNameMismatch
 from bridge.engine.launch import Attachment, LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template
-from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
+from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import names_conflict
 from bridge.engine.service import change_feed
@@ -24,13 +26,55 @@ from bridge.engine.service.launch.creation import (
     update_order,
     write_first_text,
 )
-from bridge.engine.service.report_lookup import bump_version, key_of, orders_of
+from bridge.engine.service.report_lookup import bump_version, key_of, lock_report, orders_of
 from bridge.engine.service.report_status import has_content
-from bridge.engine.service.reports.files import attach, initial_text
+from bridge.engine.service.report_transitions import apply_event, clear
+from bridge.engine.service.reports.files import attach, initial_text, refresh_findings
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.engine.service.worklist.assignment import open_for
 from bridge.store.statements import execute_keys, key_statement
+
+
+def needs_transfer(report: Report, account_id: int) -> bool:
+    """Tell whether opening needs a confirmation: the Draft has another owner."""
+    return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
+
+
+def open_for(work: Work, report: Report, account_id: int) -> Report:
+    """
+    Open a locked report for a user, who becomes the owner if the report is unsigned.
+
+    An Ordered report becomes the user's Draft. A Preliminary report gets a new owner only if its
+    reader or a reviewer opens it. A signed report does not change.
+    """
+    before = report.owner_id
+    was = report.status
+    if was in SIGNED or (was is not Status.ORDERED and before == account_id):
+        return report
+    if not may_own(work, report, account_id):
+        return report
+    apply_event(work, report, LifecycleEvent.OPEN)
+    report.owner_id = account_id
+    report.lease_holder = report.lease_until = None
+    if was is Status.ORDERED:
+        refresh_findings(work, report)
+    moved = was is Status.DRAFT and before is not None
+    event = ChangeEvent.REPORT_TRANSFERRED if moved else ChangeEvent.REPORT_OPENED
+    change_feed.announce(work, report, event)
+    return report
+
+
+def unassign(work: Work, identity: OrderId) -> Report:
+    """Return a Draft to the worklist; its content stays."""
+    return unassign_report(work, lock_report(work, identity).report)
+
+
+def unassign_report(work: Work, report: Report) -> Report:
+    """Return a locked Draft to the worklist; its content stays."""
+    clear(work, report, apply_event(work, report, LifecycleEvent.UNASSIGN))
+    change_feed.announce(work, report, ChangeEvent.REPORT_UNASSIGNED)
+    return report
+
 
 _NAMES: Final = key_statement(
     """

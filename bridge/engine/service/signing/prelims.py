@@ -2,7 +2,7 @@
 Preliminary reads (interface document, prelim and site/prelims).
 
 A read stores the text of its time. The next reader or signer who is another person has reviewed it.
-Members read for their group; reviewers review its reads (`rules.prelims`).
+Members read for their group; reviewers review its reads (`rules.signing`).
 """
 
 from collections.abc import Mapping, Sequence

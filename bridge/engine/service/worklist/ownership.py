@@ -19,12 +19,11 @@ from bridge.engine.service.launch.link_opening import (
     WindowOptions,
     open_locked,
 )
-from bridge.engine.service.launch.report_updates import assign_report
+from bridge.engine.service.launch.report_updates import assign_report, unassign_report
 from bridge.engine.service.report_lookup import lock_report, lock_report_by_id
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.assignment import unassign_report
 
 _OWN_WINDOW = WindowOptions(framed=False, details={"in_frame": False, "host": ""})
 

@@ -10,10 +10,10 @@ from bridge.engine.errors import RuleBroken
 from bridge.engine.launch import Attachment
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
+from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
 from bridge.engine.service.reports.linking import link_orders
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.worklist.assignment import open_for
 from tests.bridge.engine.service.harness import ServiceHarness
 
 

@@ -5,6 +5,7 @@ import pytest
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.creation import write_first_text
+from bridge.engine.service.launch.report_updates import open_for, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import reset_order
@@ -12,7 +13,6 @@ from bridge.engine.service.reports.linking import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.worklist.assignment import open_for, unassign
 from tests.bridge.engine.service.harness import ServiceHarness
 
 

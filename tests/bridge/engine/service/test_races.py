@@ -12,7 +12,7 @@ import pytest
 from bridge.engine.errors import EngineError
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
-from bridge.engine.service.launch.report_updates import assign_report
+from bridge.engine.service.launch.report_updates import assign_report, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
@@ -20,7 +20,6 @@ from bridge.engine.service.signing.addenda import release_addendum
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign, unsign
-from bridge.engine.service.worklist.assignment import unassign
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 

@@ -21,12 +21,12 @@ from bridge.engine.rules.order import link_target
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import Registration, register, register_many
+from bridge.engine.service.launch.report_updates import needs_transfer, open_for, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import query_status
 from bridge.engine.service.reports.deletion import delete_report, discard, reset_order
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.worklist.assignment import needs_transfer, open_for, unassign
 from bridge.engine.service.worklist.ownership import assign_order
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 

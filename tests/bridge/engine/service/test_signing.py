@@ -23,6 +23,7 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service import report_transitions
+from bridge.engine.service.launch.report_updates import open_for, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
@@ -30,7 +31,6 @@ from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.assignment import open_for, unassign
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 

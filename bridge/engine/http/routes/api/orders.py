@@ -48,13 +48,13 @@ from bridge.engine.launch import LaunchWarning
 from bridge.engine.launch_parser import structured_reports
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
+from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.linking import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.assignment import unassign
 from bridge.engine.service.worklist.ownership import assign_order
 from bridge.executors import Threads
 
