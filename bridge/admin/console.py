@@ -22,8 +22,8 @@ from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import NoSuchItem
 from bridge.console.http.application import create_application
 from bridge.console.report_engine import ReportEngine
-from bridge.engine.app.static_files import entry
-from bridge.engine.http.pages.html_pages import ASSET_PATH
+from bridge.engine.http.html_pages import ASSET_PATH
+from bridge.engine.http.static_files import entry
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import OrderKey, SignedInUser
 from bridge.executors import Threads

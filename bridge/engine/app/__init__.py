@@ -1,1 +1,1 @@
-"""The reporting app: its built files, and the controls that a page shows."""
+"""The reporting app: its built files (`assets`)."""

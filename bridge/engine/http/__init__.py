@@ -1,1 +1,1 @@
-"""The engine over HTTP: routers of short routes, problem bodies, authentication."""
+"""The engine over HTTP: application, shared state and pages; below, routes, checks and sign-in."""

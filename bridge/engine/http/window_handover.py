@@ -19,9 +19,9 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState
-from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.report_page import ReportPage
+from bridge.engine.http.report_page import ReportPage
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified

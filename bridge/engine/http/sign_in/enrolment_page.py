@@ -17,9 +17,9 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.engine.documents.qr import qr_png
+from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.html_pages import language_of
+from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed
 from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt

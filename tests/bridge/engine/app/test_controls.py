@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.http.pages.report_page import controls
+from bridge.engine.http.report_page import controls
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import PERMITTED, SiteRole
 

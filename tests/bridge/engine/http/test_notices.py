@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from bridge.engine.http.pages.html_pages import NoticeKey, notice_text
+from bridge.engine.http.html_pages import NoticeKey, notice_text
 from bridge.engine.launch import LANGUAGES
 from tests.bridge.engine.http.engine_service import BASE, READER, Service
 

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import FindingsBody
-from bridge.engine.http.pages.report_page import ReportPageDep
+from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router
 from bridge.engine.launch import LANGUAGES, language
 from bridge.engine.rules.text.document import to_json

@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge.engine.http import window_handover
 from bridge.engine.http.models.fields import Body
-from bridge.engine.http.pages.report_page import ReportPage, ReportPageDep
+from bridge.engine.http.report_page import ReportPage, ReportPageDep
 from bridge.engine.http.requests.guard import session_router
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at

@@ -7,11 +7,10 @@ from fastapi import APIRouter, Request
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.app import static_files
 from bridge.engine.errors import NotBuilt
+from bridge.engine.http import html_pages, link_pages, static_files
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.pages import html_pages, link_opening
-from bridge.engine.http.pages.html_pages import docs_page
+from bridge.engine.http.html_pages import docs_page
 from bridge.engine.http.requests.guard import bounded_request
 from bridge.engine.http.requests.response_bodies import bad_request
 from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_sign_on
@@ -26,19 +25,19 @@ _ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
 @router.api_route("/launch-report/clinical", methods=["GET", "HEAD"])
 async def launch_report(request: Request, token: str = "", report: str = "") -> Response:
     """Open a report link, or load the page of `report` again."""
-    return await link_opening.open_report(request, token, report)
+    return await link_pages.open_report(request, token, report)
 
 
 @router.api_route("/shared", methods=["GET", "HEAD"])
 async def shared(request: Request, token: str = "") -> Response:
     """Show a shared report, read-only."""
-    return await link_opening.open_share(request, token)
+    return await link_pages.open_share(request, token)
 
 
 @router.api_route("/init", methods=["GET", "HEAD"])
 async def init(request: Request) -> Response:
     """Pre-warm an embedded session."""
-    return await link_opening.open_init_link(request)
+    return await link_pages.open_init_link(request)
 
 
 @router.post("/login")
@@ -50,8 +49,8 @@ async def login(request: Request) -> Response:
 @router.api_route("/enrol", methods=["GET", "HEAD"])
 async def enrol(request: Request, token: str = "") -> Response:
     """Show the form of an enrolment link."""
-    if link_opening.is_prefetch(request):
-        return link_opening.prefetched()
+    if link_pages.is_prefetch(request):
+        return link_pages.prefetched()
     return await enrolment_page.show(request, token[:256])
 
 

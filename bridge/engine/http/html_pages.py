@@ -18,7 +18,7 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
-from bridge.engine.app.static_files import AppEntry, entry
+from bridge.engine.http.static_files import AppEntry, entry
 from bridge.engine.launch import DEFAULT_LANGUAGE, language
 from bridge.engine.service.launch.link_opening import OpenedReport
 from bridge.engine.settings import EngineSettings

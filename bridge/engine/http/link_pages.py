@@ -27,14 +27,14 @@ from bridge.engine.errors import (
     PatientNameMismatch,
     ReportDeleted,
 )
+from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.html_pages import NoticeKey, language_of, notice_text, show_notice
 from bridge.engine.http.launch_requests import (
     issue_session_link,
     refuse_study_members,
     session_link,
 )
-from bridge.engine.http.pages import html_pages
-from bridge.engine.http.pages.html_pages import NoticeKey, language_of, notice_text, show_notice
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import (
     count_failed_token,

@@ -1,1 +1,0 @@
-"""Pages for browsers: report links, sessions, notices."""
