@@ -25,7 +25,7 @@ from bridge.engine.service.accounts import (
     tokens,
     users,
 )
-from bridge.engine.service.sites import sites
+from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.errors import BridgeError
@@ -58,32 +58,36 @@ class EngineAdministration:
         host_origins: tuple[str, ...],
     ) -> None:
         """Add a site; `sign_delay` in seconds."""
-        site = sites.SiteSettings(site_id, name, time_zone, sign_delay, locations, host_origins)
+        site = site_settings.SiteSettings(
+            site_id, name, time_zone, sign_delay, locations, host_origins
+        )
         event = {**self.event("site-create", site_id), "before": {}}
         with self.auditing(event) as (connection, now):
-            sites.add_site(connection, site, now)
-            event["after"] = sites.audit_state(site)
+            site_settings.add_site(connection, site, now)
+            event["after"] = site_settings.audit_state(site)
 
     def sites(self) -> list[dict[str, Any]]:
         """Return all sites as the API shows them."""
         with self._database.read() as connection:
-            return [sites.site_json(each) for each in sites.list_sites(connection, None)]
+            return [
+                site_settings.site_json(each) for each in site_settings.list_sites(connection, None)
+            ]
 
     def site(self, site_id: str) -> dict[str, Any]:
         """Return a site as the API shows it."""
         with as_refusal(), self._database.read() as connection:
-            return sites.site_json(sites.get_site(connection, site_id))
+            return site_settings.site_json(site_settings.get_site(connection, site_id))
 
     def change_site(self, site_id: str, changes: Mapping[str, Any]) -> None:
         """Change members of a site, by their names in the API."""
         with as_refusal():
-            members = sites.prepare(_checked(changes))
+            members = site_settings.prepare(_checked(changes))
         event = self.event("site-update", site_id, members=sorted(members))
         with self.auditing(event) as (connection, _):
-            current = sites.get_site(connection, site_id, lock=True)
-            changed = sites.apply_changes(current, members)
-            sites.update_site(connection, changed)
-            event.update(sites.difference(current, changed))
+            current = site_settings.get_site(connection, site_id, lock=True)
+            changed = site_settings.apply_changes(current, members)
+            site_settings.update_site(connection, changed)
+            event.update(site_settings.difference(current, changed))
 
     def add_user(
         self, email: str, *, name: str, site_id: str, administrator: bool, password: str | None
@@ -101,7 +105,7 @@ class EngineAdministration:
         event = self.event("user-update", site_id, role=role.value)
         event["target"] = ("user", email.strip().lower())
         with self.auditing(event) as (connection, now):
-            sites.get_site(connection, site_id)
+            site_settings.get_site(connection, site_id)
             event["before"] = users.membership(connection, site_id, email)
             account = users.register(connection, site_id, email, name, now, role=role)
             event["after"] = users.membership(connection, site_id, email)
@@ -271,7 +275,7 @@ class EngineAdministration:
         with as_refusal(), self._database.read() as connection:
             if site_id is None:
                 return tokens.all_tokens(connection)
-            sites.get_site(connection, site_id)
+            site_settings.get_site(connection, site_id)
             at_home = users.accounts_at_home(connection, site_id)
             return tokens.tokens_of_site(connection, site_id, at_home)
 
@@ -289,7 +293,7 @@ class EngineAdministration:
     def reading(self, site_id: str) -> Iterator[Connection]:
         """Open a read transaction for an existing site."""
         with as_refusal(), self._database.read() as connection:
-            sites.get_site(connection, site_id)
+            site_settings.get_site(connection, site_id)
             yield connection
 
     @contextmanager

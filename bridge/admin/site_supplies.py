@@ -15,13 +15,13 @@ from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.accounts import users
-from bridge.engine.service.sites import audit_states, billing, sites
+from bridge.engine.service.sites import audit_states, billing, site_settings
 
 
 def groups(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
     """Return a site's prelim groups as the API shows them."""
     with engine.reading(site_id) as connection:
-        return sites.list_prelim_groups(connection, site_id)
+        return site_settings.list_prelim_groups(connection, site_id)
 
 
 def set_group(
@@ -42,14 +42,14 @@ def set_group(
         connection,
         _,
     ):
-        sites.get_site(connection, site_id)
-        sites.set_prelim_group(connection, site_id, name, tags, members, reviewers)
+        site_settings.get_site(connection, site_id)
+        site_settings.set_prelim_group(connection, site_id, name, tags, members, reviewers)
 
 
 def templates(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
     """Return a site's templates by number, with their documents."""
     with engine.reading(site_id) as connection:
-        return sites.list_templates(connection, site_id)
+        return site_settings.list_templates(connection, site_id)
 
 
 def import_template(
@@ -70,8 +70,8 @@ def import_template(
         connection,
         now,
     ):
-        sites.get_site(connection, site_id)
-        sites.set_template(connection, site_id, number, name, to_json(document), now)
+        site_settings.get_site(connection, site_id)
+        site_settings.set_template(connection, site_id, number, name, to_json(document), now)
     return name
 
 
@@ -94,8 +94,8 @@ def remove_template(engine: EngineAdministration, site_id: str, number: int) -> 
         connection,
         _,
     ):
-        sites.get_site(connection, site_id)
-        sites.delete_template(connection, site_id, number)
+        site_settings.get_site(connection, site_id)
+        site_settings.delete_template(connection, site_id, number)
 
 
 def code_map(engine: EngineAdministration, site_id: str) -> str:
@@ -120,7 +120,7 @@ def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
         state=audit_states.code_map(site_id),
         rows=len(rows),
     ) as (connection, _):
-        sites.get_site(connection, site_id)
+        site_settings.get_site(connection, site_id)
         billing.set_code_map(connection, site_id, rows)
     return len(rows)
 
@@ -128,7 +128,7 @@ def import_codes(engine: EngineAdministration, site_id: str, text: str) -> int:
 def set_signature(engine: EngineAdministration, email: str, uri: str | None) -> None:
     """Set the signature image (data URI, None removes it) of a user's future reports."""
     with as_refusal():
-        image = sites.image_uri(uri, "signature")
+        image = site_settings.image_uri(uri, "signature")
     with engine.transaction(
         "signature-update", target=("user", email), state=audit_states.signature(email)
     ) as (connection, _):

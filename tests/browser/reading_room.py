@@ -16,8 +16,8 @@ import uvicorn
 
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import tokens
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings, WritingAids
 from bridge.store.database import Database
 from tests.databases import fresh_file
@@ -51,7 +51,7 @@ class ReadingRoom:
         fresh_file(self.folder / "engine.db")
         database = self._open()
         with database.write() as connection:
-            sites.add_site(connection, SiteSettings("SITE1", **settings), 0)
+            site_settings.add_site(connection, SiteSettings("SITE1", **settings), 0)
             tokens.ensure_service_token(connection, TOKEN, 0)
         database.dispose()
 

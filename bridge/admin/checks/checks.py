@@ -15,7 +15,7 @@ from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_posit
 from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
 from bridge.admin.checks.security import sign_in
 from bridge.admin.definitions.activation import differing_definitions
-from bridge.engine.service.sites.sites import list_sites
+from bridge.engine.service.sites.site_settings import list_sites
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, tracing
 from bridge.monitoring.channels import ChannelKind

@@ -21,8 +21,8 @@ from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteExists, SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client import OrderKey, StatusRecord
 from bridge.engine_client.callers import HttpCaller
@@ -173,7 +173,7 @@ async def open_hospital(
     with engine_database.write() as connection:
         site = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
         with suppress(SiteExists):  # the house is opened again
-            sites.add_site(connection, site, time())
+            site_settings.add_site(connection, site, time())
     settings = EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN)
     application = application_with(settings, engine_database, time)
     async with AsyncExitStack() as stack:

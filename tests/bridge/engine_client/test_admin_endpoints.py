@@ -8,8 +8,8 @@ import pytest
 
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import tokens
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
@@ -22,7 +22,7 @@ BASE = "http://engine.test"
 def test_settings_trail_and_supplies(database: Database) -> None:
     """A site is read and changed, its trail read, a template goes in and out, a code map in."""
     with database.write() as connection:
-        sites.add_site(connection, SiteSettings("SITE 1"), 1)
+        site_settings.add_site(connection, SiteSettings("SITE 1"), 1)
         tokens.ensure_service_token(connection, "service-secret", 1)
     settings = EngineSettings(link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE)
     application = create_application(settings, database, clock=lambda: 1_800_000_000_000)

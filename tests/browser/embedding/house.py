@@ -26,8 +26,8 @@ from playwright.sync_api import Frame, FrameLocator, Page
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import tokens, users
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from docs.guides.example_host.host import Host
@@ -100,14 +100,14 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
     with database.write() as connection:
         for site, delay in SITES.items():
             origins = () if site == "OPEN" else tuple(hosts)
-            sites.add_site(
+            site_settings.add_site(
                 connection, SiteSettings(site, sign_delay=delay, host_origins=origins), 0
             )
         reader = users.register(connection, "SITE1", READER, "Rea Der", 0, role=SiteRole.USER)
         bearer = tokens.create_token(
             connection, reader.id, now=0, random_bytes=secrets.token_bytes
         )[1]
-        sites.set_prelim_group(connection, "SITE1", "Night", ["Resident"])
+        site_settings.set_prelim_group(connection, "SITE1", "Night", ["Resident"])
         tokens.ensure_service_token(connection, TOKEN, 0)
     with listening() as (port, listener):
         scheme = "https" if secure else "http"

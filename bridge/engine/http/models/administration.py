@@ -12,7 +12,12 @@ from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.accounts.audit_queries import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Language, Preferences
-from bridge.engine.service.sites.sites import MAX_SIGN_DELAY, SiteSettings, apply_changes, prepare
+from bridge.engine.service.sites.site_settings import (
+    MAX_SIGN_DELAY,
+    SiteSettings,
+    apply_changes,
+    prepare,
+)
 
 Names = Annotated[list[Identifier], Field(max_length=1000)]
 

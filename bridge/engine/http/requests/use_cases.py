@@ -25,7 +25,7 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.idempotency import RepeatableRequest, store_answer, stored_answer
 from bridge.engine.service.sites.audit_states import StateReader
-from bridge.engine.service.sites.sites import TIME_ZONES
+from bridge.engine.service.sites.site_settings import TIME_ZONES
 from bridge.engine.service.work import ActorRef, Work
 
 Result = TypeVar("Result")

@@ -17,7 +17,7 @@ from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.users import MEMBERSHIPS
 from bridge.engine.service.sites.billing import CODES
 from bridge.engine.service.sites.macros import MACROS
-from bridge.engine.service.sites.sites import GROUPS, TEMPLATES
+from bridge.engine.service.sites.site_settings import GROUPS, TEMPLATES
 
 State = dict[str, Any]
 StateReader = Callable[[Connection], State]

@@ -15,7 +15,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Billing, Report, metadata
 from bridge.engine.rules.text.billing import MAX_PHRASE, CodeRow, CodeSystem, derive_codes
 from bridge.engine.service.report_lookup import key_of, orders_of
-from bridge.engine.service.sites.sites import lock_site
+from bridge.engine.service.sites.site_settings import lock_site
 from bridge.engine.service.work import Work
 from parsers.csv import read_rows
 from parsers.errors import DocumentRefused

@@ -12,7 +12,7 @@ from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import Macro, metadata
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.text.document import Document, to_json
-from bridge.engine.service.sites.sites import lock_site
+from bridge.engine.service.sites.site_settings import lock_site
 
 MACROS = metadata.tables[str(Macro.__tablename__)]
 MAX_MACROS = 2000

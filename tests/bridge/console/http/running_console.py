@@ -27,8 +27,8 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import passwords, users
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import SignedInUser
 from bridge.engine_client.transport import EngineCaller
@@ -233,9 +233,11 @@ def add_accounts(engine: Database, database: Database) -> dict[str, str]:
     ids: dict[str, int] = {}
     with engine.write() as connection:
         for site in SITES:
-            sites.add_site(connection, SiteSettings(site, name=f"Hospital {site}"), now_ms())
+            site_settings.add_site(
+                connection, SiteSettings(site, name=f"Hospital {site}"), now_ms()
+            )
             findings = to_json(from_outline("Findings:"))
-            sites.set_template(connection, site, 1, "CT", findings, now_ms())
+            site_settings.set_template(connection, site, 1, "CT", findings, now_ms())
         for who, grant in {**USERS, "": Grant("reader@site1.test", ConsoleRole.VIEWER)}.items():
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER

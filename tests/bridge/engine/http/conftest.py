@@ -11,8 +11,8 @@ from argon2.profiles import CHEAPEST
 
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import passwords, tokens, users
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.store.database import Database
 from tests.bridge.engine.http.applications import application_with
@@ -61,8 +61,8 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
 
 def _people(database: Database, now: int) -> dict[str, str]:
     with database.write() as connection:
-        sites.add_site(connection, SiteSettings("SITE1", "First", sign_delay=DELAY), now)
-        sites.add_site(connection, SiteSettings("SITE2", "Second"), now)
+        site_settings.add_site(connection, SiteSettings("SITE1", "First", sign_delay=DELAY), now)
+        site_settings.add_site(connection, SiteSettings("SITE2", "Second"), now)
         found = {}
         for email, site, role in (
             (ADMIN, "SITE1", SiteRole.ADMINISTRATOR),

@@ -5,7 +5,7 @@ import pytest
 from bridge.engine.http.engine_state import PublicAddresses
 from bridge.engine.http.requests.request_limits import QuotaMeter
 from bridge.engine.launch import LANGUAGES, first_language, language
-from bridge.engine.service.sites.sites import is_origin
+from bridge.engine.service.sites.site_settings import is_origin
 from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
 from parsers.errors import DocumentRefused

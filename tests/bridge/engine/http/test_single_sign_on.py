@@ -17,8 +17,8 @@ from sqlalchemy import text
 
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import audit_queries, users
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
@@ -72,7 +72,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
     database = Database(f"sqlite:///{tmp_path / 'engine.db'}")
     upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     with database.write() as connection:
-        sites.add_site(connection, SiteSettings("SITE1"), 1)
+        site_settings.add_site(connection, SiteSettings("SITE1"), 1)
         users.register(connection, "SITE1", ADA, "Ada Reader", 1)
     with identity_provider() as provider, asyncio.Runner() as runner:
         sso = SingleSignOn(provider.issuer, CLIENT, SECRET, label="Hospital account")

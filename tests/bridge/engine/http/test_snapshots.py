@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.service.accounts import passwords, users
-from bridge.engine.service.sites.sites import set_prelim_group
+from bridge.engine.service.sites.site_settings import set_prelim_group
 from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, boot, identity, user
 
 SNAPSHOTS = Path(__file__).resolve().parents[4] / "web" / "snapshots"

@@ -5,8 +5,8 @@ from pathlib import Path
 from sqlalchemy import text
 
 from bridge.engine.service.accounts import passwords, users
-from bridge.engine.service.sites import sites
-from bridge.engine.service.sites.sites import SiteSettings
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.store.database import Database
 from tests.databases import fresh_file
 
@@ -17,7 +17,7 @@ def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
     """The hash is Argon2id with 64 MiB and three passes, and does not contain the password."""
     database = Database(fresh_file(tmp_path / "engine.db"))
     with database.write() as connection:
-        sites.add_site(connection, SiteSettings("SITE1", "First"), 0)
+        site_settings.add_site(connection, SiteSettings("SITE1", "First"), 0)
         account = users.register(connection, "SITE1", "rea@site1.test", "Rea", 0)
         passwords.set_password(connection, account.id, "correct horse")
         stored = connection.execute(text("SELECT password_hash FROM engine_account")).scalar_one()

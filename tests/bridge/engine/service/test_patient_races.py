@@ -17,10 +17,10 @@ from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import find_orders, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.signing.prelims import prelim
-from bridge.engine.service.sites import sites
+from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.billing import code_map, set_code_map
 from bridge.engine.service.sites.macros import macros_of, set_macro
-from bridge.engine.service.sites.sites import apply_changes, prepare
+from bridge.engine.service.sites.site_settings import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
@@ -169,8 +169,8 @@ def test_two_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
     """Each changes another member."""
 
     def change(work: Work, **members: Any) -> None:
-        site = sites.get_site(work.connection, SITE, lock=True)
-        sites.update_site(work.connection, apply_changes(site, prepare(members)))
+        site = site_settings.get_site(work.connection, SITE, lock=True)
+        site_settings.update_site(work.connection, apply_changes(site, prepare(members)))
 
     beside(
         harness,
@@ -179,7 +179,7 @@ def test_two_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
     )
 
     with harness.database.read() as connection:
-        site = sites.get_site(connection, SITE)
+        site = site_settings.get_site(connection, SITE)
     assert (site.name, site.locations) == ("Renamed", ("North",))
 
 
@@ -195,7 +195,7 @@ def test_two_tags_of_a_group_that_are_used_first_at_once(harness: ServiceHarness
     )
 
     with harness.database.read() as connection:
-        groups = sites.list_prelim_groups(connection, SITE)
+        groups = site_settings.list_prelim_groups(connection, SITE)
     assert [sorted(each["tags"]) for each in groups] == [["Chest", "Neuro", "Spine"]]
 
 

@@ -40,8 +40,8 @@ from bridge.engine.service.accounts import audit_queries, site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.launch.host_origins import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
-from bridge.engine.service.sites import audit_states, sites
-from bridge.engine.service.sites.sites import (
+from bridge.engine.service.sites import audit_states, site_settings
+from bridge.engine.service.sites.site_settings import (
     apply_changes,
     audit_state,
     difference,
@@ -66,7 +66,9 @@ async def list_sites(request: Request) -> Response:
     """Return the sites that the caller administers."""
     caller: Caller = request.state.caller
     found = await engine_of(request).work.read(
-        lambda connection: sites.list_sites(connection, administered_sites(connection, caller))
+        lambda connection: site_settings.list_sites(
+            connection, administered_sites(connection, caller)
+        )
     )
     return JSONResponse([site_json(each) for each in found])
 
@@ -81,7 +83,7 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     now = engine.clock()
 
     def apply(work: Work) -> None:
-        sites.add_site(work.connection, site, now)
+        site_settings.add_site(work.connection, site, now)
         event = audit_event(request, "site-create", site.site_id)
         work.audit(replace(event, before={}, after=audit_state(site)))
 
@@ -92,7 +94,9 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
 @router.get("/sites/{site_id}", response_model=dict[str, Any])
 async def get_site(site_id: str, request: Request) -> Response:
     """Return a site's settings."""
-    return JSONResponse(site_json(await read_site(request, "site-read", site_id, sites.get_site)))
+    return JSONResponse(
+        site_json(await read_site(request, "site-read", site_id, site_settings.get_site))
+    )
 
 
 @router.get("/sites/{site_id}/observed-hosts", response_model=Rows)
@@ -107,8 +111,8 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
     site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
 
     def apply(work: Work) -> None:
-        current = sites.get_site(work.connection, site_id, lock=True)
-        sites.update_site(work.connection, site)
+        current = site_settings.get_site(work.connection, site_id, lock=True)
+        site_settings.update_site(work.connection, site)
         work.audit_members = difference(current, site)
 
     await change_as_administrator(request, "site-update", RequestSite(site_id), apply)
@@ -121,9 +125,9 @@ async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> R
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def apply(work: Work) -> dict[str, Any]:
-        current = sites.get_site(work.connection, site_id, lock=True)
+        current = site_settings.get_site(work.connection, site_id, lock=True)
         site = apply_changes(current, changes)
-        sites.update_site(work.connection, site)
+        site_settings.update_site(work.connection, site)
         work.audit_members = difference(current, site)
         return site_json(site)
 
@@ -236,7 +240,9 @@ async def revoke_token(site_id: str, token_id: Key, request: Request) -> Respons
 @router.get("/sites/{site_id}/prelim-groups", response_model=Rows)
 async def list_groups(site_id: str, request: Request) -> Response:
     """Return a site's prelim groups."""
-    found = await read_site(request, "prelim-groups-read", site_id, sites.list_prelim_groups)
+    found = await read_site(
+        request, "prelim-groups-read", site_id, site_settings.list_prelim_groups
+    )
     return JSONResponse(found)
 
 
@@ -247,7 +253,7 @@ async def set_group(site_id: str, body: PrelimGroupBody, request: Request) -> Re
         request,
         "prelim-group-update",
         RequestSite(site_id),
-        lambda work: sites.set_prelim_group(
+        lambda work: site_settings.set_prelim_group(
             work.connection, site_id, body.name, body.tags, body.members, body.reviewers
         ),
         target=("prelim-group", body.name),
@@ -262,7 +268,7 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
         request,
         "prelim-group-delete",
         RequestSite(site_id),
-        lambda work: sites.delete_prelim_group(work.connection, site_id, name),
+        lambda work: site_settings.delete_prelim_group(work.connection, site_id, name),
         target=("prelim-group", name),
         state=audit_states.prelim_group(site_id, name),
     )
@@ -271,7 +277,9 @@ async def delete_group(site_id: str, name: str, request: Request) -> Response:
 @router.get("/sites/{site_id}/templates", response_model=Rows)
 async def list_templates(site_id: str, request: Request) -> Response:
     """Return a site's templates by number."""
-    return JSONResponse(await read_site(request, "templates-read", site_id, sites.list_templates))
+    return JSONResponse(
+        await read_site(request, "templates-read", site_id, site_settings.list_templates)
+    )
 
 
 @router.put("/sites/{site_id}/templates/{number}", response_class=Response)
@@ -294,7 +302,7 @@ async def set_template(
         request,
         "template-update",
         RequestSite(site_id),
-        lambda work: sites.set_template(
+        lambda work: site_settings.set_template(
             work.connection, site_id, number, body.name, document, work.now
         ),
         target=("template", str(number)),
@@ -309,7 +317,7 @@ async def delete_template(site_id: str, number: Number, request: Request) -> Res
         request,
         "template-delete",
         RequestSite(site_id),
-        lambda work: sites.delete_template(work.connection, site_id, number),
+        lambda work: site_settings.delete_template(work.connection, site_id, number),
         target=("template", str(number)),
         state=audit_states.template(site_id, number),
     )

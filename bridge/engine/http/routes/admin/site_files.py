@@ -15,7 +15,7 @@ from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import RequestSite, change_as_administrator, read_site
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
-from bridge.engine.service.sites import audit_states, billing, macros, sites
+from bridge.engine.service.sites import audit_states, billing, macros, site_settings
 from bridge.executors import Threads
 
 router = APIRouter(
@@ -28,7 +28,7 @@ Number = Annotated[int, Path(ge=1, le=999_999_999)]
 @router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
 async def export_template(site_id: str, number: Number, request: Request) -> Response:
     """Return a template as an IHE MRRT file: `html`."""
-    found = await read_site(request, "template-read", site_id, sites.list_templates)
+    found = await read_site(request, "template-read", site_id, site_settings.list_templates)
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
@@ -51,7 +51,7 @@ async def import_template(
         request,
         "template-update",
         RequestSite(site_id),
-        lambda work: sites.set_template(
+        lambda work: site_settings.set_template(
             work.connection, site_id, number, name, to_json(document), work.now
         ),
         target=("template", str(number)),

@@ -28,7 +28,7 @@ from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
 from bridge.engine.service.launch.link_opening import OpenedReport
 from bridge.engine.service.sites import audit_states
-from bridge.engine.service.sites.sites import image_uri
+from bridge.engine.service.sites.site_settings import image_uri
 from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist.ownership import open_from_worklist
 

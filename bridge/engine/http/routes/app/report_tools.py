@@ -34,7 +34,7 @@ from bridge.engine.service.report_lookup import lock_report_by_id
 from bridge.engine.service.reports import files, priors
 from bridge.engine.service.reports.export import export_printed, export_report
 from bridge.engine.service.signing import page_actions, page_state
-from bridge.engine.service.sites import audit_states, macros, sites
+from bridge.engine.service.sites import audit_states, macros, site_settings
 from bridge.executors import Threads
 
 router = session_router()
@@ -46,7 +46,7 @@ PageJson = dict[str, Any]
 async def list_templates(page: ReportPageDep) -> Response:
     """Return the site's templates by number."""
     site_id = page.session.site_id
-    found = await page.read(lambda work, *_: sites.list_templates(work.connection, site_id))
+    found = await page.read(lambda work, *_: site_settings.list_templates(work.connection, site_id))
     return JSONResponse({"templates": found})
 
 
@@ -56,7 +56,7 @@ async def map_findings(
 ) -> Response:
     """Return the template with the findings in place, marked as suggestions; saves nothing."""
     site_id = page.session.site_id
-    found = await page.read(lambda work, *_: sites.list_templates(work.connection, site_id))
+    found = await page.read(lambda work, *_: site_settings.list_templates(work.connection, site_id))
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")

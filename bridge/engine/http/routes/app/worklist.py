@@ -22,7 +22,7 @@ from bridge.engine.service.accounts.own_account import AccountSession
 from bridge.engine.service.accounts.sessions import is_valid
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.change_feed import FeedPage, read_changes
-from bridge.engine.service.sites.sites import get_site, list_prelim_groups
+from bridge.engine.service.sites.site_settings import get_site, list_prelim_groups
 from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist import ownership
 from bridge.engine.service.worklist.rows import OwnerFilter, RowsQuery, SortColumn, read_rows
