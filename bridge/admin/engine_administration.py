@@ -14,6 +14,7 @@ from bridge.admin.audit_events import note
 from bridge.admin.console_roles import GrantedRoles
 from bridge.audit.events import Outcome, code_of
 from bridge.authority import AccountAction
+from bridge.email import is_email
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.administration import SiteChangeBody
 from bridge.engine.rules.site_roles import SiteRole
@@ -98,7 +99,7 @@ class EngineAdministration:
         `password` sets the first password of an account that has not enrolled; then no link is
         returned.
         """
-        if not users.is_email(email):
+        if not is_email(email):
             raise AdministrationRefused("this is no acceptable e-mail address")
         role = SiteRole.ADMINISTRATOR if administrator else SiteRole.USER
         hashed = None if password is None else self._hashed(email, name, password)
@@ -123,7 +124,7 @@ class EngineAdministration:
 
     def reserve_user(self, email: str) -> system_accounts.AccountFacts:
         """Return the account of an address; create one without sites if there is none."""
-        if not users.is_email(email):
+        if not is_email(email):
             raise AdministrationRefused("this is no acceptable e-mail address")
         with self.transaction("user-reserve", target=("user", email)) as (connection, now):
             return system_accounts.reserve(connection, email, now)
@@ -174,7 +175,7 @@ class EngineAdministration:
 
     def change_email(self, email: str, wanted: str) -> None:
         """Change the e-mail address of a user; their sessions end."""
-        if not users.is_email(wanted):
+        if not is_email(wanted):
             raise AdministrationRefused("this is no acceptable e-mail address")
         event = {**self.event("user-email"), "target": ("user", email)}
         with self.auditing({**event, "before": {"email": email}, "after": {"email": wanted}}) as (

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.email import canonical_email
 from bridge.engine.errors import Forbidden
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
@@ -45,7 +46,7 @@ from bridge.engine.service.accounts.sign_in_limit import (
     attempt_of,
     attempt_of_owner,
 )
-from bridge.engine.service.accounts.users import AccountRef, canonical_email
+from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import ActorRef, Work
 
 

@@ -11,9 +11,10 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import Connection, select, update
 
+from bridge.email import canonical_email
 from bridge.engine.errors import EngineError
 from bridge.engine.rules.passwords import TEXTS, find_weakness
-from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef, canonical_email
+from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
 
 _HASHER = PasswordHasher()
 

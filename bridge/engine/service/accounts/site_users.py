@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 
 from bridge import authority
 from bridge.authority import AccountAction
+from bridge.email import is_email
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
@@ -85,7 +86,7 @@ def add_member(
     An account that exists on other sites becomes a member of this one. The action issues no
     password and no link: system administrators issue links (`service.accounts.enrolment`).
     """
-    if not users.is_email(email):
+    if not is_email(email):
         raise BadUser("email is not an acceptable e-mail address", pointer="/email")
     member = users.find_member(work.connection, site_id, email)
     if member is None:

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Row, select, update
 
 from bridge.authority import TEXTS, AccountRefusal
+from bridge.email import canonical_email
 from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.service.accounts import enrolment, sessions, users
 from bridge.engine.service.accounts import second_factor as factors
 from bridge.engine.service.accounts.enrolment import IssuedEnrolment
-from bridge.engine.service.accounts.users import ACCOUNTS, canonical_email
+from bridge.engine.service.accounts.users import ACCOUNTS
 
 _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 

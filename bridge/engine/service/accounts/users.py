@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from bridge.email import canonical_email, is_email
+from bridge.email import canonical_email
 from bridge.engine.errors import Forbidden, NotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.site_roles import SiteRole
@@ -20,8 +20,6 @@ ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 _FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
 _PRESENT = MEMBERSHIPS.c.left_at.is_(None)
-
-__all__ = ["canonical_email", "is_email"]
 
 
 class AccountDisabled(Forbidden):

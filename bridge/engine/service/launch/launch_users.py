@@ -9,19 +9,14 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from bridge.email import canonical_email, is_email
 from bridge.engine.errors import BadAuthority, BadLaunch, Forbidden, NoAuthority, RuleBroken
 from bridge.engine.launch import LaunchInput, NamedUser
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import is_placeholder, looks_like_email
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.tokens import authenticate
-from bridge.engine.service.accounts.users import (
-    SiteUser,
-    canonical_email,
-    find_member,
-    is_email,
-    register,
-)
+from bridge.engine.service.accounts.users import SiteUser, find_member, register
 from bridge.engine.service.caller import Caller, SiteAccess, TokenScope, read_site_access, role_on
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
 from bridge.engine.settings import AccessLifetimes
