@@ -40,15 +40,11 @@ ENGINE = {
     },
     "public_pages": {"login": "login", "enrolled": "enrol"},
     "exports": dict.fromkeys(("export_html", "export_json", "export_rtf", "export_pdf"), "export"),
-    "shares": {
-        "generate_billing": "billing",
-        "share": "share-create",
-        "revoke": "share-revoke",
-    },
-    "launch": {"launch": "launch", "launch_batch": "launch", "init": "init"},
     "live": {"follow": "follow", "end": "sign-out"},
-    "macros": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
     "orders": {
+        "launch": "launch",
+        "launch_batch": "launch",
+        "init": "init",
         "delete": "delete",
         "reset": "reset-order",
         "unassign_report": "unassign",
@@ -56,9 +52,10 @@ ENGINE = {
         "link": "link-orders",
         "unlink": "unlink-orders",
         "update_dicomsr": "update-dicomsr",
+        "update": "patient-update",
+        "merge": "patient-merge",
     },
-    "patients": {"update": "patient-update", "merge": "patient-merge"},
-    "reports": {"status": "status"},
+    "report_queries": {"status": "status"},
     "worklist": {"assign": "assign"},
     "report": {
         "open_again": "view",
@@ -76,6 +73,9 @@ ENGINE = {
         "release_addendum": "addendum-release",
         "unsign_addendum": "addendum-unsign",
         "cancel_addendum": "addendum-cancel",
+        "generate_billing": "billing",
+        "share": "share-create",
+        "revoke": "share-revoke",
     },
     "signing": {
         "sign_report": "sign",
@@ -85,14 +85,19 @@ ENGINE = {
         "prelim_report": "prelim",
         "withdraw_prelim": "prelim-withdraw",
     },
-    "site_files": {"import_template": "template-update", "set_code_map": "code-map-update"},
+    "site_files": {
+        "import_template": "template-update",
+        "set_code_map": "code-map-update",
+        "set_macro": "macro-update",
+        "delete_macro": "macro-delete",
+    },
     "system_accounts": {
         "enrol": "user-enrol",
         "require_second_factor": "user-second-factor",
         "disable": "user-disable",
         "enable": "user-enable",
     },
-    "editor": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
+    "report_tools": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
 }
 CONSOLE = {
     "audit_trail": {
@@ -203,9 +208,9 @@ WITHOUT = {
     "engine live.activity": "keeps a session alive",
     "engine live.handed_over": "says that a text is saved; the takeover is an event",
     "engine live.stay": "stores that a window stays at its report",
-    "engine editor.map_findings": "computes text for the open report",
-    "engine editor.presence": "reads who has the report open",
-    "engine editor.leave": "ends the presence on the open report",
+    "engine report_tools.map_findings": "computes text for the open report",
+    "engine report_tools.presence": "reads who has the report open",
+    "engine report_tools.leave": "ends the presence on the open report",
     "engine assistance.apply_findings": "computes text for the open report",
     "engine assistance.recognize": "computes text for the open report",
     # Console routes that only compute on what the request holds, or list rows without content.
