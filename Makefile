@@ -30,8 +30,8 @@ bench: app
 fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for a minute
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)
 
-soak: app ## an hour under load and faults; SHORT=1: four minutes; HAProxy is needed
-	$(BIN)/python -m tests.soak $(if $(SHORT),--short)
+soak: app ## an hour under load and faults; SHORT=1: four minutes; SQLITE=1: without HAProxy
+	$(BIN)/python -m tests.soak $(if $(SHORT),--short) $(if $(SQLITE),--sqlite)
 
 power: app ## a thousand power cuts on SQLite, a hundred on PostgreSQL; needs FUSE
 	$(BIN)/python -m tests.power

@@ -16,6 +16,7 @@ from bridge.store.errors import Busy, Conflict, StatementRefused, StoreError, St
 
 _ERRORS = (StatementError, PoolTimeout, sqlite3.Error)
 
+_NOT_UTF8 = "Could not decode to UTF-8"  # of a text column: its bytes have changed
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_FULL,
@@ -77,6 +78,8 @@ def _postgresql_driver() -> ModuleType | None:
 
 def _translate_sqlite(error: sqlite3.Error) -> StoreError:
     extended: int | None = getattr(error, "sqlite_errorcode", None)
+    if extended is None and str(error).startswith(_NOT_UTF8):  # the text may quote the row
+        return StoreUnavailable("SQLITE_CORRUPT")
     if extended is None:  # raised by the sqlite3 module, not by SQLite
         return StatementRefused(type(error).__name__)
     name: str = error.sqlite_errorname

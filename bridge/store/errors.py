@@ -13,6 +13,7 @@ Errors of the database.
   * SchemaInUse         other sessions use the tables that are to be migrated
   * UnsupportedStore    not a supported database
   * NameTaken           another process uses this node's name
+  * VersionDamaged      a stored mapping version has changed since it was stored
 """
 
 # ruff: noqa: N818  # errors are named after the event
@@ -129,3 +130,12 @@ class NameTaken(StoreError):
 
     def __init__(self) -> None:
         super().__init__("another process has this node's name: a copied HOME has no folder 'run'")
+
+
+class VersionDamaged(StoreError):
+    """A stored mapping version does not have its digest: the disk returned other bytes."""
+
+    def __init__(self, name: str, version: str) -> None:
+        super().__init__(
+            f"the stored version {version} of {name} is damaged: restore the database from a backup"
+        )

@@ -41,6 +41,12 @@ class Cluster:
             node.sections, node.settings, node.token = first.sections, first.settings, first.token
             node.configure()
 
+    def name_sessions(self) -> None:
+        """Let the sessions of each node in the database have its name."""
+        mark = "&" if "?" in self.url else "?"
+        for node in self.nodes:
+            node.database = f"{self.url}{mark}application_name={node.home.name}"
+
     def start(self) -> None:
         """Start all nodes."""
         for node in self.nodes:

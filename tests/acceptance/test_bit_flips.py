@@ -170,7 +170,8 @@ def outcome(waiting: Waiting) -> str:
     except AssertionError:
         assert house.service is not None
         assert waiting.ris.received == []
-        return "not started" if house.service.process.poll() and house.log().strip() else ""
+        printed = house.log().strip().rpartition("\n")[2]
+        return "not started" if house.service.process.poll() and REPORTED.search(printed) else ""
     expected = {f"A{number}": f"M{number}" for number in range(ORDERS)}
     expected |= {f"R{number}": f"R{number}" for number in range(REPORTS)}
     deadline, found = time.monotonic() + PATIENCE, {}

@@ -11,10 +11,11 @@ import pytest
 from bridge.queue.wakeup import CHANNEL
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.orders import order
-from tests.acceptance.test_kill import Feed, course, expected
+from tests.acceptance.test_kill import Feed, broken_promises, course, expected
 from tests.acceptance.wire import Sender, control_id, sink, verdict
 from tests.conftest import empty
 from tests.eventually import PATIENCE, eventually
+from tests.soak import trace
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -86,7 +87,10 @@ def _pruning(cluster: Cluster) -> set[int]:
 
 def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Cluster) -> None:
     """Each node is restarted and killed while senders send: the last word stands, once."""
+    cluster.name_sessions()
     cluster.make()
+    cluster.nodes[0].bridge("migrate")
+    trace.install(cluster.url)
     cluster.start()
     cluster.balance()
     feeds = [Feed(cluster.port, range(at, PATIENTS, CONNECTIONS)) for at in range(CONNECTIONS)]
@@ -110,6 +114,8 @@ def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Clust
 
     assert found == expected(PATIENTS)
     assert stored == [(sum(len(course(number)) for number in range(PATIENTS)),)]
+    assert broken_promises(cluster.nodes[1], feeds) == []
+    assert trace.problems(trace.steps(cluster.url)) == []
 
 
 def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Cluster) -> None:

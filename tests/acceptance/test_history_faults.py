@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from tests.acceptance.house import House
+from tests.acceptance.observations import delivered, listed, release
 from tests.acceptance.orders import order
 from tests.acceptance.proxy import (
     Fault,
@@ -23,15 +24,13 @@ from tests.acceptance.proxy import (
     renamed,
 )
 from tests.acceptance.radiologist import addendum
-from tests.acceptance.test_kill import release
-from tests.acceptance.wire import Sender, Sink, control_id, sink, verdict
+from tests.acceptance.wire import Sender, Sink, sink, verdict
 from tests.eventually import eventually
 from tests.history import Event, Kind, violations
 
 pytestmark = pytest.mark.slow
 
 STEPS = 3
-VERSION = {"F": 1, "C": 2}
 _numbers = count(100)
 
 
@@ -55,12 +54,9 @@ class Watched:
                 if verdict(sender.ask(message)) == ("AA", name):
                     seen.append(Event(Kind.ACKNOWLEDGED, f"A{number}", step))
         self.house.settle()
-        return seen + [
-            Event(Kind.LISTED, f"A{number}", int(each["StudyDescription"].removeprefix("STEP ")))
-            for row in self.house.worklist()
-            for each in row["orders"]
-            if each["Accession"] == f"A{number}"
-        ]
+        steps = {f"STEP {step}": step for step in range(STEPS)}
+        found = listed(self.house, steps)
+        return seen + [each for each in found if each.order == f"A{number}"]
 
     def sign(self, number: int, frames: int, fault: Fault = pass_on) -> list[Event]:
         """
@@ -87,12 +83,8 @@ class Watched:
         seen.append(Event(Kind.RELEASED, accession, 2))
         eventually(lambda: len(handled) >= frames)
         self.results.fault = answer_nothing
-        for message in list(self.ris.received):
-            name, status = release(message)
-            if name == accession:
-                about = control_id(message).decode()
-                seen.append(Event(Kind.DELIVERED, name, VERSION[status], about, message))
-        return seen
+        got = delivered(list(self.ris.received))
+        return seen + [each for each in got if each.order == accession]
 
 
 @pytest.fixture(scope="module")

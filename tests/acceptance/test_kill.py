@@ -11,10 +11,12 @@ import pytest
 from typing_extensions import override
 
 from tests.acceptance.house import House
+from tests.acceptance.observations import delivered, listed, release
 from tests.acceptance.orders import order
 from tests.acceptance.radiologist import addendum
 from tests.acceptance.wire import Sender, Sink, control_id, sink, verdict
 from tests.eventually import eventually
+from tests.history import Event, Kind, violations
 
 PATIENTS = {"sqlite": 500, "postgresql": 100}
 ORDERS_EACH = 6
@@ -64,12 +66,14 @@ class Feed(threading.Thread):
         courses = [course(patient) for patient in patients]
         self.messages = [each for step in zip(*courses, strict=True) for each in step]
         self.acknowledged = 0
+        self.events: list[Event] = []
 
     @override
     def run(self) -> None:
         """Send all, in order, each until its own positive acknowledgment came."""
         sender: Sender | None = None
         for name, message in self.messages:
+            self._see(Kind.SENT, name)
             while True:
                 try:
                     sender = sender or Sender(self.port, timeout=20)
@@ -81,9 +85,22 @@ class Feed(threading.Thread):
                     sender.close()
                 sender = None
                 time.sleep(0.05)
+            self._see(Kind.ACKNOWLEDGED, name)
             self.acknowledged += 1
         if sender is not None:
             sender.close()
+
+    def _see(self, kind: Kind, name: str) -> None:
+        number, control = name.removeprefix("K").split("-")
+        step = list(STEPS).index(control)
+        self.events.append(Event(kind, f"A{number}", step, removes=control == "CA"))
+
+
+def broken_promises(house: House, feeds: list[Feed]) -> list[str]:
+    """Compare what the senders saw with the worklist."""
+    steps = {control: step for step, control in enumerate(STEPS)}
+    seen = [event for feed in feeds for event in feed.events]
+    return violations([*seen, *listed(house, steps)])
 
 
 def has_sent(feeds: list[Feed], count: int) -> bool:
@@ -125,6 +142,7 @@ def test_kill_during_intake(mortal: House) -> None:
     )
 
     assert found == expected(patients), f"seed {seed}"
+    assert broken_promises(mortal, feeds) == [], f"seed {seed}"
 
 
 @pytest.mark.slow
@@ -143,18 +161,13 @@ def test_kill_during_delivery(mortal: House) -> None:
                 mortal.start()
         releases = arrived(ris, 24)
 
+    released = [Event(Kind.RELEASED, f"A{number}", step) for number in range(12) for step in (1, 2)]
+    assert violations([*released, *delivered(ris.received)]) == []
     assert len(releases) == 24
     assert all(len(ids) == 1 for ids in releases.values())
     for number in range(12):
         final, amended = (first(ris, f"A{number}", status) for status in "FC")
         assert final < amended
-
-
-def release(message: bytes) -> tuple[str, str]:
-    """Which release a result tells of: accession and result status."""
-    obr = next(line for line in message.decode().split("\r") if line.startswith("OBR|"))
-    fields = obr.split("|")
-    return fields[18], fields[25]
 
 
 def first(ris: Sink, accession: str, status: str) -> int:

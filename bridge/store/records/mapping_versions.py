@@ -9,8 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 
 from sqlalchemy import Connection, text
+
+from bridge.store.errors import VersionDamaged
 
 Sources = Mapping[str, str]
 """The text of each source file of a definition, by its relative POSIX path."""
@@ -65,8 +68,8 @@ class MappingDraft:
 
 
 _STORE = text("""
-    INSERT INTO mapping_version (name, version, sources, stored_at)
-    VALUES (:name, :version, :sources, :now) ON CONFLICT (name, version) DO NOTHING
+    INSERT INTO mapping_version (name, version, sources, stored_at, digest)
+    VALUES (:name, :version, :sources, :now, :digest) ON CONFLICT (name, version) DO NOTHING
 """)
 _ACTIVATE = text("""
     INSERT INTO mapping_activation (name, version, at, actor, reason, origin)
@@ -82,7 +85,8 @@ _HISTORY = text("""
 """)
 _LATEST_ID = text("SELECT coalesce(max(id), 0) FROM mapping_activation")
 _VERSION = text("""
-    SELECT name, version, sources FROM mapping_version WHERE name = :name AND version = :version
+    SELECT name, version, sources, digest FROM mapping_version
+    WHERE name = :name AND version = :version
 """)
 _VERSIONS = text("SELECT version FROM mapping_version WHERE name = :name ORDER BY stored_at DESC")
 _CREATE_DRAFT = text("""
@@ -110,8 +114,9 @@ LOCK = "mapping activation"
 
 def store(connection: Connection, version_: MappingVersion, now: int) -> None:
     """Store a version. An existing one is not changed."""
+    sources = _to_json(version_.sources)
     row = {"name": version_.name, "version": version_.version, "now": now}
-    connection.execute(_STORE, {**row, "sources": _to_json(version_.sources)})
+    connection.execute(_STORE, {**row, "sources": sources, "digest": _digest(sources)})
 
 
 def activate(
@@ -145,9 +150,13 @@ def latest_activation_id(connection: Connection) -> int:
 
 
 def find(connection: Connection, name: str, version: str) -> MappingVersion | None:
-    """Return a version, or None."""
+    """Return a version, or None. Raises VersionDamaged."""
     row = connection.execute(_VERSION, {"name": name, "version": version}).first()
-    return None if row is None else MappingVersion(row.name, row.version, _from_json(row.sources))
+    if row is None:
+        return None
+    if row.digest not in {None, _digest(row.sources)}:
+        raise VersionDamaged(name, version)
+    return MappingVersion(row.name, row.version, _from_json(row.sources))
 
 
 def versions(connection: Connection, name: str) -> list[str]:
@@ -187,6 +196,10 @@ def delete_draft(connection: Connection, name: str, actor: str) -> bool:
 def _activation(row: object) -> Activation:
     values = {field: getattr(row, field) for field in Activation.__slots__}
     return Activation(**{**values, "origin": ActivationOrigin(values["origin"])})
+
+
+def _digest(sources: str) -> str:
+    return blake2b(sources.encode(), digest_size=16).hexdigest()
 
 
 def _to_json(sources: Sources) -> str:

@@ -1,4 +1,8 @@
-"""The digest of a composed message, which reveals that stored bytes have changed; NULL: unknown."""
+"""
+Digests of composed messages and of stored mapping versions, which reveal that bytes have changed.
+
+Rows of earlier releases have none, and are not checked.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +15,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("delivery_body", sa.Column("digest", sa.BigInteger))
+    op.add_column("mapping_version", sa.Column("digest", sa.Text))
 
 
 def downgrade() -> None:
+    op.drop_column("mapping_version", "digest")
     op.drop_column("delivery_body", "digest")
