@@ -29,6 +29,8 @@ _MEANINGS = {
     "SQLITE_READONLY": "its file cannot be written",
     "SQLITE_NOTADB": "its file is no database",
     "SQLITE_CORRUPT": "its file is damaged",
+    "XX001": "its data is damaged",
+    "XX002": "an index is damaged",
     "ENOSPC": _FULL,
     "EDQUOT": "its disk is full, or its user's share of it",
     "EACCES": "the folder of its large messages may not be written",

@@ -1,5 +1,7 @@
 """`bridge check` says where in the settings something stands, whatever finds it."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from shutil import copytree
 
@@ -80,3 +82,19 @@ def test_traces_without_what_sends_them(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(tracing, "_NEEDED", ("opentelemetry.no_such.part",))
     told = [each for each in check_home(home) if each.place.endswith(": tracing.endpoint")]
     assert [each.message for each in told] == ["install report-bridge[tracing], or leave it empty"]
+
+
+def test_a_damaged_database(tmp_path: Path) -> None:
+    """An index that differs from its table is found, and so is a page that is none."""
+    home = made(tmp_path, '[database]\nurl = "sqlite:///bridge.db"\n')
+    file = home / "bridge.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("CREATE INDEX i ON t (x)")
+        connection.execute("INSERT INTO t VALUES ('abcdef')")
+        connection.commit()
+    intact = file.read_bytes()
+    assert not [each for each in check_home(home) if "damaged" in each.message]
+    for damaged in (intact.replace(b"abcdef", b"abcdeg", 1), intact[:4096] + bytes(4096)):
+        file.write_bytes(damaged)
+        assert [each for each in check_home(home) if "damaged" in each.message]

@@ -1,5 +1,7 @@
 """Driver errors are translated by their code, without the text about the row."""
 
+import sqlite3
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -51,3 +53,11 @@ def test_a_connection_that_went_away() -> None:
     assert not is_connection_lost(errors.ReadOnlySqlTransaction())
     assert not is_connection_lost(errors.DiskFull())
     assert not is_connection_lost(errors.UniqueViolation())
+
+
+def test_bytes_that_are_no_text() -> None:
+    """A text column whose bytes have changed is damage, and its text is not quoted."""
+    error = sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'SECRET'")
+    assert str(translate(error)) == (
+        "the database is unavailable (SQLITE_CORRUPT: its file is damaged)"
+    )

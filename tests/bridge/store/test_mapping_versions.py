@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+from sqlalchemy import text
+
 from bridge.store.database import Database
+from bridge.store.errors import VersionDamaged
 from bridge.store.migration import upgrade
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft, MappingVersion
@@ -32,6 +36,18 @@ def test_activations(database: Database) -> None:
         (SECOND.version, "ann", ActivationOrigin.ACTIVATE),
         (FIRST.version, "service", ActivationOrigin.START),
     ]
+
+
+def test_a_damaged_version(database: Database) -> None:
+    """Sources that do not have their digest are refused; those of an older release have none."""
+    upgrade(database)
+    with database.write() as connection:
+        kept.store(connection, FIRST, 1)
+        connection.execute(text("UPDATE mapping_version SET sources = replace(sources, 'o', 'O')"))
+        with pytest.raises(VersionDamaged, match="aaaa0000 of orders is damaged"):
+            kept.find(connection, "orders", FIRST.version)
+        connection.execute(text("UPDATE mapping_version SET digest = NULL"))
+        assert kept.find(connection, "orders", FIRST.version) is not None
 
 
 def test_drafts(database: Database) -> None:
