@@ -115,7 +115,9 @@ def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Clust
     assert found == expected(PATIENTS)
     assert stored == [(sum(len(course(number)) for number in range(PATIENTS)),)]
     assert broken_promises(cluster.nodes[1], feeds) == []
-    assert trace.problems(trace.steps(cluster.url)) == []
+    taken = list(trace.steps(cluster.url))
+    assert {step.actor for step in taken} == {node.home.name for node in cluster.nodes}
+    assert trace.problems(taken) == []
 
 
 def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Cluster) -> None:
