@@ -22,12 +22,14 @@ lint: $(READY)
 	$(BIN)/mypy web/build.py
 	find tests -name '*.py' | xargs $(BIN)/mypy --explicit-package-bases --namespace-packages
 	$(BIN)/lint-imports
+	$(BIN)/python web/build.py types
+	$(BIN)/python web/build.py lint
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.app
 
-fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for a minute
+fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for half a minute
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)
 
 soak: app ## an hour under load and faults; SHORT=1: four minutes; SQLITE=1: without HAProxy

@@ -4,14 +4,12 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.acceptance.forked import ROOT
 from tests.acceptance.receiver import Receiver
-
-STARTS_WITHIN = 60.0
+from tests.eventually import PATIENCE, eventually
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -28,7 +26,7 @@ def converse(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
     """Let a sender send messages; return the replies that it parsed, with CR between segments."""
     done = subprocess.run(
         command, cwd=ROOT, input=json.dumps([each.decode() for each in messages]),
-        capture_output=True, text=True, timeout=90, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -49,11 +47,9 @@ class ReceiverProcess:
             self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
-        deadline = time.monotonic() + STARTS_WITHIN
-        while not _listens(self.port):
-            assert self.process.poll() is None, f"{self.command} ended"
-            assert time.monotonic() < deadline, f"{self.command} does not listen"
-            time.sleep(0.05)
+        process = self.process
+        eventually(lambda: _listens(self.port) or process.poll() is not None)
+        assert process.poll() is None, f"{self.command} ended"
 
     def heard(self) -> list[str]:
         """Return all messages that it parsed so far, in order."""

@@ -1,13 +1,14 @@
 """Receivers used in hospitals get our results once, complete, in order, and after a crash."""
 
 import json
-import time
+from contextlib import suppress
 
 import pytest
 
 from tests.acceptance.orders import order
 from tests.acceptance.radiologist import addendum
 from tests.acceptance.test_order_control import send
+from tests.eventually import eventually
 from tests.peers.conftest import PeerSetup
 
 pytestmark = pytest.mark.slow
@@ -15,7 +16,6 @@ PEERS = ["python-hl7", "hl7apy", "txHL7", "mllp-http", "medplum", "node-hl7"]
 TEXT = "Düsenträger — 肺に異常なし.\nNo nodule | no mass ^ none & none."
 ESCAPED = r"No nodule \F\ no mass \S\ none \T\ none."
 LARGE = "Normal. " * 12_000
-WITHIN = 60.0
 
 
 def heard(town: PeerSetup, peer: str) -> list[str]:
@@ -28,12 +28,12 @@ def heard(town: PeerSetup, peer: str) -> list[str]:
 
 def wait(town: PeerSetup, peer: str, mark: str, count: int) -> list[str]:
     """Wait for a number of messages with a mark, and return them."""
-    deadline = time.monotonic() + WITHIN
-    while True:
-        found = [each for each in heard(town, peer) if mark in each]
-        if len(found) >= count or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)
+
+    def found() -> list[str]:
+        return [each for each in heard(town, peer) if mark in each]
+
+    eventually(lambda: len(found()) >= count)
+    return found()
 
 
 def sign(town: PeerSetup, texts: dict[int, str]) -> None:
@@ -55,14 +55,13 @@ def results(town: PeerSetup) -> None:
 @pytest.fixture(scope="module")
 def settled(town: PeerSetup, results: None) -> dict[str, list[str]]:
     """Return the states of the deliveries to each receiver, when all have ended."""
-    deadline = time.monotonic() + WITHIN
-    while True:
-        states: dict[str, list[str]] = {
-            peer: [each["state"] for each in deliveries(town, peer)] for peer in PEERS
-        }
-        if time.monotonic() > deadline or {s for each in states.values() for s in each} == {"done"}:
-            return states
-        time.sleep(0.3)
+
+    def states() -> dict[str, list[str]]:
+        return {peer: [each["state"] for each in deliveries(town, peer)] for peer in PEERS}
+
+    with suppress(AssertionError):  # a test names the receiver whose deliveries have not ended
+        eventually(lambda: {s for each in states().values() for s in each} == {"done"})
+    return states()
 
 
 def deliveries(town: PeerSetup, peer: str) -> list[dict[str, str]]:
@@ -112,7 +111,7 @@ def crashed(town: PeerSetup, settled: dict[str, list[str]]) -> None:
     for peer in town.receivers.values():
         peer.kill()
     sign(town, dict.fromkeys((12_100, 12_101), "While nobody listened."))
-    time.sleep(1)
+    eventually(lambda: all(len(deliveries(town, peer)) > 8 for peer in PEERS))
     for peer in town.receivers.values():
         peer.start()
 

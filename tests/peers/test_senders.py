@@ -8,6 +8,7 @@ import pytest
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, verdict
+from tests.eventually import PATIENCE
 from tests.peers.conftest import PeerSetup
 from tests.peers.programs import ReceiverProcess, converse, python, script
 
@@ -148,7 +149,7 @@ def test_python_hl7_command(town: PeerSetup) -> None:
     file = town.node.folder / "frames.hl7"
     file.write_bytes(framed)
     command[command.index("-")] = str(file)
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
 
     assert done.returncode == 0, done.stderr
     assert b"MSA|AA|C11300" in done.stdout
@@ -163,6 +164,6 @@ def test_the_other_way_of_mllp_http(town: PeerSetup) -> None:
     it, and it belongs among the senders.
     """
     command = [script("http2mllp"), f"mllp://127.0.0.1:{town.house.mllp_port}"]
-    done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, text=True, check=False)
 
     assert "AttributeError" in done.stderr

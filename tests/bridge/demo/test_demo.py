@@ -6,15 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.eventually import PATIENCE, eventually
+
 ROOT = Path(__file__).parents[3]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -36,7 +36,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(demo: subprocess.Popen[str], within: float = 120) -> tuple[int, str]:
+def ended(demo: subprocess.Popen[str], within: float = 300) -> tuple[int, str]:
     """Wait for the end; return status and output."""
     try:
         output, _ = demo.communicate(timeout=within)
@@ -59,16 +59,6 @@ def service_id(folder: Path) -> int:
     raise AssertionError("no such process")
 
 
-def found(look: Callable[[], re.Match[str] | None], within: float = 60) -> re.Match[str]:
-    """Look until there is something."""
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        if match := look():
-            return match
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
-
-
 def service_log(folder: Path) -> str:
     """What the service has logged by now."""
     return "".join(path.read_text("utf-8") for path in folder.glob("*/serve.log"))
@@ -76,7 +66,7 @@ def service_log(folder: Path) -> str:
 
 def may_in_console(address: str, email: str, password: str) -> list[str]:
     """Sign in with the account that was told; what it may do there."""
-    with httpx.Client(base_url=address.removesuffix("/console"), timeout=30) as browser:
+    with httpx.Client(base_url=address.removesuffix("/console"), timeout=PATIENCE) as browser:
         form = {"email": email, "password": password, "token": "", "next": ""}
         assert browser.post("/reporting/login", data=form).status_code == 303
         found: list[str] = browser.get("/console/api/me").json()["permissions"]
@@ -154,7 +144,7 @@ def test_an_interruption_cleans_up(tmp_path: Path) -> None:
 def test_a_service_that_dies_is_no_success(tmp_path: Path) -> None:
     """Kill -9 of the service: exit status 1, what happened, and the end of the log."""
     demo = start(tmp_path)
-    found(lambda: re.search(r"\bready\b", service_log(tmp_path)))
+    eventually(lambda: re.search(r"\bready\b", service_log(tmp_path)))
     os.kill(service_id(tmp_path), signal.SIGKILL)
     status, output = ended(demo)
 

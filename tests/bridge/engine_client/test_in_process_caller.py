@@ -12,6 +12,7 @@ from bridge.engine_client import EngineFailure
 from bridge.engine_client.callers import InProcessCaller
 from bridge.engine_client.transport import EngineRequest
 from bridge.errors import FailureKind
+from tests.eventually import PATIENCE
 
 BASE = "https://reports.example:8443"
 Send = Callable[[Any], Awaitable[None]]
@@ -119,5 +120,5 @@ async def test_cancellation() -> None:
     asking = asyncio.create_task(InProcessCaller(slow, BASE).send(EngineRequest("GET", "/", {})))
     await asyncio.sleep(0)
     asking.cancel()
-    await asyncio.wait([asking], timeout=30)
+    await asyncio.wait([asking], timeout=PATIENCE)
     assert ended.is_set()

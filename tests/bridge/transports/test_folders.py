@@ -17,6 +17,7 @@ from mappings.hl7.header import peek
 from mappings.hl7.refusals import InternalError, MessageRefusal, MissingField
 from mappings.hl7.tables import AckCode
 from mllp.errors import LossReason, NotConnected, ReplyLost
+from tests.eventually import PATIENCE, eventually_async
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -76,9 +77,8 @@ async def test_a_repetition_replaces_what_still_lies_there(tmp_path: Path) -> No
 @pytest.mark.anyio
 async def test_the_reader_answers(tmp_path: Path) -> None:
     """With answers asked for, its acknowledgment of this very message decides."""
-    waiting = asyncio.create_task(send(sender(tmp_path, 5), result("A")))
-    while not (files := sent(tmp_path)):  # noqa: ASYNC110  # another process would look, too
-        await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
+    files = await eventually_async(lambda: sent(tmp_path))
     answer = tmp_path / "acks" / f"{files[0]}.ack"
     answer.write_bytes(ack(result("OTHER"), AckCode.ACCEPT))
     await asyncio.sleep(0.3)
@@ -285,8 +285,7 @@ async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path)
     answer = ack(result("A"), AckCode.ACCEPT)
     await asyncio.to_thread(foreign.write_bytes, answer)
     waiting = asyncio.create_task(send(sender(tmp_path / "out", 1), result("A")))
-    while not (files := sent(tmp_path / "out")):  # noqa: ASYNC110  # as another process would
-        await asyncio.sleep(0.01)
+    files = await eventually_async(lambda: sent(tmp_path / "out"))
     (tmp_path / "out" / "acks" / f"{files[0]}.ack").symlink_to(foreign)
     with pytest.raises(ReplyLost):
         await waiting

@@ -1,12 +1,12 @@
 """Preparation of reports in each state, by requests only."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from bridge.engine.service.signing.releases import release_due
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     DELAY,
@@ -89,9 +89,8 @@ class Case:
             ok(page("addendum/sign", {"version": version}))
 
     def deliver(self) -> None:
-        """Let the engine look for releases that are due."""
-        self.service.runner.run(self.service.application.state.engine.start())
-        self.service.runner.run(asyncio.sleep(0.2))
+        """Release what is due."""
+        release_due(self.service.database, self.service.clock.now)
 
     def wait(self) -> None:
         """Let more than one sign delay pass."""

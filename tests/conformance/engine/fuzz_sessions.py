@@ -81,7 +81,7 @@ def present_version(case: Any) -> None:
 
 
 def _client(headers: dict[str, str]) -> httpx.Client:
-    return httpx.Client(base_url=os.environ[ADDRESS], headers=headers, timeout=20)
+    return httpx.Client(base_url=os.environ[ADDRESS], headers=headers, timeout=120)
 
 
 def _bearing(session: str) -> dict[str, str]:

@@ -1,8 +1,11 @@
 """The engine's use cases for tests: one site, three users, and a clock that tests set."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from sqlalchemy import text
 
 from bridge.engine.records.tables import Account, Site, SiteMembership
 from bridge.engine.rules.order import OrderId
@@ -15,6 +18,7 @@ from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ActorRef, Work, transaction
 from bridge.store.database import Database
+from tests.eventually import eventually
 
 SITE = "SITE1"
 START = 1_800_000_000_000
@@ -64,6 +68,20 @@ class ServiceHarness:
         """Run a use case in its own transaction."""
         with self.work() as work:
             return service(work, *args, **options)
+
+    def await_lock(self, call: Future[Any]) -> None:
+        """Wait until a call ends or waits for a lock; SQLite does not say who waits."""
+        query = text(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+
+        def is_waiting() -> bool:
+            with self.database.read() as connection:
+                return bool(connection.execute(query).scalar_one())
+
+        if self.database.dialect == "postgresql":
+            eventually(lambda: call.done() or is_waiting())
 
     def later(self, seconds: float) -> None:
         """Advance the clock."""

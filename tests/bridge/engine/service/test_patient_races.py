@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import text
 from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
@@ -24,7 +23,7 @@ from bridge.engine.service.sites.site_settings import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
-from tests.eventually import eventually
+from tests.eventually import PATIENCE
 
 
 def retry(harness: ServiceHarness, service: Callable[..., Any], *args: Any) -> Any:
@@ -48,19 +47,8 @@ def beside(harness: ServiceHarness, first: Callable[[Work], Any], then: Callable
             first(work)
             work.flush()
             other: Future[Any] = pool.submit(then)
-            if harness.database.dialect == "postgresql":
-                eventually(lambda: other.done() or waits(harness))
-        return other.result(30)
-
-
-def waits(harness: ServiceHarness) -> bool:
-    """Tell whether a transaction of this database waits for a lock."""
-    query = text(
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    with harness.database.read() as connection:
-        return bool(connection.execute(query).scalar_one())
+            harness.await_lock(other)
+        return other.result(PATIENCE)
 
 
 def mrns(harness: ServiceHarness) -> dict[str, str]:

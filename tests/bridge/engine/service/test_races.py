@@ -1,6 +1,5 @@
 """Concurrent actions on one report: a valid state, exactly one winner, no deadlock."""
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.store.errors import Busy, Conflict
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
+from tests.eventually import PATIENCE
 
 
 def together(*actions: Callable[[], Any]) -> Counter[str]:
@@ -29,7 +29,7 @@ def together(*actions: Callable[[], Any]) -> Counter[str]:
     gate = Barrier(len(actions))
 
     def attempt(deed: Callable[[], Any]) -> str:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         try:
             deed()
         except EngineError as refusal:
@@ -79,9 +79,9 @@ def test_sign_of_an_order_that_leaves_its_report(harness: ServiceHarness) -> Non
                 work, lock_report(work, anchor).report, harness.ann
             ).content_text = "Clear lungs."
             signing = pool.submit(harness.do, sign, other)
-            time.sleep(0.3)  # it waits
+            harness.await_lock(signing)
         with pytest.raises(EngineError):  # it is Ordered again, and nobody's
-            signing.result(30)
+            signing.result(PATIENCE)
     assert harness.status(anchor) == "Draft"
 
 

@@ -20,6 +20,7 @@ from bridge.engine.service.worklist.worklist import (
     read_worklist,
 )
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
+from tests.eventually import PATIENCE
 
 
 def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
@@ -163,7 +164,7 @@ def test_cursors_increase_in_commit_order(harness: ServiceHarness) -> None:
             second = pool.submit(harness.do, register, SITE, OrderInput("M1", "SECOND"))
             with pytest.raises(TimeoutError):
                 second.result(0.3)
-        second.result(30)
+        second.result(PATIENCE)
 
     assert [each["orders"][0]["Accession"] for each in harness.changes()] == ["FIRST", "SECOND"]
 

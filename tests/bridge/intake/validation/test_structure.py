@@ -24,6 +24,7 @@ from mappings.hl7.refusals import MissingField
 from mllp.contract import ReplyCallback, as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
+from tests.eventually import PATIENCE, eventually_async
 
 SECRET = "SECRETNAME"
 PROFILE = """<HL7v2xConformanceProfile HL7Version="2.5.1">
@@ -224,7 +225,7 @@ async def test_a_handler_that_raises_behind_a_validator() -> None:
     answered = as_deferred(handle, Frame(order()), RecordingPeer())
 
     with pytest.raises(ValueError, match="at fault"):
-        await asyncio.wait_for(answered.asFuture(asyncio.get_running_loop()), 30)
+        await asyncio.wait_for(answered.asFuture(asyncio.get_running_loop()), PATIENCE)
 
 
 @pytest.mark.anyio
@@ -246,14 +247,12 @@ async def test_a_retransmit_while_the_first_is_examined() -> None:
     answers = [
         as_deferred(handle, Frame(order()), RecordingPeer()).asFuture(loop) for _ in range(2)
     ]
-    async with asyncio.timeout(30):
-        while len(waiting) < 2:  # noqa: ASYNC110  # the executor tells nobody
-            await asyncio.sleep(0.005)
-        waiting[0]([b"A"])
-        await answers[0]
-        assert validator.issues(order()) == ()  # the second one is examined
-        waiting[1]([b"A"])
-        await answers[1]
+    await eventually_async(lambda: len(waiting) == 2)
+    waiting[0]([b"A"])
+    await answers[0]
+    assert validator.issues(order()) == ()  # the second one is examined
+    waiting[1]([b"A"])
+    await answers[1]
 
     assert len(looked) == 2
     assert threading.current_thread().name not in looked
