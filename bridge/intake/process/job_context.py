@@ -1,20 +1,28 @@
-"""The context of a message that is being applied: known orders, changes, and notes."""
+"""The context of a message that is being applied, its changes, and its outcome.
+
+An order processor stores the changes with the outcome. A message that could not be applied is
+tried again or parked.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bridge.engine_client.errors import EngineFailure
+from bridge.errors import FailureKind
 from bridge.intake.patients.visits import OTHER_PATIENT
 from bridge.intake.process.addressing import PATIENT_CONFLICT
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.order_repository import MessageChanges
 from bridge.intake.process.planning import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.intake.process.worklist_changes import Groups
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.states import QueueEvent
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import UNKNOWN, MessageTime
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
+from bridge.store.short_work import SHORT
 from mappings.inbound.events import OrderEvent
 
 ORDER_MOVED = "order_moved"
@@ -34,6 +42,30 @@ EXCEPTION_NOTES = (
     ORDER_CANCELLED,
 )
 """Notes that are exceptions. The first one is the message's code in `bridge messages list`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChanges:
+    """The changes of one message: orders, reports of other orders, merges, moves."""
+
+    message_id: int
+    orders: Sequence[IndexedOrder]
+    reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
+    merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
+    moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
+    exception_code: str = ""
+    """The code of the exception that the message leaves, or ''."""
+    demographics: Sequence[DemographicsUpdate] = ()
+    renamed_patients: Sequence[Patient] = ()
+    """Patients whose name changed: parked orders may match them now."""
+    removed: Sequence[OrderIndexKey] = ()
+    """Orders that were combined with another one."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it changes only a few rows, each by its key."""
+        rows = len(self.orders) + len(self.reports) + len(self.demographics) + len(self.removed)
+        return rows <= SHORT and not (self.merges or self.moves or self.renamed_patients)
 
 
 @dataclass(slots=True)
@@ -121,3 +153,61 @@ class JobContext:
     def exception_code(self) -> str:
         """The first note that is an exception, or ''."""
         return next((note for note in self.notes if note in EXCEPTION_NOTES), "")
+
+
+MAX_AMBIGUOUS_ATTEMPTS = 12
+"""Attempts with an unknown result, after which a message is parked."""
+
+UNSAVED_RETRY_MS = 5_000
+"""Milliseconds until a message is tried again whose changes could not be stored."""
+
+
+def failure_outcome(claimed: ClaimedMessage, failure: EngineFailure, now: int) -> MessageOutcome:
+    """
+    Return the outcome after a failed call.
+
+    Transient: try again without limit. Ambiguous: try again with a limit, because the message
+    itself may cause the failure. Permanent: park.
+    """
+    wait = failure.retry_after
+    return _outcome(
+        claimed,
+        failure.failure,
+        failure.code,
+        failure.call,
+        None if wait is None else now + round(wait * 1000),
+    )
+
+
+def unsaved_outcome(claimed: ClaimedMessage, now: int) -> MessageOutcome:
+    """Return the outcome if the engine has the orders but the changes cannot be stored."""
+    return _outcome(
+        claimed, FailureKind.AMBIGUOUS, "not_remembered", retry_at=now + UNSAVED_RETRY_MS
+    )
+
+
+def unread_outcome(claimed: ClaimedMessage) -> MessageOutcome:
+    """Return the outcome if the worker process failed: the message itself may be the cause."""
+    return _outcome(claimed, FailureKind.AMBIGUOUS, "not_read")
+
+
+def _outcome(
+    claimed: ClaimedMessage,
+    failure: FailureKind,
+    code: str,
+    detail: str = "",
+    retry_at: int | None = None,
+) -> MessageOutcome:
+    doubts = claimed.ambiguous_attempts + (failure is FailureKind.AMBIGUOUS)
+    is_final = failure is FailureKind.PERMANENT or doubts >= MAX_AMBIGUOUS_ATTEMPTS
+    event = QueueEvent.GIVEN_UP if is_final else QueueEvent.POSTPONED
+    # A replay of a parked message starts to count again.
+    return MessageOutcome(
+        claimed.message_id,
+        event,
+        failure,
+        code,
+        detail,
+        retry_at,
+        ambiguous_attempts=0 if is_final else doubts,
+    )

@@ -37,7 +37,12 @@ from bridge.intake.process.addressing import (
     OrderOfOtherPatientError,
     PatientMergedError,
 )
-from bridge.intake.process.job_context import JobContext
+from bridge.intake.process.job_context import (
+    JobContext,
+    MessageChanges,
+    failure_outcome,
+    unsaved_outcome,
+)
 from bridge.intake.process.jobs import (
     ContentDamagedError,
     ContentMissingError,
@@ -48,12 +53,10 @@ from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
 from bridge.intake.process.order_repository import (
     PATIENT_NAME_MISMATCH,
-    MessageChanges,
     OrderRepository,
     PreparedBatch,
 )
 from bridge.intake.process.order_rules import OrderState, OrderStep
-from bridge.intake.process.outcomes import failure_outcome, unsaved_outcome
 from bridge.intake.process.planning import (
     OrderTask,
     is_final_cancellation,

@@ -17,10 +17,10 @@ from bridge.intake.process.addressing import (
     PatientMergedError,
     names_merged_patient,
 )
+from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.process.link_signals import has_moved_away
 from bridge.intake.process.order_lookup import look_up_orders, read_redirects, redirect_jobs
-from bridge.intake.process.outcomes import unread_outcome
 from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
@@ -40,8 +40,6 @@ from bridge.store.records import (
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.store.records.patient_demographics import DemographicsUpdate
-from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from bridge.store.short_work import SHORT
 from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
@@ -75,30 +73,6 @@ class PreparedBatch:
     """Outcomes of messages that wait again: redirected to another lane, or not readable now."""
     locks: HeldLocks = field(default=NOTHING_HELD, compare=False)
     """Locks on the orders; no other node processes them until `OrderRepository.release`."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageChanges:
-    """The changes of one message: orders, reports of other orders, merges, moves."""
-
-    message_id: int
-    orders: Sequence[IndexedOrder]
-    reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
-    merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
-    moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
-    exception_code: str = ""
-    """The code of the exception that the message leaves, or ''."""
-    demographics: Sequence[DemographicsUpdate] = ()
-    renamed_patients: Sequence[Patient] = ()
-    """Patients whose name changed: parked orders may match them now."""
-    removed: Sequence[OrderIndexKey] = ()
-    """Orders that were combined with another one."""
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it changes only a few rows, each by its key."""
-        rows = len(self.orders) + len(self.reports) + len(self.demographics) + len(self.removed)
-        return rows <= SHORT and not (self.merges or self.moves or self.renamed_patients)
 
 
 class OrderRepository:

@@ -68,9 +68,9 @@ class Ledger:
     """
     Stores arrivals. Its methods must be called on the event loop's thread.
 
-    The futures of `accept` and `accept_many` succeed after the commit. They fail with
-    StoreUnavailable if nothing could be stored, with StoreError if this arrival cannot be stored,
-    and with LedgerClosed after `stop`.
+    The results of `submit` and `accept_many` are known after the commit. They are StoreUnavailable
+    if nothing could be stored, StoreError if this arrival cannot be stored, and LedgerClosed after
+    `stop`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -116,15 +116,9 @@ class Ledger:
         self._large_writer.close()
         self._writer.close()
 
-    def accept(self, arrival: Arrival) -> asyncio.Future[Receipt]:
-        """Store one message."""
-        future: asyncio.Future[Receipt] = self._new_future()
-        self.submit(arrival, lambda answer: _resolve(future, answer))
-        return future
-
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
         """
-        Store one message, as `accept` does, and call `settle` with the result.
+        Store one message, and call `settle` with the result.
 
         `settle` is called once, on the loop's thread soon after the commit; after `stop` within
         this call. An exception of `settle` is logged and does not affect others of its batch.
@@ -139,7 +133,9 @@ class Ledger:
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Store all messages of a batch, or none."""
-        future: asyncio.Future[Sequence[Receipt]] = self._new_future()
+        if self._loop is None:
+            raise LedgerClosed
+        future: asyncio.Future[Sequence[Receipt]] = self._loop.create_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
         self._submit(ArrivalGroup(arrivals, lambda answer: _resolve(future, answer), size))
         return future
@@ -147,11 +143,6 @@ class Ledger:
     def acknowledged(self, message_id: int) -> None:
         """Record that the ACK was sent; written within about a second, many in one statement."""
         self.notes.add(message_id)
-
-    def _new_future(self) -> asyncio.Future[Any]:
-        if self._loop is None:
-            raise LedgerClosed
-        return self._loop.create_future()
 
     def _submit(self, group: ArrivalGroup) -> None:
         if self._closing or self._loop is None:

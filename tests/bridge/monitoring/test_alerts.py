@@ -41,6 +41,7 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
+from tests.bridge.queue.conftest import accept
 
 NOW = 100 * DAY
 QUIET = SystemSnapshot(NOW, NOW - DAY, {}, {}, {}, {})
@@ -282,7 +283,7 @@ async def test_the_snapshot(database: Database) -> None:
             state=QueueState.REFUSED,
             received_at=NOW - (DAY if number else 0),
         )
-        await ledger.accept(arrival)
+        await accept(ledger, arrival)
     await ledger.stop()
     open_until = {"d": NOW, "gone": NOW, "well": None}
     note_circuits(database, {name: ChannelCircuit(at) for name, at in open_until.items()})

@@ -20,6 +20,22 @@ def store(database: Database) -> Database:
     return database
 
 
+def accept(ledger: Ledger, arrival: Arrival) -> asyncio.Future[Receipt]:
+    """Submit one message to a ledger."""
+    future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+    def settle(answer: Receipt | BaseException) -> None:
+        if future.cancelled():
+            return
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    ledger.submit(arrival, settle)
+    return future
+
+
 class Intake:
     """A ledger for tests that have no event loop."""
 
@@ -30,10 +46,10 @@ class Intake:
     def keep(self, *arrivals: Arrival) -> list[Receipt]:
         """Accept arrivals at once, each on its own; raises the first that failed."""
 
-        async def accept() -> list[Receipt]:
-            return await asyncio.gather(*map(self.ledger.accept, arrivals))
+        async def work() -> list[Receipt]:
+            return await asyncio.gather(*(accept(self.ledger, each) for each in arrivals))
 
-        return self._runner.run(accept())
+        return self._runner.run(work())
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the ledger's loop."""
@@ -42,19 +58,19 @@ class Intake:
     def outcomes(self, *arrivals: Arrival) -> list[Receipt | BaseException]:
         """Accept arrivals at once; give what became of each."""
 
-        async def accept() -> list[Receipt | BaseException]:
-            futures = map(self.ledger.accept, arrivals)
+        async def work() -> list[Receipt | BaseException]:
+            futures = (accept(self.ledger, each) for each in arrivals)
             return await asyncio.gather(*futures, return_exceptions=True)
 
-        return self._runner.run(accept())
+        return self._runner.run(work())
 
     def keep_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
         """Accept arrivals all or none."""
 
-        async def accept() -> Sequence[Receipt]:
+        async def work() -> Sequence[Receipt]:
             return await self.ledger.accept_many(arrivals)
 
-        return self._runner.run(accept())
+        return self._runner.run(work())
 
 
 @pytest.fixture

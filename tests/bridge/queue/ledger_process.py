@@ -11,6 +11,7 @@ from itertools import count
 from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
 from tests import plain
+from tests.bridge.queue.conftest import accept
 from tests.bridge.queue.samples import arrival
 
 SENDERS = 20
@@ -25,7 +26,7 @@ async def main(url: str, first: int) -> None:
     async def send() -> None:
         while True:
             number = next(numbers)
-            receipt = await ledger.accept(arrival(f"N{number}", patient=str(number % 50)))
+            receipt = await accept(ledger, arrival(f"N{number}", patient=str(number % 50)))
             sys.stdout.write(f"{number} {receipt.message_id}\n")
             sys.stdout.flush()
 

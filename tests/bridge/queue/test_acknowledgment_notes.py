@@ -12,7 +12,7 @@ from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import AcknowledgmentState
 from bridge.store.database import Database
-from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import NOW, arrival
 
 PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
@@ -111,7 +111,7 @@ def test_stop_writes_the_remaining_notes(store: Database) -> None:
         for patient in "ABC":
             ledger = Ledger(store)
             ledger.start(asyncio.get_running_loop())
-            receipt = await ledger.accept(arrival(patient))
+            receipt = await accept(ledger, arrival(patient))
             ledger.acknowledged(receipt.message_id)
             await ledger.stop()
 

@@ -17,6 +17,7 @@ from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.options import DatabaseOptions
 from bridge.store.short_work import ShortWork
+from tests.bridge.queue.conftest import accept
 from tests.bridge.queue.samples import arrival, count_of
 from tests.eventually import eventually_async
 
@@ -31,12 +32,12 @@ def test_acknowledgments_are_noted(store: Database) -> None:
     async def story() -> list[AcknowledgmentState]:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
-        number = (await ledger.accept(given)).message_id
+        number = (await accept(ledger, given)).message_id
         seen = [noted(number)]
         ledger.acknowledged(number)
         await eventually_async(lambda: noted(number) is AcknowledgmentState.DELIVERED)
         seen.append(noted(number))
-        await ledger.accept(given)
+        await accept(ledger, given)
         seen.append(noted(number))
         ledger.acknowledged(number)
         await ledger.stop()
@@ -54,7 +55,7 @@ def test_copies_on_two_nodes_at_once(store: Database) -> None:
         nodes = [Ledger(store), Ledger(store)]
         for node in nodes:
             node.start(asyncio.get_running_loop())
-        futures = [[node.accept(each) for each in orders] for node in nodes]
+        futures = [[accept(node, each) for each in orders] for node in nodes]
         receipts = [await asyncio.gather(*each) for each in futures]
         for node in nodes:
             await node.stop()
@@ -72,10 +73,10 @@ def test_stop_writes_what_waits(store: Database) -> None:
     async def story() -> tuple[int, BaseException]:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
-        futures = [ledger.accept(arrival()) for _ in range(50)]
+        futures = [accept(ledger, arrival()) for _ in range(50)]
         await ledger.stop()
         kept = len(await asyncio.gather(*futures))
-        (late,) = await asyncio.gather(ledger.accept(arrival()), return_exceptions=True)
+        (late,) = await asyncio.gather(accept(ledger, arrival()), return_exceptions=True)
         assert isinstance(late, BaseException)
         return kept, late
 
@@ -90,8 +91,8 @@ def test_a_sender_that_left(store: Database) -> None:
     async def story() -> None:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
-        ledger.accept(arrival()).cancel()
-        await ledger.accept(arrival())
+        accept(ledger, arrival()).cancel()
+        await accept(ledger, arrival())
         await ledger.stop()
 
     asyncio.run(story())
@@ -107,7 +108,7 @@ def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
         ledger.submit(arrival("A"), lambda answer: told.append(type(answer).__name__))
-        await ledger.accept(arrival("B"))
+        await accept(ledger, arrival("B"))
         await ledger.stop()
 
     asyncio.run(scenario())
@@ -182,7 +183,7 @@ def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: se
         ledger.start(asyncio.get_running_loop())
         ids = []
         for _ in range(30):
-            receipts = await asyncio.gather(*(ledger.accept(arrival()) for _ in range(4)))
+            receipts = await asyncio.gather(*(accept(ledger, arrival()) for _ in range(4)))
             ids += [receipt.message_id for receipt in receipts]
         await ledger.stop()
         return ids

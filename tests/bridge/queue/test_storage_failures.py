@@ -14,7 +14,7 @@ from bridge.queue.ledger.ledger import Ledger
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.migration import upgrade
-from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import arrival
 from tests.conftest import server_address, start_server
 
@@ -124,7 +124,7 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
         answers = await asyncio.gather(
-            ledger.accept(arrival()), ledger.accept(arrival()), return_exceptions=True
+            accept(ledger, arrival()), accept(ledger, arrival()), return_exceptions=True
         )
         await ledger.stop()
         return list(answers)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from bridge.intake.process.order_repository import MessageChanges, OrderRepository, PreparedBatch
+from bridge.intake.process.job_context import MessageChanges
+from bridge.intake.process.order_repository import OrderRepository, PreparedBatch
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.database import Database
 from bridge.store.migration import upgrade

@@ -4,7 +4,7 @@ import pytest
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.intake.process.outcomes import (
+from bridge.intake.process.job_context import (
     MAX_AMBIGUOUS_ATTEMPTS,
     failure_outcome,
     unsaved_outcome,
