@@ -87,7 +87,6 @@ _WIDTH = 8
 _DIGITS = b"0123456789"
 _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _MAX_CACHED_BYTES = 400
-_MAX_STEMS = 256
 _LOW = (1 << 20) - 1  # bits that hold _MAX_DIGITS digits
 
 
@@ -131,29 +130,6 @@ def _stem(*parts: bytes) -> int:
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
     """Return the hash that a retransmit shares with its original: MSH-3, MSH-4 and MSH-10, raw."""
     return sequential64(listener.encode(), application, facility, control_id)
-
-
-class IdentityHasher:
-    """Computes `identity` for one sender; the hash of the common part is cached."""
-
-    __slots__ = ("_names", "_stems")
-
-    def __init__(self, listener: str, application: bytes, facility: bytes) -> None:
-        self._names = (listener.encode(), application, facility)
-        self._stems: dict[tuple[bytes, int], int] = {}  # cleared when it has _MAX_STEMS entries
-
-    def __call__(self, control_id: bytes) -> int:
-        """Return the identity of a control id."""
-        digits = _trailing_digits(control_id)
-        if not digits:
-            return signed64(*self._names, control_id)
-        stem = self._stems.get((control_id[:-digits], digits))
-        if stem is None:
-            stem = _stem(*self._names, control_id[:-digits], bytes([digits]))
-            if len(self._stems) >= _MAX_STEMS:
-                self._stems.clear()
-            self._stems[control_id[:-digits], digits] = stem
-        return stem | int(control_id[-digits:])
 
 
 def digest(payload: bytes) -> bytes:
