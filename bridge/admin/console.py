@@ -9,19 +9,18 @@ from typing import Any
 from fastapi import FastAPI
 
 from bridge.admin.audit_events import AuditRelay
-from bridge.admin.channels import described_channels, names
-from bridge.admin.connections import ConsoleConnections, probe
+from bridge.admin.channel_operations import described_channels, names
 from bridge.admin.console_access import needs_second_factor
+from bridge.admin.console_connections import ConsoleConnections, probe
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
-from bridge.admin.message_subjects import MessageSubjects
-from bridge.admin.packages.archives import ConsolePackages
-from bridge.admin.queue.replay import StoredMessageReplay
-from bridge.console.access import AccessAdministration
+from bridge.admin.package_activation import ConsolePackages
+from bridge.admin.queue_entries import StoredMessageReplay
+from bridge.admin.selection import MessageSubjects
+from bridge.console.access import AccessAdministration, ReportEngine
 from bridge.console.context import ConsoleContext, PageAssets
 from bridge.console.errors import NoSuchItem
 from bridge.console.http.application import create_application
-from bridge.console.report_engine import ReportEngine
 from bridge.engine.http.html_pages import ASSET_PATH
 from bridge.engine.http.static_files import entry
 from bridge.engine_client.client import EngineClient

@@ -17,10 +17,15 @@ from bridge.admin.audit_events import recorded
 from bridge.admin.engine_administration import EngineAdministration, administer
 from bridge.audit.events import operator
 from bridge.console import grants
-from bridge.console.access import AccessAdministration, AccountDirectory, Administrator, GrantEntry
+from bridge.console.access import (
+    AccessAdministration,
+    AccountDirectory,
+    Administrator,
+    GrantEntry,
+    ReportEngine,
+)
 from bridge.console.errors import GrantRefused, NoSuchItem
 from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
-from bridge.console.report_engine import ReportEngine
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import AccountInfo, EnrolmentLink

@@ -7,19 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge import __version__
-from bridge.cli import (
-    audit,
-    channels,
-    console,
-    deliveries,
-    exceptions,
-    mapping,
-    messages,
-    mllp,
-    service,
-    sites,
-    users,
-)
+from bridge.cli import audit, channels, mapping, mllp, queues, service, sites, users
 from bridge.errors import BridgeError
 from config.errors import SettingsError
 from mappings.language.diagnostics import MappingErrors
@@ -64,17 +52,17 @@ application.command("prune")(service.prune)
 application.add_typer(sites.group, name="site")
 application.add_typer(users.users, name="user")
 application.add_typer(users.tokens, name="token")
-application.add_typer(messages.group, name="messages")
-application.add_typer(deliveries.group, name="deliveries")
+application.add_typer(queues.messages, name="messages")
+application.add_typer(queues.deliveries, name="deliveries")
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
-application.add_typer(exceptions.group, name="exceptions")
-application.add_typer(exceptions.group, name="concerns", hidden=True)  # the former name
+application.add_typer(queues.exceptions, name="exceptions")
+application.add_typer(queues.exceptions, name="concerns", hidden=True)  # the former name
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(channels.interfaces, name="interface")
 application.add_typer(audit.group, name="audit")
-application.add_typer(console.group, name="console")
+application.add_typer(users.console, name="console")
 
 
 USAGE = 2

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home, Limit, Since
+from bridge.cli.output import print_rows
 
 group = typer.Typer(help="The audit trail.", no_args_is_help=True)
 
@@ -25,9 +26,9 @@ def verify(
     ] = None,
 ) -> None:
     """Verify the hash chain: print its head, or the first broken entry and exit 1."""
-    from bridge.admin import audit_trail
+    from bridge.admin import audit_events
 
-    found = audit_trail.verify(home, head)
+    found = audit_events.verify(home, head)
     verdict = found.verdict
     if verdict.broken is not None:
         print(f"broken at entry {verdict.broken}; {verdict.events} before it are intact")
@@ -43,9 +44,9 @@ def verify(
 @group.command("head")
 def head_(home: Home) -> None:
     """Print `SEQUENCE HASH` of the newest event, to be stored and passed to `audit verify`."""
-    from bridge.admin import audit_trail
+    from bridge.admin import audit_events
 
-    sequence, value = audit_trail.head(home)
+    sequence, value = audit_events.head(home)
     print(f"{sequence} {value}")
 
 
@@ -60,11 +61,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List events, newest first; no patient data."""
-    from bridge.admin import audit_trail
-    from bridge.cli.output import print_rows
+    from bridge.admin import audit_events
 
-    found = audit_trail.list_events(
-        home, audit_trail.make_query(site, since, action, report), limit
+    found = audit_events.list_events(
+        home, audit_events.make_query(site, since, action, report), limit
     )
     if not as_json:
         found = [{**each, "subject": " ".join(each["target"].values())} for each in found]
@@ -83,8 +83,8 @@ def export(
     ] = False,
 ) -> None:
     """Write FHIR R4 AuditEvent resources (IHE BALP) to standard output, one a line."""
-    from bridge.admin import audit_trail
+    from bridge.admin import audit_events
 
-    query = audit_trail.make_query(site, since, action, report)
-    for resource in audit_trail.export(home, query, patients=patients):
+    query = audit_events.make_query(site, since, action, report)
+    for resource in audit_events.export(home, query, patients=patients):
         print(json.dumps(resource, ensure_ascii=False, separators=(",", ":")))

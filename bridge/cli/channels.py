@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
+from bridge.cli.output import print_rows, with_times
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
@@ -20,8 +21,7 @@ def channel_group(kind: str, summary: str) -> typer.Typer:
     @group.command("list")
     def list_(home: Home, as_json: AsJson = False) -> None:
         """List them with their state, who paused them since when, and the last activity."""
-        from bridge.admin.channels import list_channels
-        from bridge.cli.output import print_rows, with_times
+        from bridge.admin.channel_operations import list_channels
 
         found = [with_times(each) for each in list_channels(home, kind)]
         print_rows(found, _COLUMNS, as_json=as_json)
@@ -29,17 +29,17 @@ def channel_group(kind: str, summary: str) -> typer.Typer:
     @group.command()
     def pause(name: _Name, home: Home) -> None:
         """Stop receiving or sending on all nodes until it is resumed, also after a restart."""
-        from bridge.admin import channels
+        from bridge.admin import channel_operations
 
-        channels.pause(home, kind, name)
+        channel_operations.pause(home, kind, name)
         print(f"{kind} {name} is paused")
 
     @group.command()
     def resume(name: _Name, home: Home) -> None:
         """Continue receiving or sending."""
-        from bridge.admin import channels
+        from bridge.admin import channel_operations
 
-        paused = channels.resume(home, kind, name)
+        paused = channel_operations.resume(home, kind, name)
         print(f"{kind} {name} is running" if paused else f"{kind} {name} was not paused")
 
     return group
@@ -53,8 +53,7 @@ alerts = typer.Typer(help="Conditions that people are notified of.", no_args_is_
 @alerts.command("list")
 def list_alerts(home: Home, as_json: AsJson = False) -> None:
     """List active alerts, then those that have ended."""
-    from bridge.admin import alerts as use_cases
-    from bridge.cli.output import print_rows, with_times
+    from bridge.admin import channel_operations as use_cases
 
     found = [with_times(each) for each in use_cases.list_alerts(home)]
     print_rows(found, _ALERT_COLUMNS, as_json=as_json)
@@ -63,7 +62,7 @@ def list_alerts(home: Home, as_json: AsJson = False) -> None:
 @alerts.command()
 def test(home: Home) -> None:
     """Send a test notification to all recipients; exit 1 if one could not be notified."""
-    from bridge.admin.alerts import send_test_notification
+    from bridge.admin.channel_operations import send_test_notification
 
     results = list(send_test_notification(home))
     for way, error in results:
@@ -87,7 +86,7 @@ def export_(
     home: Home,
 ) -> None:
     """Write settings, active definitions and code tables to a folder, without secrets."""
-    from bridge.admin.packages.folder_import import export
+    from bridge.admin.package_folder import export
 
     for path in export(home, names, folder):
         print(f"wrote {path}")
@@ -106,8 +105,8 @@ def import_(
     reason: Annotated[str, typer.Option("--reason", "-m", help="Reason, for the history.")] = "",
 ) -> None:
     """Add an exported interface to this data directory: all of it, or nothing after an error."""
-    from bridge.admin.packages.activation import activate_folder
-    from bridge.admin.packages.folder_import import import_folder
+    from bridge.admin.package_activation import activate_folder
+    from bridge.admin.package_folder import import_folder
 
     if activate:
         added = activate_folder(home, folder, reason, replace=replace)

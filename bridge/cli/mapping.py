@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
+from bridge.cli.output import iso, print_comparison, print_rows, print_trials
 
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
 
@@ -72,7 +73,6 @@ def try_(
 ) -> None:
     """Show what a definition makes of messages. The output contains patient data."""
     from bridge.admin.definitions.commands import TrialRequest, UnusableRequest, try_definition
-    from bridge.cli.output import print_trials
 
     request = TrialRequest(
         *(home, name, version, tuple(files or ()), last, site, orders, listener, validate, profile)
@@ -132,7 +132,6 @@ def activate(
 def history(home: Home, name: _Name, as_json: AsJson = False) -> None:
     """List the activations of a definition, newest first, with author, time and reason."""
     from bridge.admin.definitions import commands
-    from bridge.cli.output import iso, print_rows
 
     found = [{**each, "at": iso(each["at"])} for each in commands.history(home, name)]
     print_rows(found, _COLUMNS, as_json=as_json)
@@ -173,7 +172,6 @@ def diff(
     Exit status 1 if any message differs. The output contains patient data.
     """
     from bridge.admin.definitions.commands import TrialRequest, compare_versions
-    from bridge.cli.output import print_comparison
 
     request = TrialRequest(home, name, after, tuple(files or ()), last, site, orders)
     found = compare_versions(request, before)

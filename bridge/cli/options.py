@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from bridge.admin.queue.selection import RowQuery, Selection
+    from bridge.admin.selection import RowQuery, Selection
 
 Home = Annotated[
     Path, typer.Option("--home", metavar="HOME", envvar="BRIDGE_HOME", help="The data directory.")
@@ -62,6 +62,7 @@ Order = Annotated[
 ]
 
 
+Id = Annotated[int, typer.Argument(metavar="ID")]
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID…]")]
 State = Annotated[str | None, typer.Option(help="All rows in this state: parked, refused, …")]
 Until = Annotated[
@@ -91,7 +92,7 @@ def row_query(
     report: str | None = None,
 ) -> "RowQuery":
     """Return the query of a list command; `source` is a listener or a destination."""
-    from bridge.admin.queue.selection import RowQuery
+    from bridge.admin.selection import RowQuery
 
     numbers = {"control": control_id, "patient": patient, "order": order}
     given = [(kind, number) for kind, number in numbers.items() if number is not None]
@@ -111,7 +112,7 @@ def selection(
     limit: int | None,
 ) -> "Selection":
     """Return the selection of a replay or retry command, which takes either ids or filters."""
-    from bridge.admin.queue.selection import Selection
+    from bridge.admin.selection import Selection
 
     _require_state(state)
     selected = Selection(state, source, since, until, code, limit)
@@ -121,7 +122,7 @@ def selection(
 
 
 def _require_state(text: str | None) -> None:
-    from bridge.admin.queue.selection import STATES
+    from bridge.admin.selection import STATES
 
     if text is not None and text not in STATES:
         raise typer.BadParameter(f"--state must be one of {', '.join(STATES)}")

@@ -11,7 +11,7 @@ from unicodedata import category
 
 if TYPE_CHECKING:
     from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, VersionComparison
-    from bridge.admin.queue.selection import RequeueResult
+    from bridge.admin.selection import RequeueResult
 
 _SHOWN_CHARACTERS = 40  # of a shortened document
 _EMBEDDED = re.compile(r"[A-Za-z0-9+/]{400,}={0,2}")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
+from bridge.cli.output import print_record, print_rows
 
 groups = typer.Typer(help="Prelim groups and their tags.", no_args_is_help=True)
 templates = typer.Typer(help="Numbered templates, as IHE MRRT files.", no_args_is_help=True)
@@ -21,7 +22,6 @@ def list_groups(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's prelim groups."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
@@ -57,7 +57,6 @@ def list_templates(site_id: _SiteId, home: Home, as_json: AsJson = False) -> Non
     """List a site's templates; --json shows their documents."""
     from bridge.admin import site_supplies
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
@@ -171,7 +170,6 @@ def add(
 def list_(home: Home, as_json: AsJson = False) -> None:
     """List all sites."""
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import print_rows
     from config import load
 
     with administer(load(home)) as engine:
@@ -182,7 +180,6 @@ def list_(home: Home, as_json: AsJson = False) -> None:
 def show(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """Show the settings of a site; images are shown with --json only."""
     from bridge.admin.engine_administration import administer
-    from bridge.cli.output import print_record
     from config import load
 
     with administer(load(home)) as engine:

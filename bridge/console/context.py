@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bridge.console.access import AccessAdministration
-from bridge.console.audit_trail import ConsoleEventQuery
-from bridge.console.ownership import SubjectReader
-from bridge.console.report_engine import ReportEngine
+from bridge.console.access import AccessAdministration, ReportEngine
+from bridge.console.actions import ConsoleEventQuery
+from bridge.console.message_index import SubjectReader
 from bridge.engine_client.models import SignedInUser
 from bridge.executors import ConcurrencyLimit
 from bridge.network_source import Proxies

@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 
+from bridge.console.message_index import delivery_sites
 from bridge.console.message_search import ID_WINDOW
-from bridge.console.ownership import delivery_sites
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.queries import ATTENTION, in_state, is_sortable, listed_delivery, listing_key
 from bridge.queue.retention.rows import newest_id

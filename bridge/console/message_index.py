@@ -1,12 +1,16 @@
 """
 The message index: finds messages by control id, patient id, order number and site.
 
-A background job indexes each message once, shortly after it arrived. Indexing a message twice
-does no harm, so several nodes may do it. While many messages arrive, the job takes a small share
-of the time, so that it does not delay acknowledgments; later it catches up.
+A background job indexes each message once, shortly after it arrived. Indexing a message twice does
+no harm, so several nodes may do it. While many messages arrive, the job takes a small share of the
+time, so that it does not delay acknowledgments; later it catches up.
 
 The index stores keyed hashes (`bridge.index_key`). `read_numbers` and `read_number_hashes` have no
 key, because they also run in worker processes, which read large messages.
+
+A message belongs to the sites that its definition reads from it. If the definition reads none, it
+belongs to the site of its listener. A delivery belongs to the sites of its orders. A user sees
+nothing of other sites.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +21,10 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select, text
 
-from bridge.console.ownership import MessageOrigin, SubjectReader
 from bridge.index_key import keyed64
 from bridge.queue import payload_blobs
 from bridge.queue.ledger.arrivals import signed64
+from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 from bridge.store.statements import BulkStatement, execute_rows, unnest
@@ -28,6 +32,39 @@ from mappings.hl7.message import Message, Segment
 from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import Subjects
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOrigin:
+    """The arrival of a message, and the definition that read it; `received_at` in ms."""
+
+    listener: str
+    mapping: str
+    version: str
+    received_at: int
+    payload: bytes
+
+
+SubjectReader = Callable[[MessageOrigin], Subjects]
+"""
+Reads the sites, patient ids and order numbers of a message with the message's definition.
+
+Returns no site if the message belongs to none. May query the database.
+"""
+
+
+def origin_of(detail: MessageDetail) -> MessageOrigin:
+    """Return the origin of a stored message."""
+    row = detail.row
+    return MessageOrigin(
+        row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload
+    )
+
+
+def delivery_sites(content: Any) -> frozenset[str]:
+    """Return the sites of a delivery's orders; `content` is the JSON that the outbox stores."""
+    orders = content.get("orders", ()) if isinstance(content, dict) else ()
+    return frozenset(str(each["SiteID"]) for each in orders if each.get("SiteID"))
 
 
 class NumberKind(StrEnum):

@@ -1,9 +1,10 @@
 """
 Failover: requeue the claims of nodes that are gone.
 
-Each process that claims work holds a heartbeat lock on the database (`bridge.store.presence`). When
-a lock has been missing for `GRACE_SECONDS`, its node is considered failed, and its claims are
-queued again with their attempt count. This is faster than waiting for the leases to expire.
+Each process that claims work holds a heartbeat lock on the database
+(`bridge.store.postgresql.dedicated_connections`). When a lock has been missing for `GRACE_SECONDS`,
+its node is considered failed, and its claims are queued again with their attempt count. This is
+faster than waiting for the leases to expire.
 
 PostgreSQL only. On SQLite all processes run on one machine, and lease expiry is sufficient.
 Blocking: call from a worker thread.
@@ -17,7 +18,7 @@ from sqlalchemy import text
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.store.presence import without_heartbeat
+from bridge.store.postgresql.dedicated_connections import without_heartbeat
 
 GRACE_SECONDS = 4.0
 """A live node reconnects within this time after its database connection was cut."""

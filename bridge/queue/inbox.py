@@ -22,7 +22,7 @@ from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
-from bridge.store.presence import lock_name
+from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.statements import execute_keys, key_statement
 
 _SET_NOTES = text("UPDATE message SET notes = :notes WHERE id = :id")

@@ -23,7 +23,7 @@ from bridge.queue.statements import ENTERED_UP_TO, INBOX, SET_ENTERED_UP_TO, Lan
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.store.database import Database
 from bridge.store.lease_clock import claim_time
-from bridge.store.presence import without_heartbeat
+from bridge.store.postgresql.dedicated_connections import without_heartbeat
 from bridge.store.statements import (
     BulkStatement,
     dialect_statement,

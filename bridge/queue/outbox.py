@@ -27,7 +27,7 @@ from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.postgresql.connection import binary_arrays
-from bridge.store.presence import lock_name
+from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.statements import (
     BulkStatement,
     execute_all,

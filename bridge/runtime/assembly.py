@@ -14,11 +14,12 @@ import structlog
 from fastapi import FastAPI
 
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.checks.descriptors import Descriptors, raise_limit, share
 from bridge.admin.console import console_application
 from bridge.admin.console_access import resolve_grants
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.definitions.activation import activate_at_start
-from bridge.admin.message_subjects import MessageSubjects
+from bridge.admin.selection import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.metrics import Metrics
@@ -43,7 +44,6 @@ from bridge.store.errors import StoreError
 from bridge.store.postgresql.requirements import server_problems
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import stores
-from bridge.wiring.descriptors import Descriptors, raise_limit, share
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload

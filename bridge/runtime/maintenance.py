@@ -16,12 +16,12 @@ from bridge.admin.retention import prune_home
 from bridge.console.message_index import (
     ArrivalSample,
     MessageIndexer,
+    SubjectReader,
     arrival_rate,
     batch_size,
     pause_seconds,
     read_number_hashes,
 )
-from bridge.console.ownership import SubjectReader
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.monitoring.node_files import NodeAddress

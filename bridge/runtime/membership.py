@@ -24,8 +24,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import CHANNEL
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import NotificationListener
-from bridge.store.presence import Presence
+from bridge.store.postgresql.dedicated_connections import NotificationListener, Presence
 from config.private_files import make_folder, open_private
 
 _MOST: Final = 1000

@@ -12,8 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from bridge.store.database import Database
-from bridge.store.error_translation import driver_errors
-from bridge.store.errors import Busy
+from bridge.store.errors import Busy, driver_errors
 
 RESTART_PAGES = 4000
 """Pages of the log from which on it is restarted."""

@@ -20,8 +20,15 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
-from bridge.store.error_translation import driver_errors, is_connection_lost, translate
-from bridge.store.errors import Busy, Lost, StoreError, StoreUnavailable
+from bridge.store.errors import (
+    Busy,
+    Lost,
+    StoreError,
+    StoreUnavailable,
+    driver_errors,
+    is_connection_lost,
+    translate,
+)
 from bridge.store.locks import WriteLock
 from bridge.store.postgresql import connection as postgres
 from bridge.store.statements import BoundStatement, KeyStatement, execute_bound, has_listeners

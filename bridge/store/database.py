@@ -19,12 +19,11 @@ from sqlmodel import Session
 
 from bridge.store import sqlite
 from bridge.store.connections import CommitStatements, ConnectionCache, DriverWriter, KeyReader
-from bridge.store.error_translation import driver_errors, is_connection_lost, translate
-from bridge.store.errors import Busy, UnsupportedStore
+from bridge.store.errors import Busy, UnsupportedStore, driver_errors, is_connection_lost, translate
 from bridge.store.locks import FairLock, WriteLock, lock_of_file
 from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 from bridge.store.postgresql import connection as postgres
-from bridge.store.postgresql.synchronous_commit import SynchronousCommit
+from bridge.store.postgresql.connection import SynchronousCommit
 from bridge.store.short_work import ShortWork
 from bridge.store.statements import BoundStatement, execute_bound
 

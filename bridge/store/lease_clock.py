@@ -32,7 +32,7 @@ def claim_time(connection: Connection, now: int) -> int:
     As `lease_time`, without a query to the server.
 
     For claims of the queue. On PostgreSQL a claim ends when the heartbeat lock of its owner is gone
-    (`bridge.store.presence`), independent of the clocks.
+    (`bridge.store.postgresql.dedicated_connections`), independent of the clocks.
     """
     return now if connection.dialect.name == "postgresql" else lease_time(connection, now)
 

@@ -14,7 +14,7 @@ class DatabaseOptions:
     """
     Pool size, additional connections at peak load, and seconds to wait for one before `Busy`.
 
-    `require_synchronous`: see `bridge.store.postgresql.synchronous_commit`; `lease_clock`:
+    `require_synchronous`: see `bridge.store.postgresql.connection`; `lease_clock`:
     `bridge.store.lease_clock`; `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:
     `bridge.queue.ledger.ledger`.
     """

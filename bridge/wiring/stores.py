@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge import index_key
-from bridge.store import keyed_columns
+from bridge.store import migration
 from bridge.store.database import Database
 from bridge.store.migration import is_ready, upgrade
 from bridge.store.options import DatabaseOptions
@@ -28,7 +28,7 @@ _NO_KEY: Final = (
 def open_bridge_database(settings: Settings) -> Database:
     """Open the bridge's database without migrating it. Raises SettingsError."""
     database = Database(settings.database_url(), _pool(settings))
-    _use_index_key(settings, database, keyed_columns.BRIDGE_TABLE)
+    _use_index_key(settings, database, migration.BRIDGE_TABLE)
     return database
 
 
@@ -49,7 +49,7 @@ def open_engine_database(settings: Settings, pool: DatabaseOptions | None = None
     if pool is not None:
         own = replace(own, size=pool.size, overflow=pool.overflow, timeout=pool.timeout)
     database = Database(settings.engine_database_url(), own)
-    _use_index_key(settings, database, keyed_columns.ENGINE_TABLE)
+    _use_index_key(settings, database, migration.ENGINE_TABLE)
     return database
 
 
@@ -57,7 +57,7 @@ def migrate_bridge(database: Database) -> tuple[str, ...]:
     """Migrate the bridge's tables, and create partitions; return the revisions."""
     revisions = upgrade(database)
     database.synchronous_commit.require()
-    keyed_columns.ensure_keyed(database, keyed_columns.BRIDGE_TABLE, keyed_columns.BRIDGE)
+    migration.ensure_keyed(database, migration.BRIDGE_TABLE, migration.BRIDGE)
     create_ahead(database)
     return revisions
 
@@ -66,19 +66,19 @@ def migrate_engine(database: Database) -> tuple[str, ...]:
     """Migrate the engine's tables; return the revisions."""
     revisions = upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     database.synchronous_commit.require()
-    keyed_columns.ensure_keyed(database, keyed_columns.ENGINE_TABLE, keyed_columns.ENGINE)
+    migration.ensure_keyed(database, migration.ENGINE_TABLE, migration.ENGINE)
     return revisions
 
 
 def bridge_is_ready(database: Database) -> bool:
     """Tell whether the bridge's tables are migrated. Raises SchemaTooNew."""
-    return is_ready(database) and _is_keyed(database, keyed_columns.BRIDGE_TABLE)
+    return is_ready(database) and _is_keyed(database, migration.BRIDGE_TABLE)
 
 
 def engine_is_ready(database: Database) -> bool:
     """Tell whether the engine's tables are migrated. Raises SchemaTooNew."""
     ready = is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
-    return ready and _is_keyed(database, keyed_columns.ENGINE_TABLE)
+    return ready and _is_keyed(database, migration.ENGINE_TABLE)
 
 
 def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
@@ -99,7 +99,7 @@ def migrate_all(settings: Settings) -> dict[str, tuple[str, ...]]:
 
 
 def _is_keyed(database: Database, table: str) -> bool:
-    return keyed_columns.fingerprint_of(database, table) is not None
+    return migration.fingerprint_of(database, table) is not None
 
 
 def _use_index_key(settings: Settings, database: Database, table: str) -> None:
@@ -110,7 +110,7 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
     """
     path = settings.path(settings.database.index_key_file)
     if not path.exists():
-        if keyed_columns.fingerprint_of(database, table) is not None:
+        if migration.fingerprint_of(database, table) is not None:
             raise SettingsError([Mistake(str(path), _NO_KEY)])
         make_folder(path.parent)
         write_new(path, new_index_key())

@@ -9,8 +9,8 @@ from io import BytesIO
 
 import pytest
 
-from bridge.admin.packages.archives import unpacked
-from bridge.admin.packages.folder_import import NotImported
+from bridge.admin.package_activation import unpacked
+from bridge.admin.package_folder import NotImported
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE, TOML

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from pydantic import BaseModel
 from sqlalchemy.exc import ArgumentError
 
-from bridge.admin.checks import connections
+from bridge.admin.checks import connection_checks
 from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unanswered
+from bridge.admin.checks.descriptors import TooFewDescriptors, reachable_limit, share
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
 from bridge.admin.checks.security import sign_in
@@ -23,7 +24,6 @@ from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import SourceFinder, active_sources
 from bridge.wiring.active_settings import InvalidConnection
-from bridge.wiring.descriptors import TooFewDescriptors, reachable_limit, share
 from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
@@ -168,7 +168,7 @@ def _saved_in_console(
         if before is not None:
             message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
-        yield from _tried(place, connections.checks_of(current, each.kind, each.name, find))
+        yield from _tried(place, connection_checks.checks_of(current, each.kind, each.name, find))
 
 
 class _ConnectionEntry(NamedTuple):
@@ -290,13 +290,15 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
 
 def _listeners(settings: Settings) -> Iterator[CheckFinding]:
     for listener in settings.listener:
-        yield from _tried(f"listener {listener.name}", connections.of_listener(settings, listener))
+        yield from _tried(
+            f"listener {listener.name}", connection_checks.of_listener(settings, listener)
+        )
 
 
 def _destinations(settings: Settings) -> Iterator[CheckFinding]:
     for chosen in settings.destination:
         place = f"destination {chosen.name}"
-        yield from _tried(place, connections.of_destination(settings, chosen))
+        yield from _tried(place, connection_checks.of_destination(settings, chosen))
 
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:

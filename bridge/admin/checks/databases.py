@@ -10,7 +10,7 @@ from bridge import index_key
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.errors import BridgeError
 from bridge.queue.payload_blobs import count_lost, folder_of
-from bridge.store import keyed_columns
+from bridge.store import migration
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migration import current, heads, is_ready
@@ -58,7 +58,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield from _doubts(settings, place, own)
         yield from _contents(place, own)
         yield from _pages(place, own)
-        yield from _index_key(settings, own, keyed_columns.BRIDGE_TABLE)
+        yield from _index_key(settings, own, migration.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
@@ -71,7 +71,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield from _doubts(settings, place, url)
         yield from _pages(place, url)
     if url not in down:
-        yield from _index_key(settings, url, keyed_columns.ENGINE_TABLE)
+        yield from _index_key(settings, url, migration.ENGINE_TABLE)
 
 
 def _database(place: str, url: str, package: str, versions: str) -> Iterator[CheckFinding]:
@@ -137,7 +137,7 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFindin
     path = settings.path(settings.database.index_key_file)
     database = Database(url)
     try:
-        kept = keyed_columns.fingerprint_of(database, table)
+        kept = migration.fingerprint_of(database, table)
         if kept is None:
             return  # `bridge migrate` or `bridge serve` creates the key and keys the rows
         own = index_key.fingerprint(read_index_key(path))

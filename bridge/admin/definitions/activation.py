@@ -12,7 +12,11 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from bridge.admin.checks.connections import used_definitions, verify_definition, verify_records
+from bridge.admin.checks.connection_checks import (
+    used_definitions,
+    verify_definition,
+    verify_records,
+)
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from bridge.admin.audit_events import audited
-from bridge.admin.checks.connections import used_definitions
+from bridge.admin.checks.connection_checks import used_definitions
 from bridge.admin.definitions import activation, drafts
 from bridge.admin.definitions.activation import ActivationResult, Author
 from bridge.admin.definitions.comparison import (
+    MessageSample,
     OrderReader,
     compare_samples,
     file_order_reader,
+    file_samples,
     make_comparison,
     order_reader,
+    stored_samples,
 )
-from bridge.admin.definitions.samples import MessageSample, file_samples, stored_samples
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.intake.validation.profiles import load_profile

@@ -12,30 +12,111 @@ from typing import Any
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from bridge.admin.definitions import code_entries, overview, problems
+from bridge.admin.definitions import console_forms, drafts
 from bridge.admin.definitions import drafts as drafting
 from bridge.admin.definitions.activation import (
     Author,
     activate,
+    differing_definitions,
     find_version,
     previous_version,
     rollback,
 )
+from bridge.admin.definitions.console_forms import (
+    adds_code,
+    as_console_errors,
+    check_cached,
+    require_code_permission,
+    require_readable,
+)
 from bridge.admin.definitions.drafts import DraftConflict
-from bridge.admin.definitions.hook_permission import adds_code, require_code_permission
-from bridge.admin.definitions.problems import as_console_errors, check_cached, require_readable
 from bridge.console.context import ActivationRequest, CodeEntry, DefinitionDrafts, DraftEdit
 from bridge.console.errors import NoSuchItem
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records import unmapped_codes as unknown_codes
-from bridge.store.records.mapping_versions import MappingDraft, MappingVersion
+from bridge.store.records.mapping_versions import Activation, MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import all_sources, file_sources
+from bridge.wiring.destinations import destination_definition_names
 from config import Settings
+from config.sections import DestinationSettings
+from mappings.compiler import definition_names
 from mappings.language.code_tables import file_of
 from mappings.language.diagnostics import Sources
+
+
+def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
+    """List listeners and destinations with their definitions, and all definitions."""
+    current = active_settings.current(settings, database)
+    with database.read() as connection:
+        active = kept.active_versions(connection)
+        drafts = kept.drafts(connection)
+    own = {each.name: each.mappings for each in settings.listener}
+    known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
+    differ = set(differing_definitions(settings, database))
+    return {
+        "listeners": [
+            {
+                "name": each.name,
+                "address": str(each.bind),
+                "mappings": each.mappings,
+                "settings": own.get(each.name, each.mappings),
+                "said": _activation(active.get(active_settings.list_record_name(each.name))),
+            }
+            for each in current.listener
+        ],
+        "destinations": [
+            {"name": each.name, "address": str(each.address), "mappings": _mappings(each)}
+            for each in current.destination
+        ],
+        "definitions": [
+            {
+                "name": name,
+                "kind": _kind(settings, database, name),
+                "in_force": _activation(active.get(name)),
+                "used": users(current, name),
+                "drafts": [console_forms.draft(each) for each in drafts if each.name == name],
+                "files_differ": name in differ,
+            }
+            for name in sorted(known)
+            if not active_settings.is_record(name)
+        ],
+    }
+
+
+def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
+    """Return the kind (`orders`, `patients`, `results`) of each definition without errors."""
+    with database.read() as connection:
+        active = {
+            name for name in kept.active_versions(connection) if not active_settings.is_record(name)
+        }
+    known = sorted({*definition_names(file_sources(settings)("")), *active})
+    found = {name: _kind(settings, database, name) for name in known}
+    return {name: kind for name, kind in found.items() if kind}
+
+
+def users(settings: Settings, name: str) -> dict[str, list[str]]:
+    """Return the listeners and destinations that use a definition."""
+    return {
+        "listeners": [each.name for each in settings.listener if name in each.mappings],
+        "destinations": [
+            each.name for each in settings.destination if name in destination_definition_names(each)
+        ],
+    }
+
+
+def _activation(found: Activation | None) -> dict[str, Any] | None:
+    return console_forms.activation(found) if found else None
+
+
+def _mappings(destination: DestinationSettings) -> list[str]:
+    return list(destination_definition_names(destination))
+
+
+def _kind(settings: Settings, database: Database, name: str) -> str:
+    return console_forms.kind(check_cached(all_sources(settings, database, name), name).made)
 
 
 class ConsoleDrafts(DefinitionDrafts):
@@ -48,7 +129,7 @@ class ConsoleDrafts(DefinitionDrafts):
 
     @override
     def overview(self) -> Mapping[str, Any]:
-        return overview.overview(self._settings, self._database)
+        return overview(self._settings, self._database)
 
     @override
     def definition(self, name: str, actor: str) -> Mapping[str, Any]:
@@ -64,13 +145,13 @@ class ConsoleDrafts(DefinitionDrafts):
         draft = dict(own.sources) if own else {}
         return {
             "name": name,
-            "in_force": problems.activation(active) if active else None,
+            "in_force": console_forms.activation(active) if active else None,
             "held": sorted(version.sources) if version else self._held(name, sources),
             "sources": sources,
             "newer": self._newer(name, version.sources if version else {}),
-            "draft": {**problems.draft(own), "files": draft} if own else None,
-            "others": [problems.draft(each) for each in drafts if each is not own],
-            "used": overview.users(active_settings.current(self._settings, self._database), name),
+            "draft": {**console_forms.draft(own), "files": draft} if own else None,
+            "others": [console_forms.draft(each) for each in drafts if each is not own],
+            "used": users(active_settings.current(self._settings, self._database), name),
             **self._checked(name, {**sources, **draft}),
         }
 
@@ -92,7 +173,7 @@ class ConsoleDrafts(DefinitionDrafts):
         )
         with as_console_errors():
             saved = drafting.store_draft(self._database, draft)
-        return {**problems.draft(saved), **self._checked(writing.name, sources)}
+        return {**console_forms.draft(saved), **self._checked(writing.name, sources)}
 
     @override
     def discard(self, name: str, actor: str) -> None:
@@ -102,7 +183,7 @@ class ConsoleDrafts(DefinitionDrafts):
     @override
     def history(self, name: str) -> Sequence[Mapping[str, Any]]:
         with self._database.read() as connection:
-            return [problems.activation(each) for each in kept.history(connection, name)]
+            return [console_forms.activation(each) for each in kept.history(connection, name)]
 
     @override
     def version(self, name: str, version: str) -> Mapping[str, Any]:
@@ -170,9 +251,7 @@ class ConsoleDrafts(DefinitionDrafts):
 
     @override
     def unmapped_codes(self, actor: str) -> Sequence[Mapping[str, Any]]:
-        return code_entries.list_unmapped_codes(
-            self._database, lambda name: self._draft(name, actor)[0]
-        )
+        return drafts.list_unmapped_codes(self._database, lambda name: self._draft(name, actor)[0])
 
     @override
     def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
@@ -189,7 +268,7 @@ class ConsoleDrafts(DefinitionDrafts):
             raise NoSuchItem("there is no such code table")
         pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
         with as_console_errors():
-            written = {**files, file: code_entries.set_entry(text, *pair)}
+            written = {**files, file: drafts.set_entry(text, *pair)}
         return self.save(DraftEdit(entry.name, entry.actor, written, begun_on, revision))
 
     @override
@@ -247,10 +326,10 @@ class ConsoleDrafts(DefinitionDrafts):
     def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
         found = check_cached(sources, name)
         return {
-            "kind": problems.kind(found.made),
+            "kind": console_forms.kind(found.made),
             "version": found.version,
             "needed": list(found.made.files) if found.made else [],
-            "issues": [problems.issue(each) for each in found.issues],
+            "issues": [console_forms.issue(each) for each in found.issues],
         }
 
     def _older(self, connection: Connection, decision: ActivationRequest) -> MappingVersion:

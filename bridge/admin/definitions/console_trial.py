@@ -19,17 +19,23 @@ from typing_extensions import override
 
 from bridge.admin.definitions.comparison import (
     ComparisonResult,
+    MessageSample,
     NotComparable,
     OrderReader,
     OrderReaders,
     SampleComparison,
     compare_samples,
     make_comparison,
+    stored_sample,
+    stored_samples,
+)
+from bridge.admin.definitions.console_forms import (
+    as_console_errors,
+    check_cached,
+    issue,
+    require_code_permission,
 )
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
-from bridge.admin.definitions.hook_permission import require_code_permission
-from bridge.admin.definitions.problems import as_console_errors, check_cached, issue
-from bridge.admin.definitions.samples import MessageSample, stored_sample, stored_samples
 from bridge.console.context import ComparisonRequest, DefinitionTrials, TrialMessage
 from bridge.console.errors import InvalidContent
 from bridge.console.message_index import NumberKind

@@ -7,7 +7,11 @@ A version name may be shortened as long as it is unambiguous. If several authors
 `draft` is the most recently saved one.
 """
 
-from dataclasses import dataclass, replace
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from io import StringIO
+from typing import Any
 
 from bridge.admin.definitions.activation import (
     ActivationResult,
@@ -19,11 +23,15 @@ from bridge.admin.definitions.activation import (
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
+from bridge.store.records import unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_definitions import active_sources, all_sources, file_sources
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
-from mappings.language.diagnostics import Issue, MappingErrors, Sources
+from mappings.language.code_tables import COLUMNS, file_of, read_table
+from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources
+from parsers.csv import read_rows
+from parsers.limits import TABLE
 
 
 class NoDraft(BridgeError):  # noqa: N818  # named for what happened
@@ -124,3 +132,58 @@ def sources_of(
     if draft is None:
         raise NoDraft(name)
     return all_sources(settings, database, name, draft.sources)
+
+
+_MOST = 500
+
+
+def set_entry(text: str, code: str, value: str) -> str:
+    """Return the text of a table with an entry, which replaces an existing one of the code."""
+    rows = [row for _, row in read_rows(text, TABLE)]
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    if not set(COLUMNS) <= set(header):
+        header = list(COLUMNS)
+        rows = [header, *rows]
+    code_at, value_at = header.index("code"), header.index("value")
+    for row in rows[1:]:
+        if (
+            len(row) > max(code_at, value_at)
+            and row[code_at].strip().upper() == code.strip().upper()
+        ):
+            row[value_at] = value
+            return _as_csv(rows)
+    entry = [""] * len(header)
+    entry[code_at], entry[value_at] = code, value
+    return f"{text.rstrip()}\n{_as_csv([entry])}" if text.strip() else _as_csv([*rows, entry])
+
+
+def list_unmapped_codes(
+    database: Database, draft_of: Callable[[str], Sources]
+) -> list[Mapping[str, Any]]:
+    """
+    List unmapped codes, most recent first.
+
+    `value` is the value in the author's draft; `draft_of` returns the files of a draft.
+    """
+    found = unmapped_codes.list_active(database, _MOST)
+    drafts = {name: draft_of(name) for name in {each.mapping for each in found}}
+    return [
+        {
+            **asdict(each),
+            "value": _value_in(drafts[each.mapping], each.code_table, each.code, back=each.back),
+        }
+        for each in found
+    ]
+
+
+def _value_in(files: Sources, table: str, code: str, *, back: bool) -> str:
+    if not code or file_of(table) not in files:
+        return ""
+    read = read_table(files, table, Diagnostics())
+    return (read.code(code) if back else read.value(code)) or ""
+
+
+def _as_csv(rows: list[list[str]]) -> str:
+    out = StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()

@@ -20,24 +20,38 @@ from bridge.console.http import (
     connections,
     dashboard,
     deliveries,
-    exceptions,
     mappings,
     messages,
-    orders,
-    packages,
     people,
     sites,
 )
-from bridge.console.http.guard import authenticate, context_of
-from bridge.console.http.route import HEADERS, UncachedJson, problem_response
+from bridge.console.http.guard import (
+    HEADERS,
+    UncachedJson,
+    authenticate,
+    context_of,
+    problem_response,
+)
 
 MOUNT_PATH: Final = "/console"
 ROUTERS: Final = (
-    *(messages.router, messages.edit_router, deliveries.router, orders.router, exceptions.router),
+    *(
+        messages.router,
+        messages.edit_router,
+        deliveries.router,
+        messages.order_router,
+        dashboard.exception_router,
+    ),
     *(connections.channel_router, connections.router, dashboard.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
-    *(sites.router, people.router, mappings.router, mappings.code_router, packages.router),
+    *(
+        sites.router,
+        people.router,
+        mappings.router,
+        mappings.code_router,
+        connections.package_router,
+    ),
 )
 
 

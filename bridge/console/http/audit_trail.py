@@ -10,8 +10,13 @@ from bridge.console.http.bodies import (
     ConsoleEventParameters,
     EngineEventParameters,
 )
-from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, await_audited
-from bridge.console.http.route import ConsoleRoute
+from bridge.console.http.guard import (
+    AuditedAction,
+    ConsoleRoute,
+    ContextDep,
+    UserDep,
+    await_audited,
+)
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 

@@ -1,18 +1,29 @@
-"""The signed-in user, and the figures of the dashboard."""
+"""The signed-in user, the figures of the dashboard, and exceptions that need attention."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path, Request
 
-from bridge.console import exceptions
+from bridge.console import dashboard
 from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import figures
+from bridge.console.errors import NoSuchItem
 from bridge.console.http.connections import visible_channels
-from bridge.console.http.guard import ConsoleUser, ContextDep, UserDep
-from bridge.console.http.route import ConsoleRoute
+from bridge.console.http.guard import (
+    AuditedAction,
+    ConsoleRoute,
+    ConsoleUser,
+    ContextDep,
+    UserDep,
+    run_audited,
+)
+from bridge.console.http.messages import sites_of_message
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
+from bridge.store.records import exceptions as records
+from bridge.store.records.exceptions import ExceptionSubject
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 _WITHOUT_COUNTS = frozenset({"paused", "circuit", "certificate"})
@@ -57,7 +68,7 @@ def _overview(context: ConsoleContext, user: ConsoleUser) -> dict[str, Any]:
     alerts = context.installation.alerts()
     if limited:
         alerts = [each for each in alerts if _is_visible(channels, *each["key"].split(":", 1))]
-    exception_count = exceptions.count_exceptions(context.database, user.grant.reach)
+    exception_count = dashboard.count_exceptions(context.database, user.grant.reach)
     return {**found, **channels, "alerts": alerts, "concerns": exception_count}
 
 
@@ -69,3 +80,50 @@ def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bo
         for each in found
     }
     return name in shared and (not shared[name] or subject in _WITHOUT_COUNTS)
+
+
+exception_router = APIRouter(prefix="/api/concerns", route_class=ConsoleRoute)
+RowId = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+@exception_router.get("")
+async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
+    """List open exceptions, then the last reviewed ones; with orders if the user may search."""
+    user.grant.require(Permission.SEE)
+    work = partial(
+        dashboard.list_exceptions,
+        context.database,
+        context.subjects_of,
+        user.grant.reach,
+        with_orders=Permission.FIND in user.grant.permissions,
+    )
+    return {"rows": await Threads.CONSOLE.run(work)}
+
+
+@exception_router.post("/{kind}/{row_id}/seen")
+async def seen(
+    kind: ExceptionSubject, row_id: RowId, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """Mark an exception as reviewed by the user; its notifications end."""
+    email = user.grant.email
+
+    def work() -> None:
+        if not records.mark_seen(context.database, [(kind, row_id)], context.clock(), email):
+            raise NoSuchItem
+
+    action = AuditedAction(
+        (Permission.OPERATE,),
+        "acknowledge",
+        f"{kind} {row_id}",
+        lambda: _sites(context, kind, row_id),
+    )
+    await run_audited(request, user, action, work)
+    return {}
+
+
+def _sites(context: ConsoleContext, kind: ExceptionSubject, row_id: int) -> Collection[str]:
+    if kind is ExceptionSubject.FEED:
+        return ()  # no site: only users who are not limited to sites
+    if kind is ExceptionSubject.MESSAGE:
+        return sites_of_message(context, row_id)
+    return dashboard.site_of_order(context.database, row_id)

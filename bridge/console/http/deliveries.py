@@ -11,14 +11,14 @@ from bridge.console.errors import InvalidState, NoSuchItem
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
+    ConsoleRoute,
     ContextDep,
     UserDep,
     require_reach,
     run_audited,
 )
-from bridge.console.http.route import ConsoleRoute
-from bridge.console.message_view import message_text, segment_tree
-from bridge.console.ownership import delivery_sites
+from bridge.console.message_index import delivery_sites
+from bridge.console.message_search import message_text, segment_tree
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from bridge.queue import operations, queries

@@ -19,8 +19,7 @@ from bridge.console.context import (
     DraftEdit,
     TrialMessage,
 )
-from bridge.console.http.guard import AuditedAction, ContextDep, UserDep, run_audited
-from bridge.console.http.mapping_bodies import (
+from bridge.console.http.bodies import (
     NAME,
     TABLE,
     ActivateBody,
@@ -34,7 +33,14 @@ from bridge.console.http.mapping_bodies import (
     StoredBody,
     TrialBody,
 )
-from bridge.console.http.route import AuthoringRoute, ConsoleRoute
+from bridge.console.http.guard import (
+    AuditedAction,
+    AuthoringRoute,
+    ConsoleRoute,
+    ContextDep,
+    UserDep,
+    run_audited,
+)
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from mappings.schema.document import text as schema_text

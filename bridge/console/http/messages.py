@@ -1,4 +1,8 @@
-"""Messages: search, read, replay one or many, cancel, edit and resend."""
+"""
+Messages: search, read, replay one or many, cancel, edit and resend; and order tracking.
+
+An order is found by its number or a patient id, with its messages, deliveries and timeline.
+"""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -9,28 +13,36 @@ from fastapi import APIRouter, Path, Request
 from bridge.console import order_tracking
 from bridge.console.context import ConsoleContext, MessageReplay
 from bridge.console.errors import ConsoleError, InvalidState, NoSuchItem
-from bridge.console.http.bodies import EditedMessageBody, MessageSearchBody, ResentMessageBody
+from bridge.console.http.bodies import (
+    EditedMessageBody,
+    MessageSearchBody,
+    OrderSearchBody,
+    ResentMessageBody,
+)
 from bridge.console.http.guard import (
     AuditedAction,
+    ConsoleRoute,
     ConsoleUser,
     ContextDep,
+    MessageRoute,
     UserDep,
     require_reach,
     run_audited,
 )
-from bridge.console.http.route import ConsoleRoute, MessageRoute
-from bridge.console.message_index import read_numbers
-from bridge.console.message_search import MessageQuery, search_messages
-from bridge.console.message_view import (
+from bridge.console.message_index import NumberKind, origin_of, read_numbers
+from bridge.console.message_search import (
+    MessageQuery,
     editable_message,
     edits_of,
     encode_edit,
+    find_orders_and_messages,
     message_text,
+    search_messages,
     segment_tree,
 )
-from bridge.console.order_tracking import message_timeline
-from bridge.console.ownership import origin_of
+from bridge.console.order_tracking import message_timeline, order_timeline
 from bridge.console.permissions import Permission, require_fresh
+from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.queue import operations, queries
@@ -306,3 +318,46 @@ def _resend(
         return {"id": message_replay.resend(message_id, payload, user.grant.email, reason)}
     except BridgeError as error:
         raise InvalidState(str(error)) from None
+
+
+order_router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
+
+
+@order_router.post("/find", name="where_is_it")
+async def track(
+    body: OrderSearchBody, request: Request, user: UserDep, context: ContextDep
+) -> dict[str, Any]:
+    """
+    Track the orders with a number.
+
+    To search by patient id, and to see patient ids, requires the permission `bodies`.
+    """
+    kind, number = body.number()
+    bodies = (Permission.BODIES,) if kind is NumberKind.PATIENT else ()
+    action = AuditedAction((Permission.FIND, *bodies), "search", f"orders by {kind} number")
+    found = await run_audited(request, user, action, lambda: _track(context, user, kind, number))
+    try:
+        status = await context.report_status(found["orders"])
+    except EngineFailure:
+        status = {}
+    for each in found["orders"]:
+        each["now"] = status.get(each["report_id"], "")
+        if Permission.BODIES not in user.grant.permissions:
+            each["mrn"] = ""
+    return found
+
+
+def _track(
+    context: ConsoleContext, user: ConsoleUser, kind: NumberKind, number: str
+) -> dict[str, Any]:
+    orders, messages = find_orders_and_messages(
+        context.database, context.subjects_of, kind, number, user.grant.reach
+    )
+    reports = {each["report_id"] for each in orders} - {""}
+    deliveries = order_tracking.report_deliveries(context.database, reports)
+    return {
+        "orders": orders,
+        "deliveries": [asdict(each) for each in deliveries],
+        "messages": [asdict(each) for each in messages],
+        "steps": order_timeline(messages, orders, deliveries),
+    }

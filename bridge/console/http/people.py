@@ -16,13 +16,13 @@ from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import GrantBody
 from bridge.console.http.guard import (
     AuditedAction,
+    ConsoleRoute,
     ConsoleUser,
     ContextDep,
     UserDep,
     always_fresh,
     await_audited,
 )
-from bridge.console.http.route import ConsoleRoute
 from bridge.console.http.sites import JsonBody, Name, Site, change
 from bridge.console.permissions import Permission
 from bridge.engine_client.models import AccountInfo, EnrolmentLink

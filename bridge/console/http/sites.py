@@ -13,6 +13,7 @@ from bridge.console.errors import PermissionDenied
 from bridge.console.http.bodies import WorklistSearchBody
 from bridge.console.http.guard import (
     AuditedAction,
+    ConsoleRoute,
     ConsoleUser,
     ContextDep,
     UserDep,
@@ -20,7 +21,6 @@ from bridge.console.http.guard import (
     context_of,
     require_on_site,
 )
-from bridge.console.http.route import ConsoleRoute
 from bridge.console.permissions import Permission
 from bridge.engine_client.responses import UnreadableResponse, moment
 

@@ -41,7 +41,7 @@ from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.network_source import Proxies
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import NotificationListener
+from bridge.store.postgresql.dedicated_connections import NotificationListener
 
 if TYPE_CHECKING:
     from bridge.engine.http.sign_in.oidc_provider import OidcProvider

@@ -28,7 +28,7 @@ from bridge.queue.operations import replay_parked
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.postgresql.session_locks import NOTHING_HELD, HeldLocks, SessionLocks
+from bridge.store.postgresql.dedicated_connections import NOTHING_HELD, HeldLocks, SessionLocks
 from bridge.store.records import (
     exceptions,
     merged_patients,

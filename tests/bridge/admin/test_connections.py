@@ -10,7 +10,7 @@ import pytest
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
-from bridge.admin.connections import ConsoleConnections
+from bridge.admin.console_connections import ConsoleConnections
 from bridge.admin.data_directory import create_data_directory
 from bridge.console.context import ConnectionChange, ProposedConnection
 from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem

@@ -1,6 +1,6 @@
 """How fast many are queued again."""
 
-from bridge.admin.queue.selection import requeue_each
+from bridge.admin.selection import requeue_each
 from bridge.errors import BridgeError
 
 

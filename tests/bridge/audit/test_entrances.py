@@ -110,13 +110,14 @@ CONSOLE = {
         "try_out": "test",
         "save": "set up",
         "rollback": "roll back",
+        "import_zip": "import",
+    },
+    "dashboard": {
+        "seen": "acknowledge",
     },
     "deliveries": {
         "retry": "retry",
         "skip": "skip",
-    },
-    "exceptions": {
-        "seen": "acknowledge",
     },
     "mappings": {
         "save": "save draft",
@@ -135,12 +136,7 @@ CONSOLE = {
         "cancel": "cancel",
         "replay_all": "replay",
         "resend": "send again",
-    },
-    "orders": {
         "track": "search",
-    },
-    "packages": {
-        "import_zip": "import",
     },
     "people": {
         "set_user": "change user",
@@ -217,7 +213,7 @@ WITHOUT = {
     "console deliveries.find": "lists rows without content",
     "console messages.check": "checks what the request holds",
     "console connections.check": "checks what the request holds",
-    "console packages.preview": "reads what the request holds",
+    "console connections.preview": "reads what the request holds",
     "console mappings.sample_messages": "reads what the request holds",
     "console mappings.try_out": "computes on what the request holds",
     "console mappings.learn": "computes on what the request holds",

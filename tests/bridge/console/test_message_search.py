@@ -6,9 +6,14 @@ import pytest
 from sqlalchemy import text
 
 from bridge.console import message_search
-from bridge.console.message_index import FULL_BATCH, MISSING_ID_MS, MessageIndexer, NumberKind
+from bridge.console.message_index import (
+    FULL_BATCH,
+    MISSING_ID_MS,
+    MessageIndexer,
+    MessageOrigin,
+    NumberKind,
+)
 from bridge.console.message_search import MessageQuery, search_messages
-from bridge.console.ownership import MessageOrigin
 from bridge.queue.retention.policy import prune
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE

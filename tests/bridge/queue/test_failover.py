@@ -10,7 +10,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import PollTimer
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
-from bridge.store.presence import Presence, without_heartbeat
+from bridge.store.postgresql.dedicated_connections import Presence, without_heartbeat
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival
 from tests.eventually import eventually
@@ -105,7 +105,9 @@ class TestFailover:
         second.start()
         assert (other.is_leader, second.is_leader) == (True, False)
         second.stop()
-        monkeypatch.setattr("bridge.store.presence.START_TIMEOUT_SECONDS", 0.5)
+        monkeypatch.setattr(
+            "bridge.store.postgresql.dedicated_connections.START_TIMEOUT_SECONDS", 0.5
+        )
         with pytest.raises(NameTaken):
             Presence(store, ("node-2",)).start()
 

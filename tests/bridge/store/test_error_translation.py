@@ -7,13 +7,14 @@ import pytest
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError
 
-from bridge.store.error_translation import is_connection_lost, translate
 from bridge.store.errors import (
     Busy,
     Conflict,
     StatementRefused,
     StoreError,
     StoreUnavailable,
+    is_connection_lost,
+    translate,
 )
 
 POSTGRES = {

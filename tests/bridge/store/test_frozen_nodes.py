@@ -25,7 +25,7 @@ from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.connection import BRIEF_SECONDS
-from bridge.store.presence import Presence
+from bridge.store.postgresql.dedicated_connections import Presence
 from tests.eventually import eventually
 from tests.processes import FORKED
 

@@ -12,7 +12,7 @@ from bridge.intake.receive.identity import signal
 from bridge.queue.ledger.arrivals import lane, signed64
 from bridge.store.database import Database
 from bridge.store.errors import WrongIndexKey
-from bridge.store.keyed_columns import (
+from bridge.store.migration import (
     BRIDGE,
     BRIDGE_TABLE,
     ENGINE,

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.store.database import Database
-from bridge.store.postgresql.notifications import NotificationListener
+from bridge.store.postgresql.dedicated_connections import NotificationListener
 from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.postgres

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.store.database import Database
-from bridge.store.postgresql.session_locks import SessionLocks
+from bridge.store.postgresql.dedicated_connections import SessionLocks
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.postgres

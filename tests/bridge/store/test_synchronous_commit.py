@@ -11,8 +11,8 @@ from sqlalchemy import text
 from bridge.store.database import Database
 from bridge.store.errors import NotSynchronous, StoreUnavailable
 from bridge.store.options import DatabaseOptions
+from bridge.store.postgresql.connection import SynchronousCommit
 from bridge.store.postgresql.requirements import server_problems
-from bridge.store.postgresql.synchronous_commit import SynchronousCommit
 
 REQUIRED = DatabaseOptions(require_synchronous=True)
 

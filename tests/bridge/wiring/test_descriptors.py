@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.wiring.descriptors import LEAST, TooFewDescriptors, share
+from bridge.admin.checks.descriptors import LEAST, TooFewDescriptors, share
 from config import Settings
 from config.listeners import ListenerSettings
 from config.sections import Http
@@ -59,7 +59,7 @@ def test_too_few() -> None:
 def test_the_soft_limit_is_raised() -> None:
     """Up to the hard one."""
     program = (
-        "import resource; from bridge.wiring.descriptors import raise_limit;"
+        "import resource; from bridge.admin.checks.descriptors import raise_limit;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard));"
         "print(raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"

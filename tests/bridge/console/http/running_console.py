@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from bridge.admin.console import console_application
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.message_subjects import MessageSubjects
+from bridge.admin.selection import MessageSubjects
 from bridge.console.grants import save_grant
 from bridge.console.message_index import MessageIndexer
 from bridge.console.permissions import ConsoleRole, Grant

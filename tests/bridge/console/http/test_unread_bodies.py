@@ -2,7 +2,7 @@
 
 import json
 
-from bridge.console.http.route import LARGE_LIMIT, LIMIT, ConsoleRoute
+from bridge.console.http.guard import LARGE_LIMIT, LIMIT, ConsoleRoute
 from bridge.request_body import BUDGET, MAX_VALUES
 from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.unread import METHODS, Asked, flat, paths_of

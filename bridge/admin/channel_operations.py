@@ -1,19 +1,24 @@
-"""Listeners and destinations for commands and the console: list, pause and resume them."""
+"""Operations on channels: list, pause and resume listeners and destinations; and on alerts."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from bridge.admin.audit_events import audited
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.monitoring import channels
+from bridge.monitoring import alerts, channels
+from bridge.monitoring.alerts import AlertEvent, AlertNotice
 from bridge.monitoring.channels import Channel, ChannelKind
+from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from bridge.queue import queries
 from bridge.store.database import Database
 from bridge.wiring.active_settings import current
+from bridge.wiring.alerts import notifiers
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
@@ -142,3 +147,25 @@ def described_channels(settings: Settings, kind: ChannelKind) -> list[dict[str, 
 def _require(settings: Settings, kind: ChannelKind, name: str) -> None:
     if name not in dict(names(settings, kind)):
         raise NoSuchChannel(kind, name)
+
+
+def list_alerts(home: Path) -> list[dict[str, Any]]:
+    """List alerts: the active ones, then those that have ended."""
+    with bridge_database(home) as database:
+        return [dict(each) for each in alerts.list_alerts(database)]
+
+
+def send_test_notification(home: Path) -> Iterator[tuple[str, str]]:
+    """Send a test notification by each configured way; yield the way and its error ('' if sent)."""
+    notice = AlertNotice(
+        AlertEvent.RAISED,
+        AlertCondition("test", AlertSeverity.WARNING, "a test: nothing is wrong"),
+        time.time_ns() // 1_000_000,
+    )
+    for way, notify in notifiers(load(home)).items():
+        try:
+            notify([notice])
+        except (OSError, httpx.HTTPError) as error:
+            yield way, str(error)
+        else:
+            yield way, ""

@@ -1,10 +1,16 @@
-"""JSON forms of issues, activations and drafts, console errors, and a cache of checks."""
+"""
+Forms of definitions in the console: JSON of issues, activations and drafts, errors, and a cache of
+checks.
+
+The permission `code` decides who may add Python code to a definition.
+"""
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from bridge.admin.definitions.activation import NoPreviousVersion, NoSuchVersion, VersionConflict
@@ -16,17 +22,23 @@ from bridge.console.errors import (
     InvalidContent,
     InvalidState,
     NoSuchItem,
+    PermissionDenied,
 )
+from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
+from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records.mapping_versions import Activation, MappingDraft
+from bridge.wiring.active_definitions import active_sources, all_sources
 from bridge.wiring.active_settings import NoSuchListener
 from bridge.workers.host import WorkerBusy
 from bridge.workers.pool import parse
+from config import Settings
 from mappings.compiler import Compiled
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules
 from mappings.language.diagnostics import Issue, MappingErrors, Sources
+from mappings.language.hooks import SUFFIX, changes_hooks
 from parsers.errors import DocumentRefused
 from parsers.limits import DEFINITIONS
 
@@ -138,3 +150,36 @@ def check_cached(sources: Sources, name: str) -> CheckResult:
             while len(_known) > _MOST:
                 _known.popitem(last=False)
     return found
+
+
+def adds_code(
+    settings: Settings,
+    database: Database,
+    name: str,
+    sources: Sources,
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
+    """
+    Tell whether a definition runs other code than its active version.
+
+    `sources` are all files that the definition may refer to; `written` are the author's files.
+    """
+    known = all_sources(settings, database, name)
+    own = {file: text for file, text in written.items() if file.endswith(SUFFIX)}
+    if any(known.get(file) != text for file, text in own.items()):
+        return True
+    return changes_hooks(active_sources(settings, database)(name), sources, name)
+
+
+def require_code_permission(
+    settings: Settings,
+    database: Database,
+    name: str,
+    sources: Sources,
+    written: Mapping[str, str] = MappingProxyType({}),
+    *,
+    code: bool,
+) -> None:
+    """Raise PermissionDenied if the definition adds code and the author lacks permission `code`."""
+    if not code and adds_code(settings, database, name, sources, written):
+        raise PermissionDenied(Permission.CODE)

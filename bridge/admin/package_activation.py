@@ -3,24 +3,38 @@ Activation of an interface package on all nodes, without files in the data direc
 
 The tables of the package become connections saved in the console, and its definitions become active
 versions. The package is planned and checked first, then activated in one transaction.
+
+The console imports and exports packages as ZIP files. A ZIP contains the files of an exported
+folder, at its top or in one folder. Anything else (links, other paths, wrong sizes) is refused
+before any content is used.
 """
 
 import json
+import re
 import time
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from typing import Any, Final
+
+from typing_extensions import override
 
 from bridge.admin.audit_events import audited
-from bridge.admin.checks import connections
+from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
-from bridge.admin.packages.folder_import import (
+from bridge.admin.definitions.console_forms import as_console_errors
+from bridge.admin.package_folder import (
     FILE,
+    MAPPINGS,
     FileChange,
     Files,
+    NoSuchInterface,
     NotImported,
     changed_files,
+    contents,
     definitions_of,
     mappings_of,
     read_package,
@@ -28,6 +42,8 @@ from bridge.admin.packages.folder_import import (
     require_files,
 )
 from bridge.audit.events import operator
+from bridge.console.context import InterfacePackages, PackageImport
+from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
@@ -36,11 +52,13 @@ from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import all_sources
 from bridge.wiring.active_settings import Connection
 from bridge.wiring.stores import bridge_database
-from config import Settings, load
+from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
+from config import Settings, SettingsError, load
 from config.forms import written
-from config.settings import parse
+from config.settings import parse as parse_settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
+from parsers.limits import PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,7 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
     for kind, name in own:
-        for part in connections.checks_of(planned, kind, name, lambda _: sources):
+        for part in connection_checks.checks_of(planned, kind, name, lambda _: sources):
             part()
     names = [name for _, name in own]
     definitions = definitions_of(planned, names)
@@ -113,7 +131,7 @@ def _new_connections(
 ) -> dict[tuple[ChannelKind, str], Connection]:
     """Return the connections of `interface.toml`, which must not exist yet. Raises NotImported."""
     database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
-    packaged = parse(f"{text}\n{database_section}", settings.home, Path(FILE))
+    packaged = parse_settings(f"{text}\n{database_section}", settings.home, Path(FILE))
     found = {
         (kind, each.name): each
         for kind in ChannelKind
@@ -172,3 +190,106 @@ def _changed_definitions(
         if made.version != now:
             chosen[name], begun_on[name] = sources, now
     return chosen, begun_on
+
+
+_FILE: Final = re.compile(
+    rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
+    r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
+)
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def packed(files: Files) -> bytes:
+    """Return a ZIP file; equal files give equal bytes."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _TIMESTAMP), files[name], zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> Files:
+    """
+    Return the files of a ZIP, which a worker process reads. Raises NotImported, WorkerBusy.
+
+    A ZIP that is no interface package, or exceeds a limit of size, number, depth or time, is
+    refused.
+    """
+    try:
+        answer = parse("package", data, limits=PACKAGE)
+    except DocumentTooCostly:
+        raise NotImported("the ZIP takes too long to read") from None
+    except DocumentUnparsable:
+        raise NotImported("this is not a ZIP file that can be read") from None
+    if "fault" in answer:
+        raise NotImported(answer["fault"])
+    found: dict[str, str] = answer["files"]
+    folder = _common_folder(list(found))
+    return {name.removeprefix(folder): text for name, text in found.items()}
+
+
+def _common_folder(names: Sequence[str]) -> str:
+    """Return the folder that contains all files, empty if there is none; check all names."""
+    first = names[0].partition("/")[0] if names else ""
+    folder = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
+    unknown = [each for each in names if not _FILE.fullmatch(each.removeprefix(folder))]
+    if unknown:
+        raise NotImported(f"{len(unknown)} files of the ZIP do not belong to an interface package")
+    return folder
+
+
+class ConsolePackages(InterfacePackages):
+    """Interface packages of the console (`bridge.console.context.InterfacePackages`)."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
+        """`clock` is in milliseconds."""
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+
+    @override
+    def export_zip(self, names: Sequence[str]) -> bytes:
+        try:
+            return packed(contents(self._settings, self._database, names))
+        except NoSuchInterface as error:
+            raise NoSuchItem(str(error)) from None
+        except OSError:
+            raise InvalidState("bridge.toml cannot be read") from None
+
+    @override
+    def preview(self, data: bytes) -> Mapping[str, Any]:
+        found = self._plan(data)
+        return {
+            "mark": found.mark,
+            "channels": list(found.channels),
+            "definitions": [
+                {"name": name, "replaces": replaces} for name, replaces in found.definitions.items()
+            ],
+            "settings": found.text,
+            "files": [
+                {"name": each.name, "before": each.before, "after": each.after}
+                for each in found.files
+            ],
+        }
+
+    @override
+    def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
+        found = self._plan(parcel.data)
+        if found.mark != parcel.mark:
+            raise ChangeConflict(
+                "overtaken", "the package or the active versions changed since the preview"
+            )
+        author = Author(parcel.actor, self._clock(), parcel.reason)
+        with as_console_errors():
+            activate_package(self._settings, self._database, found, author, replace=parcel.replace)
+        return {"channels": list(found.channels), "files": [each.name for each in found.files]}
+
+    def _plan(self, data: bytes) -> ActivationPlan:
+        try:
+            with as_console_errors():
+                return plan_activation(self._settings, self._database, unpacked(data))
+        except SettingsError as error:
+            text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
+            raise InvalidState(f"not imported: {text}") from None
+        except OSError:
+            raise InvalidState("HOME cannot be read") from None

@@ -12,11 +12,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from bridge.admin.checks import connections
-from bridge.admin.definitions import problems
+from bridge.admin.checks import connection_checks
+from bridge.admin.definitions import console_forms
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
-from bridge.admin.definitions.overview import kinds
-from bridge.admin.definitions.problems import as_console_errors
+from bridge.admin.definitions.console_drafts import kinds
+from bridge.admin.definitions.console_forms import as_console_errors
 from bridge.console.context import ConnectionChange, Connections, ProposedConnection
 from bridge.console.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
@@ -107,9 +107,9 @@ def _trust(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | 
 
 
 _FIELDS: Mapping[type[BridgeError], str] = {
-    connections.AddressInUse: "bind",
-    connections.NeedsPostgreSQL: "share_port",
-    connections.MissingSite: "site",
+    connection_checks.AddressInUse: "bind",
+    connection_checks.NeedsPostgreSQL: "share_port",
+    connection_checks.MissingSite: "site",
 }
 
 
@@ -147,12 +147,12 @@ class ConsoleConnections(Connections):
         return {
             "name": name,
             "table": None if chosen is None else written(chosen),
-            "in_force": problems.activation(past[0]) if past else None,
+            "in_force": console_forms.activation(past[0]) if past else None,
             "in_file": any(
                 each.name == name
                 for each in active_settings.connections_of(self._settings, ChannelKind(kind))
             ),
-            "history": [problems.activation(each) for each in past],
+            "history": [console_forms.activation(each) for each in past],
         }
 
     @override
@@ -242,7 +242,7 @@ class ConsoleConnections(Connections):
     def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
         find, said = active_sources(self._settings, self._database), set()
-        for part in connections.checks_of(planned, kind, name, find):
+        for part in connection_checks.checks_of(planned, kind, name, find):
             try:
                 part()
             except MappingErrors as error:

@@ -1,1 +1,0 @@
-"""Interface packages: export and import a listener or destination with its mappings."""

@@ -1,1 +1,0 @@
-"""Use cases for stored messages, deliveries and exceptions."""

@@ -1,0 +1,272 @@
+"""`bridge messages`, `bridge deliveries`, `bridge exceptions`: queues, and what needs attention."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bridge.cli.options import (
+    AsJson,
+    Before,
+    Code,
+    ControlId,
+    DryRun,
+    Home,
+    Id,
+    Ids,
+    Limit,
+    Most,
+    Order,
+    Patient,
+    Rate,
+    Since,
+    State,
+    Until,
+    row_query,
+    selection,
+)
+from bridge.cli.output import print_record, print_requeue_results, print_rows, with_times
+
+_Listener = Annotated[str | None, typer.Option(help="Only of this listener.")]
+_Destination = Annotated[str | None, typer.Option(help="Only to this destination.")]
+
+messages = typer.Typer(help="Received messages.", no_args_is_help=True)
+
+_MESSAGE_COLUMNS = (
+    *("id", "received_at", "listener", "message_type", "ack_code", "state", "attempts"),
+    *("error_code", "error_place", "code"),
+)
+
+
+@messages.command("list")
+def messages_list(
+    home: Home,
+    *,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: queued, done, parked, refused, …")
+    ] = None,
+    listener: _Listener = None,
+    control_id: ControlId = None,
+    patient: Patient = None,
+    order: Order = None,
+    since: Since = None,
+    before: Before = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """
+    List received messages, newest first, without patient data.
+
+    A search by a number is recorded in the audit trail.
+    """
+    from bridge.admin.queue_entries import list_messages
+
+    query = row_query(
+        state, listener, since, before, limit, control_id=control_id, patient=patient, order=order
+    )
+    found, not_indexed = list_messages(home, query)
+    if not_indexed:
+        print(f"note: the newest {not_indexed} messages are not indexed yet", file=sys.stderr)
+    print_rows([with_times(each) for each in found], _MESSAGE_COLUMNS, as_json=as_json)
+
+
+@messages.command("show")
+def messages_show(message_id: Id, home: Home, as_json: AsJson = False) -> None:
+    """Show one message and its acknowledgment. The output contains patient data."""
+    from bridge.admin.queue_entries import show_message
+
+    row, texts = show_message(home, message_id)
+    print_record(with_times(row), texts, as_json=as_json)
+
+
+@messages.command("replay")
+def messages_replay(
+    home: Home,
+    *,
+    message_ids: Ids = None,
+    state: State = None,
+    listener: _Listener = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: Most = None,
+    rate: Rate = 0.0,
+    dry_run: DryRun = False,
+) -> None:
+    """Process messages again, oldest first; unfinished messages keep their order."""
+    from bridge.admin.queue_entries import replay_messages, select_messages
+
+    chosen = selection(message_ids, state, listener, since, until, code, limit)
+    ids = select_messages(home, message_ids, chosen)
+    if dry_run:
+        print(*ids, sep="\n", end="\n" if ids else "")
+        return
+    print_requeue_results(replay_messages(home, ids, chosen, rate), "message")
+
+
+deliveries = typer.Typer(help="Results sent to destinations.", no_args_is_help=True)
+
+_DELIVERY_COLUMNS = (
+    *("id", "created_at", "destination", "event", "control_id", "state", "attempts"),
+    *("code", "detail", "acknowledged_at"),
+)
+
+
+@deliveries.command("list")
+def deliveries_list(
+    home: Home,
+    *,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: queued, done, parked, …")
+    ] = None,
+    destination: _Destination = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="REPORT_ID", help="Only of this report.")
+    ] = None,
+    control_id: ControlId = None,
+    patient: Patient = None,
+    order: Order = None,
+    since: Since = None,
+    before: Before = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """
+    List deliveries, newest first, without patient data.
+
+    A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
+    message that was sent.
+    """
+    from bridge.admin.queue_entries import list_deliveries
+
+    query = row_query(
+        *(state, destination, since, before, limit),
+        control_id=control_id,
+        patient=patient,
+        order=order,
+        report=report,
+    )
+    found = [with_times(each) for each in list_deliveries(home, query)]
+    print_rows(found, _DELIVERY_COLUMNS, as_json=as_json)
+
+
+@deliveries.command("show")
+def deliveries_show(delivery_id: Id, home: Home, as_json: AsJson = False) -> None:
+    """Show one delivery, its message and the last reply. The output contains patient data."""
+    from bridge.admin.queue_entries import show_delivery
+
+    row, texts = show_delivery(home, delivery_id)
+    print_record(with_times(row), texts, as_json=as_json)
+
+
+@deliveries.command("retry")
+def deliveries_retry(
+    home: Home,
+    *,
+    delivery_ids: Ids = None,
+    state: State = None,
+    destination: _Destination = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: Most = None,
+    rate: Rate = 0.0,
+    dry_run: DryRun = False,
+) -> None:
+    """Send deliveries now or again, oldest first, with the same bytes and control ids."""
+    from bridge.admin.queue_entries import retry_deliveries, select_deliveries
+
+    chosen = selection(delivery_ids, state, destination, since, until, code, limit)
+    ids, notes = select_deliveries(home, delivery_ids, chosen)
+    if dry_run:
+        print(*ids, sep="\n", end="\n" if ids else "")
+        return
+    for each in notes:
+        print(f"note: {each}", file=sys.stderr)
+    print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery")
+
+
+@deliveries.command("skip")
+def deliveries_skip(delivery_id: Id, home: Home) -> None:
+    """Cancel one delivery. Other deliveries of its report are still sent."""
+    from bridge.admin.queue_entries import skip_delivery
+
+    skip_delivery(home, delivery_id)
+    print(f"delivery {delivery_id} will not be sent")
+
+
+exceptions = typer.Typer(help="Messages and orders that need attention.", no_args_is_help=True)
+
+_EXCEPTION_COLUMNS = ("kind", "row_id", "code", "noted_at")
+
+
+@exceptions.command("list")
+def exceptions_list(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List exceptions that are not marked as seen, newest first; no patient data."""
+    from bridge.admin.queue_entries import list_exceptions
+
+    found = [with_times(each) for each in list_exceptions(home, limit)]
+    print_rows(found, _EXCEPTION_COLUMNS, as_json=as_json)
+
+
+@exceptions.command("report")
+def exceptions_report(home: Home, as_json: AsJson = False) -> None:
+    """
+    Show what the reconcile job compared, what differs, and what it could not compare.
+
+    The report covers the last complete round and the current one. No patient data.
+    """
+    from bridge.admin.queue_entries import NEVER_COMPARED, reconcile_report
+
+    rounds = {
+        name: None if found is None else with_times(found)
+        for name, found in reconcile_report(home).items()
+    }
+    if as_json:
+        print_record(rounds, {"never_compared": NEVER_COMPARED}, as_json=True)
+        return
+    for name, found in rounds.items():
+        print(f"{name} round")
+        print_record(found or {"began_at": "there was none yet"}, {}, as_json=False)
+        print()
+    print(f"never compared: {NEVER_COMPARED}")
+
+
+@exceptions.command("reconcile")
+def exceptions_reconcile(
+    home: Home,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for it.", min=0)] = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """
+    Let the running service compare everything now, and show the report.
+
+    Exit status 1 if it does not end in time. It continues in the background.
+    """
+    from bridge.admin.queue_entries import reconcile_now
+
+    ended = reconcile_now(home, wait)
+    exceptions_report(home, as_json)
+    if not ended:
+        typer.echo(
+            "not done yet: does a node run with the role delivery? `bridge exceptions report`",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+@exceptions.command("seen")
+def exceptions_seen(
+    home: Home,
+    message: Annotated[list[int] | None, typer.Option(help="A message, by its id.")] = None,
+    order: Annotated[list[int] | None, typer.Option(help="An order, by its row.")] = None,
+    feed: Annotated[list[int] | None, typer.Option(help="A replaced feed, by its row.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All exceptions.")] = False,
+) -> None:
+    """Mark exceptions as seen, which ends their alert."""
+    from bridge.admin.queue_entries import mark_as_seen
+
+    rows = (message or (), order or (), feed or ())
+    if not any(rows) and not everything:
+        raise typer.BadParameter("say --message ID, --order ROW, --feed ROW or --all")
+    print(f"seen: {mark_as_seen(home, *(((), (), ()) if everything else rows))}")

@@ -1,0 +1,260 @@
+"""
+Dedicated connections to PostgreSQL: presence, leadership, session locks and notifications.
+
+Presence and session locks are advisory locks. The server releases them when the process dies or is
+silent for ten seconds. Session locks exclude other nodes during work that one transaction cannot
+contain, such as calls to the report engine. A lock is only tried, never awaited, so there are no
+deadlocks.
+
+A notification only says that something changed, and it may be lost while the connection is down:
+receivers also poll.
+
+On SQLite there are no other nodes: every lock is held, and there are no notifications.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from sqlalchemy import Connection, text
+
+from bridge.store.database import Database
+from bridge.store.errors import NameTaken, driver_errors, translate
+from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
+
+POLL_SECONDS = 2.0
+"""Longest time until a free leadership is taken, or its loss is noticed."""
+
+START_TIMEOUT_SECONDS = 20.0
+"""How long a start waits for its name: a host that died is detected within ten seconds."""
+
+_TRY_LOCK = "SELECT pg_try_advisory_lock(%s)"
+_HELD_LOCKS = text("""
+    SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+""")
+
+
+class Presence:
+    """
+    Holds a lock for each name of this process, on a thread; with `jobs` also competes for
+    leadership.
+
+    A lost connection loses both until they are acquired again.
+    """
+
+    def __init__(self, database: Database, names: tuple[str, ...], jobs: str = "") -> None:
+        """`jobs` names the leadership; empty if this process does not compete for it."""
+        self._database = database
+        self._names = [lock_key(lock_name(each)) for each in names]
+        self._leader_key = lock_key(f"jobs {jobs}") if jobs else None
+        self._is_leader = threading.Event()
+        self._is_present = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process runs the periodic jobs."""
+        return self._database.dialect != "postgresql" or self._is_leader.is_set()
+
+    def start(self) -> None:
+        """Acquire the names. Blocking. Raises NameTaken if another process has one."""
+        if self._database.dialect != "postgresql":
+            return
+        self._thread.start()
+        if not self._is_present.wait(START_TIMEOUT_SECONDS):
+            self.stop()
+            raise NameTaken
+
+    def stop(self) -> None:
+        """Release the names. Blocking."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with closing(_connect(self._database)) as driver:
+                    self._hold_locks(driver)
+            except driver_errors():
+                self._stopped.wait(POLL_SECONDS)
+            finally:
+                self._is_leader.clear()
+
+    def _hold_locks(self, driver: Any) -> None:
+        missing = list(self._names)
+        while not self._stopped.is_set():
+            missing = [key for key in missing if not _try_lock(driver, key)]
+            if self._leader_key is None or self._is_leader.is_set():
+                driver.execute("SELECT 1")  # raises if the connection is lost
+            elif not missing and _try_lock(driver, self._leader_key):
+                self._is_leader.set()
+            if not missing:
+                self._is_present.set()  # last: a single node leads as soon as it is present
+            self._stopped.wait(POLL_SECONDS)
+
+
+def lock_name(owner: str) -> str:
+    """Return the name of the heartbeat lock of a claim owner."""
+    return f"present {owner}"
+
+
+def without_heartbeat(connection: Connection, owners: set[str]) -> set[str]:
+    """Return the owners whose heartbeat lock no process holds."""
+    held = set(connection.execute(_HELD_LOCKS).scalars())
+    return {owner for owner in owners if lock_key(lock_name(owner)) not in held}
+
+
+def _connect(database: Database) -> Any:
+    """Open a connection whose loss both sides notice soon."""
+    driver = database.dedicated_connection()
+    driver.autocommit = True
+    for setting in FAST_DISCONNECT_DETECTION:
+        driver.execute(setting)
+    return driver
+
+
+def _try_lock(driver: Any, key: int) -> bool:
+    return bool(driver.execute(_TRY_LOCK, (key,)).fetchone()[0])
+
+
+_PING_SECONDS = 2.0
+_TRY_LOCKS = "SELECT k, pg_try_advisory_lock(k) FROM unnest(%s::bigint[]) AS k"
+_UNLOCK = "SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLocks:
+    """Names that were locked on a connection."""
+
+    names: frozenset[str] = frozenset()
+    driver: Any = None
+
+
+NOTHING_HELD: Final = HeldLocks()
+
+
+class SessionLocks:
+    """Session locks for all threads; a background thread releases them and keeps the connection."""
+
+    def __init__(self, database: Database) -> None:
+        """Connect to `database` when the first lock is taken."""
+        self._database = database
+        self._mutex = threading.Lock()
+        self._driver: Any = None
+        self._to_release: SimpleQueue[HeldLocks] = SimpleQueue()
+        database.on_dispose(self.close)
+
+    def take(self, names: Collection[str]) -> HeldLocks:
+        """
+        Lock the names that no other process has; return them. Blocking. Raises StoreError.
+
+        Names that this process holds already are locked once more.
+        """
+        if self._database.dialect != "postgresql":
+            return HeldLocks(frozenset(names))
+        keys = {lock_key(name): name for name in names}
+        if not keys:
+            return NOTHING_HELD
+        driver = None
+        try:
+            driver = self._connected()
+            rows = driver.execute(_TRY_LOCKS, (sorted(keys),)).fetchall()
+        except driver_errors() as error:
+            self._disconnect(driver)
+            raise translate(error) from None
+        return HeldLocks(frozenset(keys[key] for key, taken in rows if taken), driver)
+
+    def release(self, held: HeldLocks) -> None:
+        """Release locks soon. Does not wait and does not fail."""
+        if held.driver is not None and held.names:
+            self._to_release.put(held)
+
+    def close(self) -> None:
+        """Close the connection; the next lock opens another."""
+        self._disconnect(self._driver)
+
+    def _connected(self) -> Any:
+        with self._mutex:
+            if self._driver is None:
+                driver = self._driver = _connect(self._database)
+                threading.Thread(
+                    target=self._keep_alive, args=(driver,), name="session locks", daemon=True
+                ).start()
+            return self._driver
+
+    def _disconnect(self, driver: Any) -> None:
+        """Close a connection, which releases all its locks."""
+        with self._mutex:
+            if self._driver is driver:
+                self._driver = None
+        if driver is not None:
+            driver.close()
+
+    def _keep_alive(self, driver: Any) -> None:
+        while not driver.closed:
+            held = NOTHING_HELD
+            with suppress(Empty):
+                held = self._to_release.get(timeout=_PING_SECONDS)
+            try:
+                if not held.names:
+                    driver.execute("SELECT 1")
+                elif held.driver is driver:  # otherwise the connection and its locks have ended
+                    driver.execute(_UNLOCK, (_keys(held.names),))
+            except driver_errors():
+                self._disconnect(driver)
+
+
+def _keys(names: Iterable[str]) -> list[int]:
+    return sorted(map(lock_key, names))
+
+
+STOP_CHECK_SECONDS = 1.0
+"""Longest time until a listener notices that it is stopped."""
+
+RETRY_SECONDS = 1.0
+
+
+class NotificationListener:
+    """Calls `callback` on its own thread when another process has notified a channel."""
+
+    def __init__(self, database: Database, channel: str, callback: Callable[[], None]) -> None:
+        self._database = database
+        self._channel = channel
+        self._callback = callback
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+
+    def start(self) -> None:
+        """Start listening."""
+        if self._database.dialect == "postgresql":
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop and wait for the thread. Blocking."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with closing(self._database.dedicated_connection()) as driver:
+                    self._listen(driver)
+            except driver_errors():
+                self._stopped.wait(RETRY_SECONDS)
+
+    def _listen(self, driver: Any) -> None:
+        driver.autocommit = True
+        driver.execute(f"LISTEN {self._channel}")
+        self._callback()  # notifications may have been lost meanwhile
+        while not self._stopped.is_set():
+            for each in driver.notifies(timeout=STOP_CHECK_SECONDS):
+                if each.payload != self._database.notification_id:
+                    self._callback()
