@@ -58,11 +58,7 @@ _KEY_ID_BYTES: Final = 4
 
 def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
     """Create HOME or its missing files; return (written, kept) paths."""
-    made = {
-        "engine.token": _service_token,
-        "link.keys": _link_keys,
-        "index.key": new_index_key,
-    }
+    made = {"engine.token": _service_token, "link.keys": _link_keys, "index.key": new_index_key}
     return create(home, dict(_definitions(files("mappings") / "definitions", "")), made)
 
 

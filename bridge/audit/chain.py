@@ -82,10 +82,7 @@ class Chain:
         self.record_all(connection, database, [(now, event) for event in events])
 
     def record_all(
-        self,
-        connection: Connection,
-        database: Database,
-        events: Sequence[tuple[int, AuditEvent]],
+        self, connection: Connection, database: Database, events: Sequence[tuple[int, AuditEvent]]
     ) -> None:
         """
         Append events, each with its moment in milliseconds, in this transaction.

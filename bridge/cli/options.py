@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from bridge.admin.engine_administration import EngineAdministration
     from bridge.admin.selection import RowQuery, Selection
 
 Home = Annotated[
@@ -35,9 +38,7 @@ def milliseconds(text: str) -> int:
 Since = Annotated[
     int | None,
     typer.Option(
-        parser=milliseconds,
-        metavar="TIME",
-        help="Only since this time, ISO 8601; UTC by default.",
+        parser=milliseconds, metavar="TIME", help="Only since this time, ISO 8601; UTC by default."
     ),
 ]
 
@@ -46,8 +47,7 @@ ControlId = Annotated[
     str | None, typer.Option(metavar="MSH-10", help="Only with this message control id.")
 ]
 Patient = Annotated[
-    str | None,
-    typer.Option(metavar="NUMBER", help="Only of the patient with this identifier."),
+    str | None, typer.Option(metavar="NUMBER", help="Only of the patient with this identifier.")
 ]
 Order = Annotated[
     str | None,
@@ -162,3 +162,11 @@ def data_uri(path: Path) -> str:
     """Return the data URI of a file, with the media type of its extension."""
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+def open_engine(home: Path) -> "AbstractContextManager[EngineAdministration]":
+    """Open the internal engine's database for a command."""
+    from bridge.admin.engine_administration import administer
+    from config import load
+
+    return administer(load(home))

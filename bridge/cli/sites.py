@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import AsJson, Home
+from bridge.cli.options import AsJson, Home, open_engine
 from bridge.cli.output import print_record, print_rows
 
 groups = typer.Typer(help="Prelim groups and their tags.", no_args_is_help=True)
@@ -21,10 +21,8 @@ _File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=Fal
 def list_groups(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's prelim groups."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         found = site_supplies.groups(engine, site_id)
     print_rows(found, ("name", "tags", "members", "reviewers"), as_json=as_json)
 
@@ -44,10 +42,8 @@ def set_group(
 ) -> None:
     """Create or replace a prelim group."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         site_supplies.set_group(engine, site_id, name, tag, member or (), reviewer)
     print(f"set group {name} of site {site_id}")
 
@@ -56,10 +52,8 @@ def set_group(
 def list_templates(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's templates; --json shows their documents."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print_rows(site_supplies.templates(engine, site_id), ("number", "name"), as_json=as_json)
 
 
@@ -73,10 +67,8 @@ def import_template(
 ) -> None:
     """Create or replace a template from the text, sections and fields of a file."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         text = file.read_text("utf-8-sig", "replace")
         title = site_supplies.import_template(engine, site_id, number, text, name)
     print(f"template {number} of site {site_id} is {title}")
@@ -86,10 +78,8 @@ def import_template(
 def export_template(site_id: _SiteId, number: _Number, home: Home) -> None:
     """Write a template to standard output."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print(site_supplies.export_template(engine, site_id, number))
 
 
@@ -97,10 +87,8 @@ def export_template(site_id: _SiteId, number: _Number, home: Home) -> None:
 def remove_template(site_id: _SiteId, number: _Number, home: Home) -> None:
     """Remove a template."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         site_supplies.remove_template(engine, site_id, number)
     print(f"removed template {number} of site {site_id}")
 
@@ -109,10 +97,8 @@ def remove_template(site_id: _SiteId, number: _Number, home: Home) -> None:
 def import_codes(site_id: _SiteId, file: _File, home: Home) -> None:
     """Replace the code map with a CSV: system,match,code,description."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         count = site_supplies.import_codes(engine, site_id, file.read_text("utf-8-sig", "replace"))
     print(f"the code map of site {site_id} has {count} rows")
 
@@ -121,10 +107,8 @@ def import_codes(site_id: _SiteId, file: _File, home: Home) -> None:
 def export_codes(site_id: _SiteId, home: Home) -> None:
     """Write the code map to standard output."""
     from bridge.admin import site_supplies
-    from bridge.admin.engine_administration import administer
-    from config import load
 
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print(site_supplies.code_map(engine, site_id), end="")
 
 
@@ -151,10 +135,7 @@ def add(
     ] = None,
 ) -> None:
     """Add a site; an existing site is refused and not changed."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.add_site(
             site_id,
             name=name or site_id,
@@ -169,20 +150,14 @@ def add(
 @group.command("list")
 def list_(home: Home, as_json: AsJson = False) -> None:
     """List all sites."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print_rows(engine.sites(), _COLUMNS, as_json=as_json)
 
 
 @group.command()
 def show(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """Show the settings of a site; images are shown with --json only."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         site = engine.site(site_id)
     images = {name: site[name] for name in ("headerImg", "footerImg")}
     if not as_json:
@@ -205,11 +180,9 @@ def set_(
     A value is JSON, or text if it is no JSON. `null` restores the default. Write an image as
     `headerImg=@FILE` or `footerImg=@FILE`, and locations and hostOrigins as JSON lists.
     """
-    from bridge.admin.engine_administration import administer
     from bridge.cli.options import read_assignments
-    from config import load
 
     changes = read_assignments(settings)
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.change_site(site_id, changes)
     print(f"changed site {site_id}: {', '.join(sorted(changes))}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import AsJson, Home
+from bridge.cli.options import AsJson, Home, open_engine
 from bridge.cli.output import iso, print_rows, with_times
 
 users = typer.Typer(help="Users of the internal report engine.", no_args_is_help=True)
@@ -34,13 +34,10 @@ def add(
     ] = False,
 ) -> None:
     """Add a user to a site, or change their name or role there; prints an enrolment link."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
         raise typer.BadParameter("standard input contains no password")
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         link = engine.add_user(
             email, name=name, site_id=site, administrator=admin, password=password
         )
@@ -58,10 +55,7 @@ def enrol(
     ] = False,
 ) -> None:
     """End a user's password, one-time codes and sessions; prints an enrolment link."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         link = engine.enrol_user(email, end_tokens=end_tokens)
     print(link or f"ended the sessions of {email}, who signs in through the provider")
 
@@ -75,10 +69,7 @@ def disable(
     ] = False,
 ) -> None:
     """Disable a user; their sessions, tokens and links end immediately and permanently."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.disable_user(email, force=force)
     print(f"disabled {email}")
 
@@ -86,40 +77,27 @@ def disable(
 @users.command()
 def enable(email: _Email, home: Home) -> None:
     """Allow a disabled user to sign in again."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.enable_user(email)
     print(f"enabled {email}")
 
 
 @users.command("email")
 def change_email(
-    email: _Email,
-    wanted: Annotated[str, typer.Argument(metavar="NEW_EMAIL")],
-    home: Home,
+    email: _Email, wanted: Annotated[str, typer.Argument(metavar="NEW_EMAIL")], home: Home
 ) -> None:
     """Change the e-mail address of a user; their sessions end."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.change_email(email, wanted)
     print(f"changed {email} to {wanted}")
 
 
 @users.command("list")
 def list_(
-    home: Home,
-    site: Annotated[str, typer.Option(metavar="SITE_ID")],
-    as_json: AsJson = False,
+    home: Home, site: Annotated[str, typer.Option(metavar="SITE_ID")], as_json: AsJson = False
 ) -> None:
     """List the users of a site."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print_rows(engine.users(site), _USER_COLUMNS, as_json=as_json)
 
 
@@ -133,14 +111,12 @@ def signature(
     remove: Annotated[bool, typer.Option("--remove", help="Sign without an image.")] = False,
 ) -> None:
     """Set the signature image of a user for future reports; signed reports keep theirs."""
-    from bridge.admin.engine_administration import administer
     from bridge.admin.site_supplies import set_signature
     from bridge.cli.options import data_uri
-    from config import load
 
     if (image is None) is not remove:
         raise typer.BadParameter("give either --image or --remove")
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         set_signature(engine, email, None if image is None else data_uri(image))
     print(f"changed the signature of {email}")
 
@@ -153,10 +129,7 @@ def create_token(
     expires_days: Annotated[int | None, typer.Option(min=1, max=3650)] = None,
 ) -> None:
     """Create an access token; prints the token and nothing else."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         print(engine.create_token(user, label=label, expires_days=expires_days))
 
 
@@ -169,10 +142,7 @@ def list_tokens(
     as_json: AsJson = False,
 ) -> None:
     """List tokens, newest first, without their secrets."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         found = [with_times(asdict(each)) for each in engine.tokens(site)]
     print_rows(found, _TOKEN_COLUMNS, as_json=as_json)
 
@@ -183,10 +153,7 @@ def revoke_token(
     home: Home,
 ) -> None:
     """Revoke a token, and the links that were created with it."""
-    from bridge.admin.engine_administration import administer
-    from config import load
-
-    with administer(load(home)) as engine:
+    with open_engine(home) as engine:
         engine.revoke_token(token_id)
     print(f"revoked token {token_id}")
 

@@ -49,11 +49,7 @@ class ReportEngine:
         self.client = client
 
     async def call(
-        self,
-        method: str,
-        *path: str,
-        body: object = None,
-        query: Mapping[str, Any] | None = None,
+        self, method: str, *path: str, body: object = None, query: Mapping[str, Any] | None = None
     ) -> Any:
         """
         Call an administrative endpoint and return the parsed response body.
@@ -102,11 +98,7 @@ class ReportEngine:
         self, account_id: str, *, second_factor: bool, end_tokens: bool
     ) -> EnrolmentLink:
         """End password, second factor and sessions of an account; return an enrolment link."""
-        body = {
-            "accountId": account_id,
-            "secondFactor": second_factor,
-            "endTokens": end_tokens,
-        }
+        body = {"accountId": account_id, "secondFactor": second_factor, "endTokens": end_tokens}
         try:
             return enrolment(await self._account("/enrolment", body))
         except UnreadableResponse:

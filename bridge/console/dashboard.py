@@ -1,8 +1,9 @@
 """
 The figures of the dashboard: throughput, queue lengths, age of the oldest work; and exceptions.
 
-Exceptions are accepted messages and orders whose outcome needs attention, until a user reviews
-them. Rows contain ids and codes. Order numbers are added only for users who may search. Blocking.
+Exceptions are accepted messages and orders whose outcome needs attention, until a user marks them
+as seen. Rows contain ids and codes. Order numbers are added only for users who may search.
+Blocking.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -129,7 +130,7 @@ def _last_hour(connection: Connection, rows: TableClause, time_column: str, now:
     return [max(0, end - begin) for begin, end in zip(ids, [*ids[1:], newest + 1], strict=True)]
 
 
-MAX_OPEN, MAX_REVIEWED = 100, 20
+MAX_OPEN, MAX_SEEN = 100, 20
 _EXCEPTION = table(
     "concern", *map(column, ("kind", "row_id", "code", "noted_at", "seen_at", "seen_by"))
 )
@@ -140,7 +141,7 @@ _OPEN = _EXCEPTION.c.seen_at.is_(None)
 
 
 def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
-    """Count the exceptions that nobody has reviewed; `reach` None: of all sites."""
+    """Count the exceptions that are not marked as seen; `reach` None: of all sites."""
     statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(reach))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
@@ -153,14 +154,14 @@ def list_exceptions(
     *,
     with_orders: bool,
 ) -> list[dict[str, Any]]:
-    """List open exceptions, newest first, then the last ones reviewed; times in ms."""
+    """List open exceptions, newest first, then those seen last; times in ms."""
     visible = select(_EXCEPTION).where(*_within(reach))
     row_id = _EXCEPTION.c.row_id.desc()
     open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
-    reviewed = visible.where(~_OPEN).order_by(_EXCEPTION.c.seen_at.desc(), row_id)
+    seen = visible.where(~_OPEN).order_by(_EXCEPTION.c.seen_at.desc(), row_id)
     with database.read() as connection:
         rows = [dict(row) for row in connection.execute(open_.limit(MAX_OPEN)).mappings()]
-        rows += [dict(row) for row in connection.execute(reviewed.limit(MAX_REVIEWED)).mappings()]
+        rows += [dict(row) for row in connection.execute(seen.limit(MAX_SEEN)).mappings()]
     return [
         {
             **row,
@@ -227,10 +228,7 @@ def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
 
 
 def _orders_of_message(
-    database: Database,
-    subjects_of: SubjectReader,
-    message_id: int,
-    reach: Collection[str] | None,
+    database: Database, subjects_of: SubjectReader, message_id: int, reach: Collection[str] | None
 ) -> Sequence[Mapping[str, Any]]:
     try:
         detail = queries.message(database, message_id)

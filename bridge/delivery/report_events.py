@@ -144,12 +144,12 @@ def plan_deliveries(
         _release(each, destination, orders)
         for each in events
         for destination in destinations
-        if _concerns(each, destination)
+        if _is_meant_for(each, destination)
         for orders in _split(each, destination)
     ]
 
 
-def _concerns(report_event: ReportEvent, destination: CompiledDestination) -> bool:
+def _is_meant_for(report_event: ReportEvent, destination: CompiledDestination) -> bool:
     if not report_event.orders:
         return False
     site = str(report_event.orders[0].get("SiteID", ""))

@@ -19,10 +19,7 @@ import httpx
 from bridge.demo import script, story
 from bridge.demo.checks import DemoError, Interrupted, run_until_end
 from bridge.demo.hospital import Hospital, Result
-from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Radiologist
-from bridge.demo.script import DemoContext
-from bridge.demo.service import (
+from bridge.demo.installation import (
     HOST,
     OPERATOR,
     OPERATOR_NAME,
@@ -32,6 +29,9 @@ from bridge.demo.service import (
     Ports,
     free_ports,
 )
+from bridge.demo.narration import Narrator
+from bridge.demo.radiologist import Radiologist
+from bridge.demo.script import DemoContext
 from bridge.runtime.loop import run
 
 _REPORTS = (

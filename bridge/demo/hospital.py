@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.demo.checks import NoReply, TooLate
-from bridge.demo.service import HOST
+from bridge.demo.installation import HOST
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message

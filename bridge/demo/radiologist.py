@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import httpx
 
 from bridge.demo.checks import CallRefused, Unexpected
-from bridge.demo.service import SITE
+from bridge.demo.installation import SITE
 
 _BOOT: Final = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', re.DOTALL)
 

@@ -13,10 +13,7 @@ from typing import Any, Final
 from bridge.demo import script
 from bridge.demo.checks import TIMEOUT_SECONDS, Unexpected, expect, until
 from bridge.demo.hospital import Exchange, Hospital, Result, System
-from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Order, Radiologist, WorklistReport
-from bridge.demo.script import DemoContext, Groups, SampleMessage
-from bridge.demo.service import (
+from bridge.demo.installation import (
     HOST,
     SIGN_DELAY,
     SITE,
@@ -26,6 +23,9 @@ from bridge.demo.service import (
     Ports,
     settings,
 )
+from bridge.demo.narration import Narrator
+from bridge.demo.radiologist import Order, Radiologist, WorklistReport
+from bridge.demo.script import DemoContext, Groups, SampleMessage
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage
@@ -40,7 +40,7 @@ async def orders_arrive(context: DemoContext) -> None:
     several = sum(len(group) > 1 for group in groups)
     context.narrator.done(
         f"on the worklist: {sum(map(len, groups))} orders in {len(groups)} reports; linked by "
-        f"study, order group and printset: {several} reports of two orders each",
+        f"study, order group and printset: {several} reports of two orders each"
     )
 
 

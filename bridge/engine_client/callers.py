@@ -102,11 +102,7 @@ def http_caller(base_url: str) -> HttpCaller:
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
     return HttpCaller(
         httpx.AsyncClient(
-            base_url=base_url,
-            timeout=TIMEOUT,
-            limits=LIMITS,
-            trust_env=False,
-            cookies=no_cookies,
+            base_url=base_url, timeout=TIMEOUT, limits=LIMITS, trust_env=False, cookies=no_cookies
         )
     )
 

@@ -107,10 +107,7 @@ class BulkEndpoints:
         visible sites. The service may leave out the events in `without`.
         """
         query = omit_none(
-            after=after,
-            limit=limit,
-            wait=wait or None,
-            without=list(without) or None,
+            after=after, limit=limit, wait=wait or None, without=list(without) or None
         )
         return await self._transport.call(
             "GET", "/api/report/changes", site, change_page, query=query, wait=wait

@@ -349,7 +349,7 @@ class AlertMonitor:
                 for each in destinations.values()
                 if each.open_until is not None and f"destination {each.name}" in names
             ],
-            concerns=list_unseen(self.database, MAX_EXCEPTIONS),
+            exceptions=list_unseen(self.database, MAX_EXCEPTIONS),
             refused=queries.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),
             unknown_codes=unmapped_codes.list_active(self.database, MAX_UNMAPPED_CODES),

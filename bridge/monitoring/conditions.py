@@ -86,7 +86,7 @@ class SystemSnapshot:
     """TLS files by name, such as `certificate of listener orders`."""
     circuits: Collection[str] = ()
     """Destinations with an open circuit."""
-    concerns: Sequence[ProcessingException] = ()
+    exceptions: Sequence[ProcessingException] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     """Refused messages of each listener within the last hour."""
     disk_free: int | None = None
@@ -119,7 +119,7 @@ def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[A
         *_circuits(snapshot),
         *_refused(snapshot, limits),
         *_disk(snapshot, limits),
-        *_concerns(snapshot),
+        *_exceptions(snapshot),
         *_codes(snapshot),
     ]
 
@@ -207,23 +207,23 @@ def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCo
         yield AlertCondition("disk", AlertSeverity.CRITICAL, text + _where(snapshot, full))
 
 
-def _concerns(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
+def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     """Return a condition for each message, for a replaced feed, and for each kind of difference."""
-    messages = [each for each in snapshot.concerns if each.kind is ExceptionSubject.MESSAGE]
+    messages = [each for each in snapshot.exceptions if each.kind is ExceptionSubject.MESSAGE]
     for each in messages[:MAX_SINGLE_MESSAGES]:
         text = f"message {each.row_id} was applied and needs attention: {each.code}"
         yield AlertCondition(f"concern:message {each.row_id}", AlertSeverity.WARNING, text)
     if messages[MAX_SINGLE_MESSAGES:]:
         text = f"more than {MAX_SINGLE_MESSAGES} applied messages need attention"
         yield AlertCondition("concern:further", AlertSeverity.WARNING, text)
-    if any(each.kind is ExceptionSubject.FEED for each in snapshot.concerns):
+    if any(each.kind is ExceptionSubject.FEED for each in snapshot.exceptions):
         text = (
             "the change feed of the report service was replaced, such as by a restored backup;"
             " it is read again from its beginning: compare reports and results since the backup"
         )
         yield AlertCondition("concern:feed", AlertSeverity.CRITICAL, text)
     differing = Counter(
-        each.code for each in snapshot.concerns if each.kind is ExceptionSubject.ORDER
+        each.code for each in snapshot.exceptions if each.kind is ExceptionSubject.ORDER
     )
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"

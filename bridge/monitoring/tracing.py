@@ -204,9 +204,7 @@ def require_sdk() -> None:
 def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]]:
     """Return a tracer and the function that ends it. Raises TracingUnavailable."""
     require_sdk()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter,
-    )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  # an extra
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415  # an extra
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415

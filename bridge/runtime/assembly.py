@@ -27,12 +27,7 @@ from bridge.monitoring.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivery import DeliveryParts
 from bridge.runtime.intake import IntakeParts
-from bridge.runtime.maintenance import (
-    NumberIndex,
-    audit_relay,
-    housekeeping,
-    unknown_code_counts,
-)
+from bridge.runtime.maintenance import NumberIndex, audit_relay, housekeeping, unknown_code_counts
 from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.probes import Probes, Readiness

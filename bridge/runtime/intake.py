@@ -46,12 +46,7 @@ from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_definitions import active_sources, version_finder
-from bridge.wiring.listeners import (
-    make_listeners,
-    merged_patient_check,
-    validator,
-    with_validation,
-)
+from bridge.wiring.listeners import make_listeners, merged_patient_check, validator, with_validation
 from bridge.wiring.ports import (
     FrameHandlers,
     SharedLimits,

@@ -17,15 +17,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Connection,
-    Integer,
-    LargeBinary,
-    Table,
-)
+from sqlalchemy import JSON, BigInteger, Boolean, Connection, Integer, LargeBinary, Table
 from sqlalchemy.types import TypeEngine
 
 from bridge.store.postgresql.connection import BinaryArray, binary_arrays

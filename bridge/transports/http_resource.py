@@ -110,11 +110,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         return _RequestPeer("", 0, next(self._numbers))
 
     def _answer(
-        self,
-        replies: Sequence[bytes] | Failure,
-        request: Any,
-        gone: list[Failure],
-        charset: str,
+        self, replies: Sequence[bytes] | Failure, request: Any, gone: list[Failure], charset: str
     ) -> None:
         self.in_progress -= 1
         request.release()

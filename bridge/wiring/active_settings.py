@@ -237,10 +237,7 @@ class ActiveSettings:
     """The active settings, read from the database at most once per second."""
 
     def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        clock: Callable[[], float] = time.monotonic,
+        self, settings: Settings, database: Database, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`clock` is in seconds."""
         self._settings = settings

@@ -109,10 +109,7 @@ def engine_application(
     `alone`: the process has no listener.
     """
     return create_application(
-        replace(engine_settings(settings), alone=alone),
-        database,
-        clock=clock,
-        roles=roles,
+        replace(engine_settings(settings), alone=alone), database, clock=clock, roles=roles
     )
 
 

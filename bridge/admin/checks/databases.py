@@ -1,7 +1,7 @@
 """Checks of the databases: reachable, migrated, and configured for durable storage."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from sqlalchemy.exc import ArgumentError
@@ -74,6 +74,24 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield from _index_key(settings, url, migration.ENGINE_TABLE)
 
 
+def _checked(
+    place: str,
+    url: str,
+    check: Callable[[Database], Iterator[CheckFinding]],
+    options: DatabaseOptions | None = None,
+) -> Iterator[CheckFinding]:
+    """Run a check of a database, unless its file is missing; an error is a finding."""
+    if is_missing(url):
+        return
+    database = Database(url, options or DatabaseOptions())
+    try:
+        yield from check(database)
+    except BridgeError as error:
+        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
+    finally:
+        database.dispose()
+
+
 def _database(place: str, url: str, package: str, versions: str) -> Iterator[CheckFinding]:
     if is_missing(url):
         folder = sqlite_file(url).parent
@@ -83,20 +101,29 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Che
             )
         else:
             yield CheckFinding(CheckSeverity.ERROR, place, f"no file can be created in {folder}")
-        return
-    database = Database(url)
-    try:
+
+    def check(database: Database) -> Iterator[CheckFinding]:
         if not is_ready(database, package, versions):
-            at, needs = (
-                ", ".join(current(database, versions)) or "nothing",
-                ", ".join(heads(package)),
-            )
+            at = ", ".join(current(database, versions)) or "nothing"
+            needs = ", ".join(heads(package))
             message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
-    finally:
-        database.dispose()
+
+    yield from _checked(place, url, check)
+
+
+def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
+    """Check that the server and our role there store messages durably."""
+    required = settings.database.require_synchronous
+
+    def check(database: Database) -> Iterator[CheckFinding]:
+        if required:
+            yield from _synchronous(place, database)
+        for each in server_problems(database):
+            severity = CheckSeverity.ERROR if each.is_fatal else CheckSeverity.WARNING
+            yield CheckFinding(severity, place, each.text)
+
+    yield from _checked(place, url, check, DatabaseOptions(require_synchronous=required))
 
 
 def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
@@ -110,79 +137,44 @@ def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckSeverity.ERROR, place, str(error))
 
 
-def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
-    """Check that the server and our role there store messages durably."""
-    if is_missing(url):
-        return
-    database = Database(
-        url, DatabaseOptions(require_synchronous=settings.database.require_synchronous)
-    )
-    try:
-        if settings.database.require_synchronous:
-            yield from _synchronous(place, database)
-        for each in server_problems(database):
-            yield CheckFinding(
-                CheckSeverity.ERROR if each.is_fatal else CheckSeverity.WARNING, place, each.text
-            )
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
-    finally:
-        database.dispose()
-
-
 def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFinding]:
     """Check that the rows of the database were keyed with this installation's index key."""
-    if is_missing(url):
-        return
     path = settings.path(settings.database.index_key_file)
-    database = Database(url)
-    try:
+
+    def check(database: Database) -> Iterator[CheckFinding]:
         kept = migration.fingerprint_of(database, table)
         if kept is None:
             return  # `bridge migrate` or `bridge serve` creates the key and keys the rows
-        own = index_key.fingerprint(read_index_key(path))
-        if own != kept:
-            yield CheckFinding(CheckSeverity.ERROR, str(path), str(WrongIndexKey()))
-    except SettingsError:
-        yield CheckFinding(CheckSeverity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, str(path), str(error))
-    finally:
-        database.dispose()
+        try:
+            if index_key.fingerprint(read_index_key(path)) != kept:
+                yield CheckFinding(CheckSeverity.ERROR, str(path), str(WrongIndexKey()))
+        except SettingsError:
+            yield CheckFinding(CheckSeverity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
+
+    yield from _checked(str(path), url, check)
 
 
 def _contents(place: str, url: str) -> Iterator[CheckFinding]:
     """Check that the files exist in which earlier releases stored large messages."""
-    if is_missing(url):
-        return
-    database = Database(url)
-    try:
-        lost = count_lost(database) if is_ready(database, "bridge.store", "alembic_version") else 0
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
-    else:
-        if lost:
-            yield CheckFinding(
-                CheckSeverity.ERROR, place, _LOST.format(lost, folder_of(sqlite_file(url)))
-            )
-    finally:
-        database.dispose()
+
+    def check(database: Database) -> Iterator[CheckFinding]:
+        if is_ready(database, "bridge.store", "alembic_version") and (lost := count_lost(database)):
+            text = _LOST.format(lost, folder_of(sqlite_file(url)))
+            yield CheckFinding(CheckSeverity.ERROR, place, text)
+
+    yield from _checked(place, url, check)
 
 
 def _pages(place: str, url: str) -> Iterator[CheckFinding]:
     """Check that the pages of a SQLite file are intact. Reads the whole file."""
-    if is_missing(url):
-        return
-    database = Database(url)
-    try:
+
+    def check(database: Database) -> Iterator[CheckFinding]:
         with database.read() as connection:
             problem = damage(connection) if database.dialect == "sqlite" else ""
         if problem:
             yield CheckFinding(CheckSeverity.ERROR, place, _DAMAGED.format(problem))
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
-    finally:
-        database.dispose()
+
+    yield from _checked(place, url, check)
 
 
 def is_missing(url: str) -> bool:

@@ -232,10 +232,7 @@ def activate(
 
 def roll_back(home: Path, name: str, by: Author, version: str) -> ActivationResult:
     """Activate an older version, by default the previously active one; audited."""
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "roll back", ("mapping", name)),
-    ):
+    with bridge_database(home) as database, audited(home, database, "roll back", ("mapping", name)):
         return activation.rollback(load_settings(home), database, name, by, version)
 
 

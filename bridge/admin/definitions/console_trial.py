@@ -227,11 +227,7 @@ class ConsoleTrials(DefinitionTrials):
         late = deadline(_SECONDS)
         samples = (self._sample(name, each) for each in specimens)
         trials = [trial(made, each, reader, late) for each in samples if not late()]
-        return {
-            "version": made.version,
-            "trials": trials,
-            "left": len(specimens) - len(trials),
-        }
+        return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
 
     @override
     def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from bridge.console.http import (
     mappings,
     messages,
     people,
-    sites,
+    site_administration,
 )
 from bridge.console.http.guard import (
     HEADERS,
@@ -46,7 +46,7 @@ ROUTERS: Final = (
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
     *(
-        sites.router,
+        site_administration.router,
         people.router,
         mappings.router,
         mappings.code_router,

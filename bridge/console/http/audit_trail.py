@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from bridge.console.deliveries import accepted_deliveries
+from bridge.console.delivery_search import accepted_deliveries
 from bridge.console.http.bodies import (
     AcceptedDeliveryParameters,
     ConsoleEventParameters,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from bridge.console.actions import ConsoleEventQuery
-from bridge.console.deliveries import AcceptedDeliveryQuery, DeliveryQuery
+from bridge.console.delivery_search import AcceptedDeliveryQuery, DeliveryQuery
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery
 from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant

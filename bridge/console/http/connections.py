@@ -199,11 +199,7 @@ async def check(
 
 @router.post("/{kind}/try")
 async def try_out(
-    kind: Kind,
-    body: ProposedConnectionBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    kind: Kind, body: ProposedConnectionBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Connect with settings, and return the steps of the test; send no message."""
     name = str(body.table.get("name", ""))[:64]
@@ -362,12 +358,7 @@ async def import_zip(
         action = AuditedAction(
             _IMPORT, "import", subject, reason=body.reason.strip(), fresh=always_fresh
         )
-        return await run_audited(
-            request,
-            user,
-            action,
-            lambda: packages.import_zip(package),
-        )
+        return await run_audited(request, user, action, lambda: packages.import_zip(package))
 
 
 def _header_safe(name: str) -> str:

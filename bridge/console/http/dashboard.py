@@ -88,7 +88,7 @@ RowId = Annotated[int, Path(ge=1, lt=2**63)]
 
 @exception_router.get("")
 async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
-    """List open exceptions, then the last reviewed ones; with orders if the user may search."""
+    """List open exceptions, then those seen last; with orders if the user may search."""
     user.grant.require(Permission.SEE)
     work = partial(
         dashboard.list_exceptions,
@@ -104,7 +104,7 @@ async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
 async def seen(
     kind: ExceptionSubject, row_id: RowId, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
-    """Mark an exception as reviewed by the user; its notifications end."""
+    """Mark an exception as seen by the user; its notifications end."""
     email = user.grant.email
 
     def work() -> None:

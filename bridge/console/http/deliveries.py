@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from bridge.console.deliveries import search_deliveries
+from bridge.console.delivery_search import search_deliveries
 from bridge.console.errors import InvalidState, NoSuchItem
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (

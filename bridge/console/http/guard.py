@@ -42,12 +42,7 @@ from bridge.console.permissions import ConsoleSession, Grant, Permission, admit,
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
-from bridge.request_body import (
-    BodyTooLarge,
-    BoundedRequest,
-    BudgetExhausted,
-    require_few_values,
-)
+from bridge.request_body import BodyTooLarge, BoundedRequest, BudgetExhausted, require_few_values
 from parsers import json
 from parsers.errors import DocumentRefused
 

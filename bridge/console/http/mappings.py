@@ -277,12 +277,7 @@ async def ignore_code(
 
 @code_router.put("/mappings/{name}/codes/{table}", name="add")
 async def add_code(
-    name: Name,
-    table: Table,
-    body: CodeBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    name: Name, table: Table, body: CodeBody, request: Request, user: UserDep, context: ContextDep
 ) -> Mapping[str, Any]:
     """Add an entry to a code table in the user's draft; activate nothing."""
     action = AuditedAction((Permission.AUTHOR,), "save draft", f"mapping {name}")

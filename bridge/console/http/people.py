@@ -23,7 +23,7 @@ from bridge.console.http.guard import (
     always_fresh,
     await_audited,
 )
-from bridge.console.http.sites import JsonBody, Name, Site, change
+from bridge.console.http.site_administration import JsonBody, Name, Site, change
 from bridge.console.permissions import Permission
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
 

@@ -149,7 +149,7 @@ CONSOLE = {
         "disable": "disable account",
         "enable": "enable account",
     },
-    "sites": {
+    "site_administration": {
         "add_site": "add site",
         "change_site": "change site",
         "set_code_map": "change code map",

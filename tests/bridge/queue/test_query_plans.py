@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 
-from bridge.console import dashboard, deliveries
-from bridge.console.deliveries import DeliveryQuery
+from bridge.console import dashboard, delivery_search
+from bridge.console.delivery_search import DeliveryQuery
 from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, search_messages
 from bridge.queue import queries
@@ -61,7 +61,7 @@ QUESTIONS: dict[str, Ask] = {
     "page: time": lambda store: search_messages(
         store, MessageQuery(since=_ROWS - 30, until=_ROWS - 10)
     ),
-    "page: deliveries": lambda store: deliveries.search_deliveries(
+    "page: deliveries": lambda store: delivery_search.search_deliveries(
         store, DeliveryQuery(state=QueueState.QUEUED)
     ),
     "retention": lambda store: prune(store, 0),

@@ -122,12 +122,7 @@ class DemoService:
         return self.folder / "serve.log"
 
     async def _start(
-        self,
-        arguments: Sequence[str],
-        *,
-        stdout: int | IO[bytes],
-        stderr: int,
-        typed: str = "",
+        self, arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int, typed: str = ""
     ) -> asyncio.subprocess.Process:
         # Settings of the user must not override those of the demonstration.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BRIDGE_")}

@@ -174,11 +174,7 @@ _PATIENT: Final = ("PatientMRN", "PatientName", "StudyDescription", "StudyDate",
 
 @router.post("/{site}/worklist")
 async def worklist(
-    site: Site,
-    body: WorklistSearchBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    site: Site, body: WorklistSearchBody, request: Request, user: UserDep, context: ContextDep
 ) -> dict[str, Any]:
     """List a site's reports; a search by patient requires the permission `bodies`."""
     permission = Permission.BODIES if body.text or body.mrn else Permission.FIND
