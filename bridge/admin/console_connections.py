@@ -34,8 +34,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import active_sources
-from bridge.wiring.active_settings import MODELS, FieldMistake
+from bridge.wiring.active_settings import MODELS, FieldMistake, active_sources
 from bridge.wiring.alerts import certificate_files
 from config import Settings
 from config.addresses import FolderAddress, WebAddress

@@ -49,8 +49,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import all_sources
-from bridge.wiring.active_settings import Connection
+from bridge.wiring.active_settings import Connection, all_sources
 from bridge.wiring.stores import bridge_database
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError, load

@@ -23,7 +23,7 @@ from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners
-from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.active_settings import active_sources
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config.forms import written as as_written

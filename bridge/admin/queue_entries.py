@@ -39,7 +39,7 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.active_settings import active_sources
 from bridge.wiring.listeners import ControlIds, make_listeners, validator
 from bridge.wiring.stores import bridge_database
 from config import Settings, load

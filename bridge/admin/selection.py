@@ -22,8 +22,7 @@ from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.wiring.active_definitions import active_sources, version_finder
-from bridge.wiring.active_settings import ActiveSettings
+from bridge.wiring.active_settings import ActiveSettings, active_sources, version_finder
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings

@@ -4,7 +4,7 @@ Delivery: turns the release of a report into an acknowledged result at each dest
 The steps, in order:
 
 1. `change_feed` reads changes of reports, stores them, and queues deliveries in the outbox
-   (`report_events`, `known_reports`).
+   (`destinations`, `known_reports`).
 2. `status_poll` replaces the feed for a service without one.
 3. `courier`, one for each destination, claims deliveries and has their messages composed
    (`preparation`, `composer`, `delivery_history`).

@@ -16,9 +16,13 @@ import structlog
 from sqlalchemy import Connection
 
 from bridge.contract import FeedFault, split_cursor
-from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.destinations import (
+    CompiledDestination,
+    ReportEvent,
+    events_of_change,
+    plan_deliveries,
+)
 from bridge.delivery.known_reports import KnownReport, query_known_reports, save_statements
-from bridge.delivery.report_events import ReportEvent, events_of_change, plan_deliveries
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage, OrderKey, ReportChange

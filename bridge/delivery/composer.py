@@ -31,8 +31,7 @@ from bridge.delivery.delivery_history import (
     events_since_cancellation,
     observations_sent_before,
 )
-from bridge.delivery.destinations import CompiledDestination, control_id
-from bridge.delivery.report_events import key_of
+from bridge.delivery.destinations import CompiledDestination, control_id, key_of
 from bridge.engine_client.models import ExportedPerson, ExportedText, ReportExport
 from bridge.errors import BridgeError
 from bridge.queue.deliveries import ClaimedDelivery

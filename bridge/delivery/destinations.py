@@ -1,14 +1,20 @@
 """
-Destinations with their compiled mappings, and the control ids of their messages.
+Destinations with their compiled mappings, and what a change of a report means for each. Pure.
 
-Plain values. `bridge.wiring` makes them from the settings.
+`bridge.wiring` makes the destinations from the settings. The release keys and the control ids of
+messages are deterministic, so processing a change twice queues nothing twice.
 """
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any
 
+from bridge.contract import ReportStatus
+from bridge.engine_client.models import OrderKey, ReportChange
+from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.states import RetryPolicy
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
@@ -61,3 +67,187 @@ def control_id(destination: str, release_key: str) -> str:
         f"{destination}\x1f{release_key}".encode(), digest_size=_CONTROL_ID_BYTES
     ).digest()
     return base64.b32encode(digest).decode().rstrip("=")
+
+
+RELEASE_EVENTS: Mapping[str, ResultEvent] = MappingProxyType(
+    {
+        "final": ResultEvent.FINAL,
+        "addendum": ResultEvent.ADDENDUM,
+        "retraction": ResultEvent.RETRACTION,
+    }
+)
+"""Events by the kind of a release in the change feed."""
+
+DELETED = "report_deleted"
+PRELIM_WITHDRAWN = "report_prelim_withdrawn"
+CANCELLED = "Cancelled"
+"""The key of a deleted report in the code tables of statuses."""
+
+PROGRESS_EVENTS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
+    {
+        "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
+        PRELIM_WITHDRAWN: (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
+        "report_created": (ResultEvent.ORDER_STATUS,),
+        "report_opened": (ResultEvent.ORDER_STATUS,),
+        "report_reset": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        "report_unassigned": (ResultEvent.ORDER_STATUS,),
+        "report_discarded": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        DELETED: (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
+        "addendum_unsigned": (ResultEvent.ORDER_STATUS,),
+    }
+)
+"""
+Events by the changes in the feed that are not releases.
+
+A signature has no event: it can be recalled during the sign delay. Its release follows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvent:
+    """
+    An event of a report that destinations may receive.
+
+    `name` is unique within the report. `addenda` is the number of released addenda. `orders` are
+    the tags of its orders with Metadata, the anchor first. `at` is in ms. A destination that
+    receives the event `implied_by` does not need this one.
+    """
+
+    event: ResultEvent
+    report_id: str
+    name: str
+    status: str
+    orders: Sequence[Mapping[str, Any]]
+    addenda: int
+    at: int
+    implied_by: ResultEvent | None = None
+
+
+def orders_of_change(change: ReportChange) -> Sequence[Mapping[str, Any]]:
+    """Return the tags of a change's orders, the anchor first: all tags if the change has them."""
+    return change.orders or [key.tags() for key in change.record.orders]
+
+
+def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
+    """Return the events of a change; `addenda` is the number of addenda released before it."""
+    orders = orders_of_change(change)
+    common = (change.record.report_id,)
+    status = change.record.status.value
+    if change.release is not None:
+        event = RELEASE_EVENTS.get(change.release.kind)
+        if event is None:
+            return []
+        out = _out(event, change.release.sequence, change.addenda, addenda)
+        name = f"{change.release.kind}:{change.release.sequence}"
+        return with_status_event(ReportEvent(event, *common, name, status, orders, out, change.at))
+    status = _status_after(change)
+    return [
+        ReportEvent(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
+        for event in _progress(change)
+        if status or event is not ResultEvent.ORDER_STATUS
+    ]
+
+
+def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
+    """Return the events of a change that is not a release."""
+    earlier_read = change.record.status is ReportStatus.PRELIMINARY
+    if change.event == PRELIM_WITHDRAWN and earlier_read:
+        return PROGRESS_EVENTS["report_prelimed"]  # an earlier read replaces the withdrawn one
+    return PROGRESS_EVENTS.get(change.event, ())
+
+
+def _out(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
+    """Return the number of released addenda after a release or a retraction."""
+    if event is ResultEvent.ADDENDUM:
+        return max(before, sequence if place is None else place)
+    return place if event is ResultEvent.RETRACTION and place is not None else before
+
+
+def _status_after(change: ReportChange) -> str:
+    """
+    Return a report's status after a change; '' if no status follows from it.
+
+    For a deleted report the feed has the record before the deletion. If the report had been begun,
+    its order was cancelled. If not, the order may be on hold or moved, unless `cancelled` is set.
+    """
+    status = change.record.status
+    if change.event != DELETED:
+        return status.value
+    begun = status is not ReportStatus.ORDERED
+    return CANCELLED if begun or change.cancelled else ""
+
+
+def with_status_event(report_event: ReportEvent) -> list[ReportEvent]:
+    """Return a release event and a status event, for destinations that receive only the status."""
+    progress = replace(
+        report_event,
+        event=ResultEvent.ORDER_STATUS,
+        name=f"{ResultEvent.ORDER_STATUS}:{report_event.name}",
+        implied_by=report_event.event,
+    )
+    return [report_event, progress]
+
+
+def plan_deliveries(
+    events: Iterable[ReportEvent], destinations: Sequence[CompiledDestination]
+) -> list[DeliveryRequest]:
+    """Return the deliveries of events, in order: one per order unless the mapping combines them."""
+    return [
+        _release(each, destination, orders)
+        for each in events
+        for destination in destinations
+        if _is_meant_for(each, destination)
+        for orders in _split(each, destination)
+    ]
+
+
+def _is_meant_for(report_event: ReportEvent, destination: CompiledDestination) -> bool:
+    if not report_event.orders:
+        return False
+    site = str(report_event.orders[0].get("SiteID", ""))
+    implied = report_event.implied_by is not None and destination.wants(
+        site, report_event.implied_by
+    )
+    return destination.wants(site, report_event.event) and not implied
+
+
+def _split(
+    report_event: ReportEvent, destination: CompiledDestination
+) -> list[list[Mapping[str, Any]]]:
+    mapping = destination.mapping_for(report_event.event)
+    if mapping is None:
+        return []
+    if mapping.combined:
+        return [list(report_event.orders)]
+    return [[order] for order in report_event.orders]
+
+
+def _release(
+    report_event: ReportEvent, destination: CompiledDestination, orders: Sequence[Mapping[str, Any]]
+) -> DeliveryRequest:
+    content = {
+        "orders": [dict(order) for order in orders],
+        "status": report_event.status,
+        "addenda": report_event.addenda,
+    }
+    about = "all" if len(orders) > 1 else _fingerprint(orders[0])
+    return DeliveryRequest(
+        destination=destination.name,
+        report_id=report_event.report_id,
+        release_key=f"{report_event.report_id}:{report_event.name}:{about}",
+        event=report_event.event.value,
+        release_at=report_event.at,
+        orders=content,
+    )
+
+
+def _fingerprint(order: Mapping[str, Any]) -> str:
+    """Identify an order of a report without its accession; independent of the MRN (merges)."""
+    named = f"{order.get('SiteID', '')}\x1f{order.get('Accession', '')}".encode()
+    return blake2b(named, digest_size=6).hexdigest()
+
+
+def key_of(order: Mapping[str, Any]) -> OrderKey:
+    """Return the key of an order from its tags."""
+    return OrderKey(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))

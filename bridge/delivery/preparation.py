@@ -25,9 +25,8 @@ from bridge.delivery.composer import (
     make_draft,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
-from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.destinations import CompiledDestination, key_of
 from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without_message
-from bridge.delivery.report_events import key_of
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, ReportExport

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
 from bridge.delivery.change_feed import ChangeProcessor
+from bridge.delivery.destinations import ReportEvent, with_status_event
 from bridge.delivery.known_reports import NEVER, KnownReport, save
-from bridge.delivery.report_events import ReportEvent, with_status_event
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import SIGNED, OrderKey, StatusRecord

@@ -18,7 +18,6 @@ import httpx
 
 from bridge.demo import script, story
 from bridge.demo.checks import DemoError, Interrupted, run_until_end
-from bridge.demo.hospital import Hospital, Result
 from bridge.demo.installation import (
     HOST,
     OPERATOR,
@@ -30,7 +29,7 @@ from bridge.demo.installation import (
     free_ports,
 )
 from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Radiologist
+from bridge.demo.participants import Hospital, Radiologist, Result
 from bridge.demo.script import DemoContext
 from bridge.runtime.loop import run
 

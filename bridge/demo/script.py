@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from bridge.demo.checks import SamplesMissing
-from bridge.demo.hospital import Hospital, System
 from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Order, Radiologist
+from bridge.demo.participants import Hospital, Order, Radiologist, System
 
 SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from bridge.demo import script
 from bridge.demo.checks import TIMEOUT_SECONDS, Unexpected, expect, until
-from bridge.demo.hospital import Exchange, Hospital, Result, System
 from bridge.demo.installation import (
     HOST,
     SIGN_DELAY,
@@ -24,7 +23,15 @@ from bridge.demo.installation import (
     settings,
 )
 from bridge.demo.narration import Narrator
-from bridge.demo.radiologist import Order, Radiologist, WorklistReport
+from bridge.demo.participants import (
+    Exchange,
+    Hospital,
+    Order,
+    Radiologist,
+    Result,
+    System,
+    WorklistReport,
+)
 from bridge.demo.script import DemoContext, Groups, SampleMessage
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message

@@ -30,9 +30,8 @@ from bridge.runtime.intake import IntakeParts
 from bridge.runtime.maintenance import NumberIndex, audit_relay, housekeeping, unknown_code_counts
 from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
-from bridge.runtime.probes import Probes, Readiness
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
-from bridge.runtime.web_server import web_part
+from bridge.runtime.web_server import Probes, Readiness, web_part
 from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError

@@ -43,7 +43,7 @@ from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import active_sources
+from bridge.wiring.active_settings import active_sources
 from bridge.wiring.destinations import (
     make_destinations,
     make_sender,

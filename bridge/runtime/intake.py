@@ -45,7 +45,7 @@ from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import active_sources, version_finder
+from bridge.wiring.active_settings import active_sources, version_finder
 from bridge.wiring.listeners import make_listeners, merged_patient_check, validator, with_validation
 from bridge.wiring.ports import (
     FrameHandlers,

@@ -1,7 +1,9 @@
 """
-Web server: uvicorn as a task of the event loop.
+Web server: uvicorn as a task of the event loop; and the probes `/healthz`, `/readyz`, `/metrics`.
 
-The socket is bound before any part starts, so that a port in use is an error at once.
+The socket is bound before any part starts, so that a port in use is an error at once. Probes need
+no token and contain no patient data. `/readyz` has its own database connection, so that it does not
+depend on the connection pool.
 """
 
 import asyncio
@@ -15,13 +17,22 @@ from typing import Any
 
 import structlog
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, Router
 from typing_extensions import override
 
-from bridge.metrics import Metrics
+from bridge.executors import Threads
+from bridge.metrics import CONTENT_TYPE, Metrics
+from bridge.queue import queries
+from bridge.queue.listing_rows import Depth
+from bridge.queue.states import QueueState
 from bridge.request_body import BUDGET
 from bridge.runtime.http_connections import HttpConnections, HttpLimits, fit_to_descriptors
 from bridge.runtime.http_protocol import HttpProtocol
 from bridge.runtime.schedule import ServicePart
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
 from config.quantities import Address
 from config.sections import Http
 
@@ -147,3 +158,121 @@ def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) 
         log.info("listening", address=f"{bind.host}:{web.port}")
 
     return ServicePart("web", start, web.stop)
+
+
+INBOX = "inbox"
+ANSWER_SECONDS = 1.5
+"""Seconds for the database to answer; load balancers and scrapers wait a little longer."""
+
+
+class SharedQuery:
+    """
+    A database query whose result is shared by all requests that arrive while it runs.
+
+    An unreachable server can block a query for half a minute. A request waits `ANSWER_SECONDS` and
+    then counts the query as failed.
+    """
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
+        self._asked: asyncio.Future[bool] | None = None
+
+    async def succeeded(self) -> bool:
+        """Run the query, or wait for the one in progress; return whether it succeeded in time."""
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
+        asked = self._asked
+        await asyncio.wait([asked], timeout=ANSWER_SECONDS)
+        return asked.done() and asked.result()
+
+    def _attempt(self) -> bool:
+        try:
+            self._ask()
+        except StoreError:
+            return False
+        return True
+
+
+class Readiness:
+    """Whether a process is ready: all its parts have started, and none has begun to stop."""
+
+    def __init__(self) -> None:
+        self._ready = False
+
+    async def begin(self) -> None:
+        """Set the process ready: all parts have started."""
+        self._ready = True
+
+    async def end(self) -> None:
+        """Set the process not ready: the first part is about to stop."""
+        self._ready = False
+
+    @property
+    def status(self) -> str:
+        """`ready`, or `unavailable` while starting and stopping."""
+        return "ready" if self._ready else "unavailable"
+
+
+async def _to_console(_: Request) -> Response:
+    return RedirectResponse("/console", 303)
+
+
+class Probes:
+    """Serves the probes; all other paths go to the application."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        readiness: Readiness,
+        database: Database | None,
+        now: Callable[[], int],
+    ) -> None:
+        self._metrics = metrics
+        self._readiness = readiness
+        self._now = now
+        self._queues = {INBOX}
+        self._ping = self._depths = None
+        if database is not None:
+            self._ping = SharedQuery(database.reader().ping)
+            self._depths = SharedQuery(partial(self._measure, database))
+
+    def router(self, application: Any | None, console: Any | None = None) -> Router:
+        """Return an ASGI application with the probes, the console, and the application."""
+        routes: list[Route | Mount] = [
+            Route("/healthz", self._health),
+            Route("/readyz", self._ready),
+            Route("/metrics", self._show),
+        ]
+        if console is not None:
+            routes += [Route("/console", console), Mount("/console", console)]
+        if application is not None:
+            routes.append(Mount("/", application))
+        elif console is not None:
+            routes.append(Route("/", _to_console))
+        return Router(routes)
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _ready(self, request: Request) -> Response:
+        status = self._readiness.status
+        if self._ping is not None and status == "ready":
+            status = status if await self._ping.succeeded() else "unavailable"
+        return JSONResponse({"status": status}, 200 if status == "ready" else 503)
+
+    async def _show(self, request: Request) -> Response:
+        if self._depths is not None:  # without a result, the counters are shown anyway
+            await self._depths.succeeded()
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+
+    def _measure(self, database: Database) -> None:
+        found = {INBOX: queries.open_messages(database), **queries.open_deliveries(database)}
+        self._queues |= found.keys()  # queues that are empty now are set to 0
+        for name in self._queues:
+            self._show_queue(name, found.get(name, {}))
+
+    def _show_queue(self, name: str, depths: dict[QueueState, Depth]) -> None:
+        oldest = min((each.oldest for each in depths.values() if each.count), default=None)
+        age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
+        counts = {each.value: depths[each].count if each in depths else 0 for each in queries.OPEN}
+        self._metrics.show_queue(name, counts, age)

@@ -27,7 +27,7 @@ from bridge.transports import MessageSender
 from bridge.transports.folder_files import FolderSender
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_sender import HttpSender
-from bridge.wiring.active_definitions import SourceFinder, file_sources
+from bridge.wiring.active_settings import SourceFinder, file_sources
 from bridge.wiring.listeners import log_reload_failure
 from bridge.wiring.ports import folder_at, require_foreign_secret
 from config import Settings

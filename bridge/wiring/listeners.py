@@ -21,7 +21,7 @@ from bridge.intake.validation.structure import validate
 from bridge.intake.validation.validator import ValidatingHandler, Validator
 from bridge.metrics import Metrics
 from bridge.store.database import Database
-from bridge.wiring.active_definitions import SourceFinder, file_sources
+from bridge.wiring.active_settings import SourceFinder, file_sources
 from config import Settings
 from config.listeners import Acknowledge, ListenerSettings, ListenerTLS, Validation
 from mappings.compiler import compile_sources

@@ -22,8 +22,7 @@ from bridge.monitoring import channels, tracing
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import SourceFinder, active_sources
-from bridge.wiring.active_settings import InvalidConnection
+from bridge.wiring.active_settings import InvalidConnection, SourceFinder, active_sources
 from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress

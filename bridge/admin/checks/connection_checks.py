@@ -13,7 +13,7 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.transports.http_protocol import read_authorization
 from bridge.wiring import active_settings, destinations, listeners
-from bridge.wiring.active_definitions import SourceFinder
+from bridge.wiring.active_settings import SourceFinder
 from bridge.wiring.destinations import destination_definition_names
 from bridge.wiring.listeners import validator
 from bridge.wiring.ports import folder_at, require_foreign_secret

@@ -25,12 +25,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import (
-    SourceFinder,
-    active_sources,
-    file_sources,
-    with_sources,
-)
+from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources, with_sources
 from config import Settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import MappingErrors, Sources

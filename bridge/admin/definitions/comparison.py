@@ -19,12 +19,7 @@ from bridge.queue import queries
 from bridge.queue.listing_rows import MessageRow
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import (
-    SourceFinder,
-    active_sources,
-    file_sources,
-    version_finder,
-)
+from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources, version_finder
 from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings

@@ -38,7 +38,7 @@ from bridge.store.records import unmapped_codes as unknown_codes
 from bridge.store.records.mapping_versions import Activation, MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import all_sources, file_sources
+from bridge.wiring.active_settings import all_sources, file_sources
 from bridge.wiring.destinations import destination_definition_names
 from config import Settings
 from config.sections import DestinationSettings

@@ -29,8 +29,7 @@ from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records.mapping_versions import Activation, MappingDraft
-from bridge.wiring.active_definitions import active_sources, all_sources
-from bridge.wiring.active_settings import NoSuchListener
+from bridge.wiring.active_settings import NoSuchListener, active_sources, all_sources
 from bridge.workers.host import WorkerBusy
 from bridge.workers.pool import parse
 from config import Settings

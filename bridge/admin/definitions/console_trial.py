@@ -42,7 +42,7 @@ from bridge.console.message_index import NumberKind
 from bridge.console.message_search import MessageQuery, search_messages
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import active_sources, all_sources, version_finder
+from bridge.wiring.active_settings import active_sources, all_sources, version_finder
 from config import Settings
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.sample_results import find_dependencies, render_samples

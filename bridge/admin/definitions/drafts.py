@@ -25,7 +25,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records import unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.active_definitions import active_sources, all_sources, file_sources
+from bridge.wiring.active_settings import active_sources, all_sources, file_sources
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
 from mappings.language.code_tables import COLUMNS, file_of, read_table

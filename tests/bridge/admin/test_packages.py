@@ -15,8 +15,7 @@ from bridge.console.context import PackageImport
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.active_definitions import active_sources
-from bridge.wiring.active_settings import current
+from bridge.wiring.active_settings import active_sources, current
 from config import Settings, load
 
 SETTINGS = """

@@ -13,7 +13,7 @@ from bridge.admin.package_folder import export
 from bridge.cli.application import application
 from bridge.store.records import mapping_versions as kept
 from bridge.wiring import active_settings
-from bridge.wiring.active_definitions import all_sources
+from bridge.wiring.active_settings import all_sources
 from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import Settings, load

@@ -14,8 +14,7 @@ from starlette.responses import PlainTextResponse
 
 from bridge.metrics import Metrics
 from bridge.runtime.http_protocol import MAX_HEADERS
-from bridge.runtime.probes import ANSWER_SECONDS, Probes, Readiness
-from bridge.runtime.web_server import WebServer, bind
+from bridge.runtime.web_server import ANSWER_SECONDS, Probes, Readiness, WebServer, bind
 from bridge.store.database import Database
 from bridge.store.options import DatabaseOptions
 from config.quantities import Address

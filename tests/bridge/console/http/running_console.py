@@ -38,7 +38,7 @@ from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
-from bridge.runtime.probes import Probes, Readiness
+from bridge.runtime.web_server import Probes, Readiness
 from bridge.store.database import Database
 from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey

@@ -9,7 +9,7 @@ import httpx
 
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.runtime.probes import Probes, Readiness
+from bridge.runtime.web_server import Probes, Readiness
 from tests.bridge.engine.http.engine_service import BASE, READER, Service, identity, user
 from tests.bridge.engine.http.test_accounts import enrol, sign_in
 
