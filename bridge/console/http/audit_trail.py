@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 
 from bridge.console.delivery_search import accepted_deliveries
 from bridge.console.http.bodies import (
@@ -10,13 +10,7 @@ from bridge.console.http.bodies import (
     ConsoleEventParameters,
     EngineEventParameters,
 )
-from bridge.console.http.guard import (
-    AuditedAction,
-    ConsoleRoute,
-    ContextDep,
-    UserDep,
-    await_audited,
-)
+from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, await_audited
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
 
@@ -25,43 +19,41 @@ router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
 @router.get("/deeds")
 async def console_events(
-    query: Annotated[ConsoleEventParameters, Query()], user: UserDep, context: ContextDep
+    query: Annotated[ConsoleEventParameters, Query()], call: CallDep
 ) -> dict[str, Any]:
     """List audit events of console and command line, newest first, on the user's sites."""
-    user.grant.require(Permission.AUDIT)
-    return {"rows": await Threads.CONSOLE.run(context.events, query.query(user.grant.reach))}
+    call.user.grant.require(Permission.AUDIT)
+    return {
+        "rows": await Threads.CONSOLE.run(call.context.events, query.query(call.user.grant.reach))
+    }
 
 
 @router.get("/sent")
 async def delivered_results(
-    query: Annotated[AcceptedDeliveryParameters, Query()], user: UserDep, context: ContextDep
+    query: Annotated[AcceptedDeliveryParameters, Query()], call: CallDep
 ) -> dict[str, Any]:
     """List accepted deliveries, newest first, of the user's sites."""
-    user.grant.require(Permission.AUDIT)
-    criteria = query.query(user.grant.reach)
-    return await Threads.CONSOLE.run(accepted_deliveries, context.database, criteria)
+    call.user.grant.require(Permission.AUDIT)
+    criteria = query.query(call.user.grant.reach)
+    return await Threads.CONSOLE.run(accepted_deliveries, call.context.database, criteria)
 
 
 @router.get("/sites/{site}/audit")
 async def engine_events(
-    site: str,
-    query: Annotated[EngineEventParameters, Query()],
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    site: str, query: Annotated[EngineEventParameters, Query()], call: CallDep
 ) -> dict[str, Any]:
     """List the report engine's audit events of a site, newest first."""
     action = AuditedAction((Permission.AUDIT,), "read", "audit trail", lambda: [site])
     criteria = query.model_dump(exclude_none=True)
     return {
         "rows": await await_audited(
-            request, user, action, lambda: context.engine.audit_events(site, criteria)
+            call, action, lambda: call.context.engine.audit_events(site, criteria)
         )
     }
 
 
 @router.post("/audit/verify")
-async def verify(request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def verify(call: CallDep) -> dict[str, Any]:
     """Verify the hash chain of the report engine's audit trail."""
     action = AuditedAction((Permission.AUDIT,), "verify", "audit trail")
-    return await await_audited(request, user, action, context.engine.verify_audit)
+    return await await_audited(call, action, call.context.engine.verify_audit)

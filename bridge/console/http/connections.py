@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from bridge.console.context import (
@@ -30,10 +30,10 @@ from bridge.console.http.bodies import Version
 from bridge.console.http.guard import (
     AuditedAction,
     AuthoringRoute,
+    CallDep,
+    ConsoleCall,
     ConsoleRoute,
     ConsoleUser,
-    ContextDep,
-    UserDep,
     always_fresh,
     await_audited,
     run_audited,
@@ -50,46 +50,38 @@ ALL_SITES = "*"
 
 
 @channel_router.get("")
-async def channels(user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def channels(call: CallDep) -> dict[str, Any]:
     """List listeners and destinations."""
-    user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(visible_channels, context, user)
+    call.user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(visible_channels, call)
 
 
 @channel_router.post("/{kind}/{name}/pause")
-async def pause(
-    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def pause(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
     """Pause a listener or destination until it is resumed."""
-    email = user.grant.email
-    action = _channel_action(context, user, kind, name, "pause")
-    await run_audited(request, user, action, lambda: context.installation.pause(kind, name, email))
+    email = call.user.grant.email
+    action = _channel_action(call, kind, name, "pause")
+    await run_audited(call, action, lambda: call.context.installation.pause(kind, name, email))
     return {}
 
 
 @channel_router.post("/{kind}/{name}/resume")
-async def resume(
-    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def resume(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
     """Resume a listener or destination."""
-    action = _channel_action(context, user, kind, name, "resume")
-    await run_audited(request, user, action, lambda: context.installation.resume(kind, name))
+    action = _channel_action(call, kind, name, "resume")
+    await run_audited(call, action, lambda: call.context.installation.resume(kind, name))
     return {}
 
 
 @channel_router.post("/{kind}/{name}/test")
-async def test(
-    kind: Kind, name: Name, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def test(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
     """Connect to a listener or destination, and return the steps of the test; send no message."""
-    action = _channel_action(context, user, kind, name, "test")
-    steps = await await_audited(request, user, action, lambda: context.probe(kind, name))
+    action = _channel_action(call, kind, name, "test")
+    steps = await await_audited(call, action, lambda: call.context.probe(kind, name))
     return {"steps": list(steps)}
 
 
-def visible_channels(
-    context: ConsoleContext, user: ConsoleUser
-) -> dict[str, list[Mapping[str, Any]]]:
+def visible_channels(call: ConsoleCall) -> dict[str, list[Mapping[str, Any]]]:
     """
     Return the listeners and destinations that serve the user's sites.
 
@@ -97,9 +89,9 @@ def visible_channels(
     """
     return {
         f"{kind}s": [
-            {**each, "sites": sites, "shared": not _may_change(user, each["sites"])}
-            for each in context.installation.channels(kind)
-            if (sites := _visible_sites(user, each["sites"])) is not None
+            {**each, "sites": sites, "shared": not _may_change(call.user, each["sites"])}
+            for each in call.context.installation.channels(kind)
+            if (sites := _visible_sites(call.user, each["sites"])) is not None
         ]
         for kind in ("listener", "destination")
     }
@@ -117,13 +109,11 @@ def _may_change(user: ConsoleUser, sites: list[str]) -> bool:
     return user.grant.reach is None or (ALL_SITES not in sites and user.grant.reaches(sites))
 
 
-def _channel_action(
-    context: ConsoleContext, user: ConsoleUser, kind: Kind, name: str, action: str
-) -> AuditedAction:
+def _channel_action(call: ConsoleCall, kind: Kind, name: str, action: str) -> AuditedAction:
     def sites() -> list[str]:
-        for each in context.installation.channels(kind):
-            if each["name"] == name and _visible_sites(user, each["sites"]) is not None:
-                if not _may_change(user, each["sites"]):
+        for each in call.context.installation.channels(kind):
+            if each["name"] == name and _visible_sites(call.user, each["sites"]) is not None:
+                if not _may_change(call.user, each["sites"]):
                     raise PermissionDenied("change what serves others' sites too")
                 return list(each["sites"])
         raise NoSuchItem
@@ -168,92 +158,74 @@ _CONNECT = (Permission.CONNECT,)
 
 
 @router.get("")
-async def form(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def form(call: CallDep) -> Mapping[str, Any]:
     """Describe the settings of listeners and destinations."""
-    user.grant.require(Permission.CONNECT)
-    async with context.gate.entered():
-        return await Threads.CONSOLE.run(context.connections.form)
+    call.user.grant.require(Permission.CONNECT)
+    async with call.context.gate.entered():
+        return await Threads.CONSOLE.run(call.context.connections.form)
 
 
 @router.get("/{kind}/{name}")
-async def connection(
-    kind: Kind, name: Name, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def connection(kind: Kind, name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return the settings of a listener or destination, and their history."""
-    user.grant.require(Permission.CONNECT)
-    return await Threads.CONSOLE.run(context.connections.connection, kind, name)
+    call.user.grant.require(Permission.CONNECT)
+    return await Threads.CONSOLE.run(call.context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
-async def check(
-    kind: Kind, body: ProposedConnectionBody, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def check(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Mapping[str, Any]:
     """Return the errors of settings by field; store nothing."""
-    user.grant.require(Permission.CONNECT)
+    call.user.grant.require(Permission.CONNECT)
     plan = ProposedConnection(kind, body.table, body.new)
-    unknown = await _unknown_sites(context, body.table)
-    async with context.gate.entered():
-        found = await Threads.CONSOLE.run(context.connections.check, plan)
+    unknown = await _unknown_sites(call.context, body.table)
+    async with call.context.gate.entered():
+        found = await Threads.CONSOLE.run(call.context.connections.check, plan)
     return {**found, "mistakes": [*found["mistakes"], *unknown]}
 
 
 @router.post("/{kind}/try")
-async def try_out(
-    kind: Kind, body: ProposedConnectionBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def try_out(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Mapping[str, Any]:
     """Connect with settings, and return the steps of the test; send no message."""
     name = str(body.table.get("name", ""))[:64]
     action = AuditedAction(_CONNECT, "test", f"{kind} {name}")
     plan = ProposedConnection(kind, body.table, body.new)
-    work = context.connections.try_out
-    return {"steps": list(await await_audited(request, user, action, lambda: work(plan)))}
+    work = call.context.connections.try_out
+    return {"steps": list(await await_audited(call, action, lambda: work(plan)))}
 
 
 @router.put("/{kind}/{name}")
 async def save(
-    kind: Kind,
-    name: ConnectionName,
-    body: ConnectionChangeBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    kind: Kind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate settings on all nodes."""
     action = AuditedAction(
         _CONNECT, "set up", f"{kind} {name}", reason=body.reason, fresh=always_fresh
     )
-    email = user.grant.email
+    email = call.user.grant.email
     change = ConnectionChange(kind, name, email, body.reason, body.begun_on, body.table, body.new)
-    unknown = await _unknown_sites(context, body.table or {})
+    unknown = await _unknown_sites(call.context, body.table or {})
 
     def work() -> Mapping[str, Any]:
         if unknown:
             detail = f"{len(unknown)} mistakes: {unknown[0]['text']}"
             raise InvalidContent(detail, mistakes=unknown)
-        return context.connections.save(change)
+        return call.context.connections.save(change)
 
-    async with context.gate.entered():
-        return await run_audited(request, user, action, work)
+    async with call.context.gate.entered():
+        return await run_audited(call, action, work)
 
 
 @router.post("/{kind}/{name}/rollback")
 async def rollback(
-    kind: Kind,
-    name: ConnectionName,
-    body: ConnectionRollbackBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    kind: Kind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate the previous settings."""
     action = AuditedAction(
         _CONNECT, "roll back", f"{kind} {name}", reason=body.reason, fresh=always_fresh
     )
-    change = ConnectionChange(kind, name, user.grant.email, body.reason, body.begun_on)
-    async with context.gate.entered():
-        return await run_audited(
-            request, user, action, lambda: context.connections.rollback(change)
-        )
+    change = ConnectionChange(kind, name, call.user.grant.email, body.reason, body.begun_on)
+    async with call.context.gate.entered():
+        return await run_audited(call, action, lambda: call.context.connections.rollback(change))
 
 
 async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -318,14 +290,11 @@ _IMPORT = (Permission.AUTHOR, Permission.CODE, Permission.CONNECT)
 
 @package_router.get("/export")
 async def export(
-    names: Annotated[list[Annotated[str, Query(max_length=64)]], Query(min_length=1)],
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    names: Annotated[list[Annotated[str, Query(max_length=64)]], Query(min_length=1)], call: CallDep
 ) -> Response:
     """Return listeners and destinations with their definitions as a ZIP file, without secrets."""
     action = AuditedAction((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
-    data = await run_audited(request, user, action, lambda: context.packages.export_zip(names))
+    data = await run_audited(call, action, lambda: call.context.packages.export_zip(names))
     headers = {"Content-Disposition": f'attachment; filename="{_header_safe(names[0])}.zip"'}
     return Response(
         data, media_type="application/zip", headers={**headers, "Cache-Control": "no-store"}
@@ -333,32 +302,30 @@ async def export(
 
 
 @package_router.post("/look", name="look")
-async def preview(body: PackageBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
     """Return what the import of a package would change; store nothing."""
     for each in _IMPORT:
-        user.grant.require(each)
-    async with context.gate.entered():
-        return await Threads.CONSOLE.run(context.packages.preview, body.data)
+        call.user.grant.require(each)
+    async with call.context.gate.entered():
+        return await Threads.CONSOLE.run(call.context.packages.preview, body.data)
 
 
 @package_router.post("/import", name="take_in")
-async def import_zip(
-    body: PackageImportBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any]:
     """Import a package after its preview; all nodes activate it."""
-    packages = context.packages
+    packages = call.context.packages
     for each in _IMPORT:
-        user.grant.require(each)
-    async with context.gate.entered():
+        call.user.grant.require(each)
+    async with call.context.gate.entered():
         found = await Threads.CONSOLE.run(packages.preview, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
         package = PackageImport(
-            body.data, body.mark, user.grant.email, body.reason.strip(), body.replace
+            body.data, body.mark, call.user.grant.email, body.reason.strip(), body.replace
         )
         action = AuditedAction(
             _IMPORT, "import", subject, reason=body.reason.strip(), fresh=always_fresh
         )
-        return await run_audited(request, user, action, lambda: packages.import_zip(package))
+        return await run_audited(call, action, lambda: packages.import_zip(package))
 
 
 def _header_safe(name: str) -> str:

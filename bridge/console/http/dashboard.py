@@ -4,21 +4,14 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 
 from bridge.console import dashboard
 from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import figures
 from bridge.console.errors import NoSuchItem
 from bridge.console.http.connections import visible_channels
-from bridge.console.http.guard import (
-    AuditedAction,
-    ConsoleRoute,
-    ConsoleUser,
-    ContextDep,
-    UserDep,
-    run_audited,
-)
+from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
 from bridge.console.http.messages import sites_of_message
 from bridge.console.permissions import Permission
 from bridge.executors import Threads
@@ -31,14 +24,14 @@ _WITHOUT_COUNTS = frozenset({"paused", "circuit", "certificate"})
 
 
 @router.get("/me")
-async def me(user: UserDep) -> dict[str, Any]:
+async def me(call: CallDep) -> dict[str, Any]:
     """Return the user with role, permissions and sites (null: all sites)."""
-    grant = user.grant
+    grant = call.user.grant
     sites = None if grant.reach is None else sorted(grant.reach)
     return {
         "email": grant.email,
-        "name": user.name,
-        "theme": user.theme,
+        "name": call.user.name,
+        "theme": call.user.theme,
         "role": grant.role,
         "permissions": sorted(grant.permissions),
         "sites": sites,
@@ -46,29 +39,29 @@ async def me(user: UserDep) -> dict[str, Any]:
 
 
 @router.get("/overview")
-async def overview(user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def overview(call: CallDep) -> dict[str, Any]:
     """Return the figures of the dashboard, limited to the user's listeners and destinations."""
-    user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_overview, context, user)
+    call.user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(_overview, call)
 
 
-def _overview(context: ConsoleContext, user: ConsoleUser) -> dict[str, Any]:
-    channels = visible_channels(context, user)
+def _overview(call: ConsoleCall) -> dict[str, Any]:
+    channels = visible_channels(call)
     names = {
         kind: {str(each["name"]) for each in listed if not each["shared"]}
         for kind, listed in channels.items()
     }
-    limited = user.grant.reach is not None
+    limited = call.user.grant.reach is not None
     found = figures(
-        context.database,
-        context.clock(),
+        call.context.database,
+        call.context.clock(),
         listeners=names["listeners"] if limited else None,
         destinations=names["destinations"] if limited else None,
     )
-    alerts = context.installation.alerts()
+    alerts = call.context.installation.alerts()
     if limited:
         alerts = [each for each in alerts if _is_visible(channels, *each["key"].split(":", 1))]
-    exception_count = dashboard.count_exceptions(context.database, user.grant.reach)
+    exception_count = dashboard.count_exceptions(call.context.database, call.user.grant.reach)
     return {**found, **channels, "alerts": alerts, "concerns": exception_count}
 
 
@@ -87,37 +80,37 @@ RowId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @exception_router.get("")
-async def listed(user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def listed(call: CallDep) -> dict[str, Any]:
     """List open exceptions, then those seen last; with orders if the user may search."""
-    user.grant.require(Permission.SEE)
+    call.user.grant.require(Permission.SEE)
     work = partial(
         dashboard.list_exceptions,
-        context.database,
-        context.subjects_of,
-        user.grant.reach,
-        with_orders=Permission.FIND in user.grant.permissions,
+        call.context.database,
+        call.context.subjects_of,
+        call.user.grant.reach,
+        with_orders=Permission.FIND in call.user.grant.permissions,
     )
     return {"rows": await Threads.CONSOLE.run(work)}
 
 
 @exception_router.post("/{kind}/{row_id}/seen")
-async def seen(
-    kind: ExceptionSubject, row_id: RowId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def seen(kind: ExceptionSubject, row_id: RowId, call: CallDep) -> dict[str, Any]:
     """Mark an exception as seen by the user; its notifications end."""
-    email = user.grant.email
+    email = call.user.grant.email
 
     def work() -> None:
-        if not records.mark_seen(context.database, [(kind, row_id)], context.clock(), email):
+        if not records.mark_seen(
+            call.context.database, [(kind, row_id)], call.context.clock(), email
+        ):
             raise NoSuchItem
 
     action = AuditedAction(
         (Permission.OPERATE,),
         "acknowledge",
         f"{kind} {row_id}",
-        lambda: _sites(context, kind, row_id),
+        lambda: _sites(call.context, kind, row_id),
     )
-    await run_audited(request, user, action, work)
+    await run_audited(call, action, work)
     return {}
 
 

@@ -4,16 +4,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 
 from bridge.console.delivery_search import search_deliveries
 from bridge.console.errors import InvalidState, NoSuchItem
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
+    CallDep,
     ConsoleRoute,
-    ContextDep,
-    UserDep,
     require_reach,
     run_audited,
 )
@@ -31,60 +30,54 @@ DeliveryId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
-async def find(body: DeliverySearchBody, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     """List deliveries, newest first."""
-    user.grant.require(Permission.SEE)
-    query = body.query(user.grant.reach)
-    page = await Threads.CONSOLE.run(search_deliveries, context.database, query)
+    call.user.grant.require(Permission.SEE)
+    query = body.query(call.user.grant.reach)
+    page = await Threads.CONSOLE.run(search_deliveries, call.context.database, query)
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{delivery_id}")
-async def read(delivery_id: DeliveryId, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def read(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
     """Return a delivery without its content."""
-    user.grant.require(Permission.SEE)
-    detail = await Threads.CONSOLE.run(_detail, context.database, delivery_id)
-    require_reach(user, delivery_sites(detail.orders))
+    call.user.grant.require(Permission.SEE)
+    detail = await Threads.CONSOLE.run(_detail, call.context.database, delivery_id)
+    require_reach(call.user, delivery_sites(detail.orders))
     return {"row": asdict(detail.row)}
 
 
 @router.get("/{delivery_id}/content")
-async def content(
-    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def content(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
     """Return the message that was sent, and the receiver's last reply."""
 
     def work() -> dict[str, Any]:
-        detail = _detail(context.database, delivery_id)
+        detail = _detail(call.context.database, delivery_id)
         return {
             "raw": message_text(detail.payload),
             "tree": segment_tree(detail.payload or b""),
             "ack": message_text(detail.reply),
         }
 
-    action = _action(context.database, delivery_id, "read", Permission.BODIES)
-    return await run_audited(request, user, action, work)
+    action = _action(call.context.database, delivery_id, "read", Permission.BODIES)
+    return await run_audited(call, action, work)
 
 
 @router.post("/{delivery_id}/retry")
-async def retry(
-    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def retry(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
     """Send a delivery now, or again, with the same bytes."""
-    work = _change(operations.retry_delivery, context.database, delivery_id)
-    action = _action(context.database, delivery_id, "retry", Permission.OPERATE)
-    await run_audited(request, user, action, work)
+    work = _change(operations.retry_delivery, call.context.database, delivery_id)
+    action = _action(call.context.database, delivery_id, "retry", Permission.OPERATE)
+    await run_audited(call, action, work)
     return {}
 
 
 @router.post("/{delivery_id}/skip")
-async def skip(
-    delivery_id: DeliveryId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def skip(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
     """Cancel a delivery; the later deliveries of its report continue."""
-    work = _change(operations.skip_delivery, context.database, delivery_id)
-    action = _action(context.database, delivery_id, "skip", Permission.OPERATE)
-    await run_audited(request, user, action, work)
+    work = _change(operations.skip_delivery, call.context.database, delivery_id)
+    action = _action(call.context.database, delivery_id, "skip", Permission.OPERATE)
+    await run_audited(call, action, work)
     return {}
 
 

@@ -68,6 +68,22 @@ def context_of(request: Request) -> ConsoleContext:
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleCall:
+    """A call of an endpoint by the user whom `ConsoleRoute` authenticated before the body."""
+
+    request: Request
+    user: ConsoleUser
+    context: ConsoleContext
+
+
+async def _call(request: Request) -> ConsoleCall:
+    return ConsoleCall(request, request.state.user, context_of(request))
+
+
+CallDep = Annotated[ConsoleCall, Depends(_call)]
+
+
 async def authenticate(request: Request) -> ConsoleUser:
     """
     Return the user of a request.
@@ -119,36 +135,33 @@ def always_fresh() -> bool:
     return True
 
 
-async def run_audited(
-    request: Request, user: ConsoleUser, action: AuditedAction, work: Callable[[], T]
-) -> T:
+async def run_audited(call: ConsoleCall, action: AuditedAction, work: Callable[[], T]) -> T:
     """
     Check the conditions of an action, run it on a thread, and record its outcome.
 
     The audit event is stored before the result is returned. Without it, there is no result.
     """
-    context = context_of(request)
-    request.state.is_recorded = True
+    context = call.context
+    call.request.state.is_recorded = True
 
     def run() -> T:
-        event = _event(request, user, action)
+        event = _event(call, action)
         with outbox.recorded(context.database, event, context.clock()) as recording:
-            recording.describe(site_id=_require_conditions(context, user, action) or None)
+            recording.describe(site_id=_require_conditions(call, action) or None)
             return work()
 
     return await Threads.CONSOLE.run(run)
 
 
 async def await_audited(
-    request: Request, user: ConsoleUser, action: AuditedAction, work: Callable[[], Awaitable[T]]
+    call: ConsoleCall, action: AuditedAction, work: Callable[[], Awaitable[T]]
 ) -> T:
     """Do the same as `run_audited` for a coroutine, such as a call to the report engine."""
-    context = context_of(request)
-    database, now = context.database, context.clock()
-    request.state.is_recorded = True
-    recording = outbox.Recording(_event(request, user, action))
+    database, now = call.context.database, call.context.clock()
+    call.request.state.is_recorded = True
+    recording = outbox.Recording(_event(call, action))
     try:
-        site = await Threads.CONSOLE.run(_require_conditions, context, user, action)
+        site = await Threads.CONSOLE.run(_require_conditions, call, action)
         recording.describe(site_id=site or None)
         with recording.enqueued(database, now):
             result = await _engine_result(work)
@@ -206,28 +219,28 @@ def require_reach(user: ConsoleUser, sites: Collection[str]) -> None:
         raise NoSuchItem
 
 
-def _require_conditions(context: ConsoleContext, user: ConsoleUser, action: AuditedAction) -> str:
+def _require_conditions(call: ConsoleCall, action: AuditedAction) -> str:
     """Check the conditions of an action; return its site, '' if it has none or several."""
     for permission in action.permissions:
-        user.grant.require(permission)
+        call.user.grant.require(permission)
     sites: Collection[str] = ()
     if action.sites is not None:
         sites = action.sites()
-        require_reach(user, sites)
+        require_reach(call.user, sites)
     action.rule()
     if action.fresh():
-        require_fresh(user.authenticated_at, context.clock())
+        require_fresh(call.user.authenticated_at, call.context.clock())
     named = set(sites) - {"*"}
     return named.pop() if len(named) == 1 else ""
 
 
-def _event(request: Request, user: ConsoleUser, action: AuditedAction) -> AuditEvent:
+def _event(call: ConsoleCall, action: AuditedAction) -> AuditEvent:
     recorded = ConsoleAction(
-        user.grant.email,
+        call.user.grant.email,
         action.action,
         action.subject,
         reason=action.reason,
-        source=_client(request),
+        source=_client(call.request),
     )
     return replace(recorded.event(), event_id=secrets.token_hex(16))
 
@@ -244,16 +257,6 @@ def _has_own_origin(request: Request) -> bool:
         return site == "same-origin"
     host = urlsplit(request.headers.get("origin", "")).netloc.lower()
     return bool(host) and host == request.headers.get("host", "").lower()
-
-
-async def _user(request: Request) -> ConsoleUser:
-    """Return the user whom `ConsoleRoute` authenticated before it read the body."""
-    user: ConsoleUser = request.state.user
-    return user
-
-
-UserDep = Annotated[ConsoleUser, Depends(_user)]
-ContextDep = Annotated[ConsoleContext, Depends(context_of)]
 
 
 LIMIT = 2**20

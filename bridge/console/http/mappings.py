@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 
 from bridge.console.context import (
     ActivationRequest,
@@ -36,9 +36,8 @@ from bridge.console.http.bodies import (
 from bridge.console.http.guard import (
     AuditedAction,
     AuthoringRoute,
+    CallDep,
     ConsoleRoute,
-    ContextDep,
-    UserDep,
     run_audited,
 )
 from bridge.console.permissions import Permission
@@ -54,194 +53,176 @@ T = TypeVar("T")
 
 
 @router.get("/mappings")
-async def overview(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def overview(call: CallDep) -> Mapping[str, Any]:
     """List definitions, and the listeners and destinations that use them."""
-    user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(context.drafts.overview)
+    call.user.grant.require(Permission.AUTHOR)
+    return await Threads.CONSOLE.run(call.context.drafts.overview)
 
 
 @router.get("/mapping-schema")
-async def schema(user: UserDep) -> Response:
+async def schema(call: CallDep) -> Response:
     """Return the JSON Schema of the mapping language."""
-    user.grant.require(Permission.AUTHOR)
+    call.user.grant.require(Permission.AUTHOR)
     return Response(schema_text(), media_type="application/schema+json")
 
 
 @router.get("/mappings/{name}")
-async def definition(name: Name, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def definition(name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return a definition with its files, and the user's draft."""
-    user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(context.drafts.definition, name, user.grant.email)
+    call.user.grant.require(Permission.AUTHOR)
+    return await Threads.CONSOLE.run(call.context.drafts.definition, name, call.user.grant.email)
 
 
 @router.put("/mappings/{name}/draft")
-async def save(
-    name: Name, body: DraftBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def save(name: Name, body: DraftBody, call: CallDep) -> Mapping[str, Any]:
     """Store the user's draft, also with errors, and return the errors; activate nothing."""
-    code = Permission.CODE in user.grant.permissions
-    edit = DraftEdit(name, user.grant.email, body.files, body.begun_on, body.revision, code=code)
+    code = Permission.CODE in call.user.grant.permissions
+    edit = DraftEdit(
+        name, call.user.grant.email, body.files, body.begun_on, body.revision, code=code
+    )
     action = AuditedAction(
         (Permission.AUTHOR,),
         "save draft",
         f"mapping {name}",
-        fresh=lambda: code and context.drafts.changes_hooks(edit),
+        fresh=lambda: code and call.context.drafts.changes_hooks(edit),
     )
-    async with context.gate.entered():
-        return await run_audited(request, user, action, lambda: context.drafts.save(edit))
+    async with call.context.gate.entered():
+        return await run_audited(call, action, lambda: call.context.drafts.save(edit))
 
 
 @router.delete("/mappings/{name}/draft")
-async def discard(
-    name: Name, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def discard(name: Name, call: CallDep) -> Mapping[str, Any]:
     """Delete the user's draft."""
     action = AuditedAction((Permission.AUTHOR,), "discard draft", f"mapping {name}")
-    email = user.grant.email
-    await run_audited(request, user, action, lambda: context.drafts.discard(name, email))
+    email = call.user.grant.email
+    await run_audited(call, action, lambda: call.context.drafts.discard(name, email))
     return {}
 
 
 @router.get("/mappings/{name}/history")
-async def history(name: Name, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def history(name: Name, call: CallDep) -> Mapping[str, Any]:
     """List the activations of a definition: version, user, time and reason."""
-    user.grant.require(Permission.AUTHOR)
-    return {"rows": await Threads.CONSOLE.run(context.drafts.history, name)}
+    call.user.grant.require(Permission.AUTHOR)
+    return {"rows": await Threads.CONSOLE.run(call.context.drafts.history, name)}
 
 
 @router.get("/mappings/{name}/versions/{version}")
-async def version(
-    name: Name, version: VersionName, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def version(name: Name, version: VersionName, call: CallDep) -> Mapping[str, Any]:
     """Return the files of a version."""
-    user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(context.drafts.version, name, version)
+    call.user.grant.require(Permission.AUTHOR)
+    return await Threads.CONSOLE.run(call.context.drafts.version, name, version)
 
 
 @router.post("/mappings/{name}/activate")
-async def activate(
-    name: Name, body: ActivateBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def activate(name: Name, body: ActivateBody, call: CallDep) -> Mapping[str, Any]:
     """Check the user's draft again, and activate it if it has no errors."""
     subject = ", ".join([f"mapping {name}", *(f"listener {each[:64]}" for each in body.listeners)])
     activation = ActivationRequest(
         name,
-        user.grant.email,
+        call.user.grant.email,
         body.reason,
         body.begun_on,
         body.revision,
         listeners=tuple(body.listeners),
-        code=Permission.CODE in user.grant.permissions,
+        code=Permission.CODE in call.user.grant.permissions,
     )
     action = AuditedAction(
         (Permission.AUTHOR,),
         "activate",
         subject,
         reason=body.reason,
-        fresh=lambda: context.drafts.changes_hooks(activation),
+        fresh=lambda: call.context.drafts.changes_hooks(activation),
     )
-    return await run_audited(request, user, action, lambda: context.drafts.activate(activation))
+    return await run_audited(call, action, lambda: call.context.drafts.activate(activation))
 
 
 @router.post("/mappings/{name}/rollback")
-async def rollback(
-    name: Name, body: RollbackBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def rollback(name: Name, body: RollbackBody, call: CallDep) -> Mapping[str, Any]:
     """Activate the named older version, or the previous one."""
     activation = ActivationRequest(
         name,
-        user.grant.email,
+        call.user.grant.email,
         body.reason,
         body.begun_on,
         version=body.version,
-        code=Permission.CODE in user.grant.permissions,
+        code=Permission.CODE in call.user.grant.permissions,
     )
     action = AuditedAction(
         (Permission.AUTHOR,),
         "roll back",
         f"mapping {name}",
         reason=body.reason,
-        fresh=lambda: context.drafts.changes_hooks(activation),
+        fresh=lambda: call.context.drafts.changes_hooks(activation),
     )
-    return await run_audited(request, user, action, lambda: context.drafts.rollback(activation))
+    return await run_audited(call, action, lambda: call.context.drafts.rollback(activation))
 
 
 @router.put("/reading/{listener}", name="read_with")
 async def set_listener_definitions(
-    listener: str,
-    body: ListenerDefinitionsBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
+    listener: str, body: ListenerDefinitionsBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Set the definitions of a listener."""
     subject = f"definitions of listener {listener[:64]}"
     action = AuditedAction((Permission.AUTHOR,), "activate", subject, reason=body.reason)
-    activation = ActivationRequest(listener, user.grant.email, body.reason, body.begun_on)
+    activation = ActivationRequest(listener, call.user.grant.email, body.reason, body.begun_on)
     names = tuple(body.mappings)
-    work = context.drafts.set_listener_definitions
-    return await run_audited(request, user, action, lambda: work(activation, names))
+    work = call.context.drafts.set_listener_definitions
+    return await run_audited(call, action, lambda: work(activation, names))
 
 
 @router.post("/mappings/{name}/stored")
-async def stored(
-    name: Name, body: StoredBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def stored(name: Name, body: StoredBody, call: CallDep) -> Mapping[str, Any]:
     """Return stored messages as samples for trials."""
     what = "by control id" if body.control else f"last {body.last}"
     permissions = (Permission.AUTHOR, Permission.BODIES)
     action = AuditedAction(permissions, "read", f"messages, {what}")
-    work = context.trials.stored_messages
-    rows = await run_audited(request, user, action, lambda: work(name, body.last, body.control))
+    work = call.context.trials.stored_messages
+    rows = await run_audited(call, action, lambda: work(name, body.last, body.control))
     return {"messages": rows}
 
 
 @router.post("/mapping-material", name="material")
-async def sample_messages(
-    body: SampleMessagesBody, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def sample_messages(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Return the messages in pasted text and uploaded files."""
-    user.grant.require(Permission.AUTHOR)
-    found = await _limited(context, lambda: _messages(context, body))
+    call.user.grant.require(Permission.AUTHOR)
+    found = await _limited(call.context, lambda: _messages(call.context, body))
     payloads = [base64.b64encode(each).decode() for each in found]
     return {"messages": [{"label": "", "listener": "", "payload": each} for each in payloads]}
 
 
 @router.post("/mappings/{name}/try")
-async def try_out(
-    name: Name, body: TrialBody, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def try_out(name: Name, body: TrialBody, call: CallDep) -> Mapping[str, Any]:
     """Map messages of the page with a version, and return the results."""
-    user.grant.require(Permission.AUTHOR)
+    call.user.grant.require(Permission.AUTHOR)
     messages = [
         TrialMessage(each.data, each.listener, each.mapping, each.version) for each in body.messages
     ]
-    email, code = user.grant.email, Permission.CODE in user.grant.permissions
-    work = context.trials.try_out
-    return await _limited(context, lambda: work(name, email, body.word, messages, code=code))
+    email, code = call.user.grant.email, Permission.CODE in call.user.grant.permissions
+    work = call.context.trials.try_out
+    return await _limited(call.context, lambda: work(name, email, body.word, messages, code=code))
 
 
 @router.post("/mappings/{name}/compare")
-async def compare(
-    name: Name, body: CompareBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def compare(name: Name, body: CompareBody, call: CallDep) -> Mapping[str, Any]:
     """Compare two versions on stored messages; with values if the user may read content."""
-    values = Permission.BODIES in user.grant.permissions
-    code = Permission.CODE in user.grant.permissions
+    values = Permission.BODIES in call.user.grant.permissions
+    code = Permission.CODE in call.user.grant.permissions
     comparison = ComparisonRequest(
-        name, user.grant.email, body.before, body.after, body.last, values, code
+        name, call.user.grant.email, body.before, body.after, body.last, values, code
     )
     subject = f"mapping {name}, last {body.last} messages"
     action = AuditedAction((Permission.AUTHOR,), "compare", subject)
-    async with context.gate.entered():
-        return await run_audited(request, user, action, lambda: context.trials.compare(comparison))
+    async with call.context.gate.entered():
+        return await run_audited(call, action, lambda: call.context.trials.compare(comparison))
 
 
 @router.post("/mapping-learn")
-async def learn(body: SampleMessagesBody, user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def learn(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Infer a definition from messages of a new sender, with the evidence."""
-    user.grant.require(Permission.AUTHOR)
-    return await _limited(context, lambda: context.trials.learn(_messages(context, body)))
+    call.user.grant.require(Permission.AUTHOR)
+    return await _limited(
+        call.context, lambda: call.context.trials.learn(_messages(call.context, body))
+    )
 
 
 def _messages(context: ConsoleContext, body: SampleMessagesBody) -> Sequence[bytes]:
@@ -256,31 +237,29 @@ async def _limited(context: ConsoleContext, work: Callable[[], T]) -> T:
 
 
 @code_router.get("/unknown-codes")
-async def unmapped_codes(user: UserDep, context: ContextDep) -> Mapping[str, Any]:
+async def unmapped_codes(call: CallDep) -> Mapping[str, Any]:
     """List codes without an entry; codes that may identify a patient are left out."""
-    user.grant.require(Permission.AUTHOR)
-    email = user.grant.email
-    return {"rows": await Threads.CONSOLE.run(context.drafts.unmapped_codes, email)}
+    call.user.grant.require(Permission.AUTHOR)
+    email = call.user.grant.email
+    return {"rows": await Threads.CONSOLE.run(call.context.drafts.unmapped_codes, email)}
 
 
 @code_router.post("/unknown-codes/leave", name="leave")
-async def ignore_code(
-    body: IgnoredCodeBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def ignore_code(body: IgnoredCodeBody, call: CallDep) -> Mapping[str, Any]:
     """Record that a code stays without an entry; its notifications end."""
     subject = f"code table {body.code_table} of mapping {body.mapping}"
     action = AuditedAction((Permission.AUTHOR,), "leave code", subject)
-    key, email = (body.mapping, body.code_table, body.code), user.grant.email
-    await run_audited(request, user, action, lambda: context.drafts.ignore_code(*key, email))
+    key, email = (body.mapping, body.code_table, body.code), call.user.grant.email
+    await run_audited(call, action, lambda: call.context.drafts.ignore_code(*key, email))
     return {}
 
 
 @code_router.put("/mappings/{name}/codes/{table}", name="add")
-async def add_code(
-    name: Name, table: Table, body: CodeBody, request: Request, user: UserDep, context: ContextDep
-) -> Mapping[str, Any]:
+async def add_code(name: Name, table: Table, body: CodeBody, call: CallDep) -> Mapping[str, Any]:
     """Add an entry to a code table in the user's draft; activate nothing."""
     action = AuditedAction((Permission.AUTHOR,), "save draft", f"mapping {name}")
-    entry = CodeEntry(name, user.grant.email, table, body.code, body.value.strip(), back=body.back)
-    async with context.gate.entered():
-        return await run_audited(request, user, action, lambda: context.drafts.add_code(entry))
+    entry = CodeEntry(
+        name, call.user.grant.email, table, body.code, body.value.strip(), back=body.back
+    )
+    async with call.context.gate.entered():
+        return await run_audited(call, action, lambda: call.context.drafts.add_code(entry))

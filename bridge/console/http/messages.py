@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 
 from bridge.console import order_tracking
 from bridge.console.context import ConsoleContext, MessageReplay
@@ -21,11 +21,10 @@ from bridge.console.http.bodies import (
 )
 from bridge.console.http.guard import (
     AuditedAction,
+    CallDep,
+    ConsoleCall,
     ConsoleRoute,
-    ConsoleUser,
-    ContextDep,
     MessageRoute,
-    UserDep,
     require_reach,
     run_audited,
 )
@@ -57,54 +56,46 @@ MessageId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
-async def find(
-    body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """List messages, newest first; a search by number requires the permission `find`."""
-    query = body.query(user.grant.reach)
+    query = body.query(call.user.grant.reach)
     if query.kind is None:
-        user.grant.require(Permission.SEE)
-        page = await Threads.CONSOLE.run(search_messages, context.database, query)
+        call.user.grant.require(Permission.SEE)
+        page = await Threads.CONSOLE.run(search_messages, call.context.database, query)
     else:
         action = AuditedAction((Permission.FIND,), "search", f"messages by {query.kind} number")
         page = await run_audited(
-            request, user, action, lambda: search_messages(context.database, query)
+            call, action, lambda: search_messages(call.context.database, query)
         )
     return {"rows": [asdict(row) for row in page.rows], "further": page.further}
 
 
 @router.get("/{message_id}")
-async def read(message_id: MessageId, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def read(message_id: MessageId, call: CallDep) -> dict[str, Any]:
     """Return a message with its timeline, without its content."""
-    user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_summary, context, user, message_id)
+    call.user.grant.require(Permission.SEE)
+    return await Threads.CONSOLE.run(_summary, call, message_id)
 
 
 @router.get("/{message_id}/content")
-async def content(
-    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def content(message_id: MessageId, call: CallDep) -> dict[str, Any]:
     """Return a message's text, segments, mapping result and acknowledgment."""
-    action = _action(context, message_id, "read", Permission.BODIES)
-    return await run_audited(request, user, action, lambda: _content(context, message_id))
+    action = _action(call.context, message_id, "read", Permission.BODIES)
+    return await run_audited(call, action, lambda: _content(call.context, message_id))
 
 
 @router.post("/{message_id}/replay")
-async def replay(
-    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def replay(message_id: MessageId, call: CallDep) -> dict[str, Any]:
     """Queue a message again; return how many later messages of its lanes were applied already."""
-    action = _action(context, message_id, "replay", Permission.OPERATE)
-    return {"later": await run_audited(request, user, action, lambda: _replay(context, message_id))}
+    action = _action(call.context, message_id, "replay", Permission.OPERATE)
+    return {"later": await run_audited(call, action, lambda: _replay(call.context, message_id))}
 
 
 @router.post("/{message_id}/cancel")
-async def cancel(
-    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def cancel(message_id: MessageId, call: CallDep) -> dict[str, Any]:
     """Cancel a message, so that it is not applied."""
-    action = _action(context, message_id, "cancel", Permission.OPERATE)
-    await run_audited(request, user, action, lambda: _cancel(context, message_id))
+    action = _action(call.context, message_id, "cancel", Permission.OPERATE)
+    await run_audited(call, action, lambda: _cancel(call.context, message_id))
     return {}
 
 
@@ -133,16 +124,16 @@ def _detail(context: ConsoleContext, message_id: int) -> MessageDetail:
         raise NoSuchItem from None
 
 
-def _summary(context: ConsoleContext, user: ConsoleUser, message_id: int) -> dict[str, Any]:
-    detail = _detail(context, message_id)
-    subjects = context.subjects_of(origin_of(detail))
-    require_reach(user, subjects.sites)
+def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
+    detail = _detail(call.context, message_id)
+    subjects = call.context.subjects_of(origin_of(detail))
+    require_reach(call.user, subjects.sites)
     numbers = read_numbers(detail.payload).with_subjects(subjects)
-    found = order_tracking.find_orders(context.database, numbers.order, user.grant.reach)
+    found = order_tracking.find_orders(call.context.database, numbers.order, call.user.grant.reach)
     orders = [each for each in found if each["mrn"] in numbers.patient]
     reports = {each["report_id"] for each in orders} - {""}
-    deliveries = order_tracking.report_deliveries(context.database, reports)
-    edits = edits_of(context.database, message_id)
+    deliveries = order_tracking.report_deliveries(call.context.database, reports)
+    edits = edits_of(call.context.database, message_id)
     return {
         "row": asdict(detail.row),
         "timeline": message_timeline(detail.row, orders, deliveries, edits),
@@ -183,25 +174,23 @@ _PAGE = 2000
 
 
 @router.post("/replay")
-async def replay_all(
-    body: MessageSearchBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """Queue the messages that a search finds again; `more`: the search finds further messages."""
-    query = body.query(user.grant.reach)
+    query = body.query(call.user.grant.reach)
     permissions = (Permission.OPERATE, *([Permission.FIND] if query.kind else []))
     for each in permissions:
-        user.grant.require(each)
-    require_fresh(user.authenticated_at, context.clock())
+        call.user.grant.require(each)
+    require_fresh(call.user.authenticated_at, call.context.clock())
     if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
         raise InvalidState("choose those that are parked, or those that were refused")
-    ids, more = await Threads.CONSOLE.run(_oldest_ids, context, query)
-    message_replay = await Threads.CONSOLE.run(context.installation.message_replay)
+    ids, more = await Threads.CONSOLE.run(_oldest_ids, call.context, query)
+    message_replay = await Threads.CONSOLE.run(call.context.installation.message_replay)
     result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
         action = AuditedAction(permissions, "replay", f"message {message_id}")
         work = partial(_replay_in_state, message_replay, message_id, query.state)
         try:
-            later = await run_audited(request, user, action, work)
+            later = await run_audited(call, action, work)
         except ConsoleError as refusal:
             result["failed"].append({"id": message_id, "detail": refusal.detail})
             continue
@@ -242,62 +231,50 @@ _EDIT = (Permission.EDIT, Permission.BODIES)
 
 
 @edit_router.get("/{message_id}/sheet")
-async def editable(
-    message_id: MessageId, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def editable(message_id: MessageId, call: CallDep) -> dict[str, Any]:
     """Return a message's segments as text for editing."""
-    action = _action(context, message_id, "read", *_EDIT)
+    action = _action(call.context, message_id, "read", *_EDIT)
 
     def work() -> dict[str, Any]:
-        detail = _detail(context, message_id)
-        charset = context.installation.charset(detail.row.listener)
+        detail = _detail(call.context, message_id)
+        charset = call.context.installation.charset(detail.row.listener)
         message = editable_message(detail.payload, charset)
         return {"segments": list(message.segments), "charset": message.codec}
 
-    return await run_audited(request, user, action, work)
+    return await run_audited(call, action, work)
 
 
 @edit_router.post("/{message_id}/check")
-async def check(
-    message_id: MessageId, body: EditedMessageBody, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def check(message_id: MessageId, body: EditedMessageBody, call: CallDep) -> dict[str, Any]:
     """Return the reasons for which an edited message would be refused."""
     for each in _EDIT:
-        user.grant.require(each)
+        call.user.grant.require(each)
 
     def work() -> dict[str, Any]:
-        require_reach(user, sites_of_message(context, message_id))
-        return {"faults": _check(context, user, message_id, body.segments)[0]}
+        require_reach(call.user, sites_of_message(call.context, message_id))
+        return {"faults": _check(call, message_id, body.segments)[0]}
 
     return await Threads.CONSOLE.run(work)
 
 
 @edit_router.post("/{message_id}/send-again", name="send_again")
-async def resend(
-    message_id: MessageId,
-    body: ResentMessageBody,
-    request: Request,
-    user: UserDep,
-    context: ContextDep,
-) -> dict[str, Any]:
+async def resend(message_id: MessageId, body: ResentMessageBody, call: CallDep) -> dict[str, Any]:
     """Store the edited message as a new one, linked to the original, and queue it."""
-    action = _action(context, message_id, "send again", *_EDIT, reason=body.reason.strip())
-    return await run_audited(
-        request, user, action, lambda: _resend(context, user, message_id, body)
-    )
+    action = _action(call.context, message_id, "send again", *_EDIT, reason=body.reason.strip())
+    return await run_audited(call, action, lambda: _resend(call, message_id, body))
 
 
 def _check(
-    context: ConsoleContext, user: ConsoleUser, message_id: int, segments: list[str]
+    call: ConsoleCall, message_id: int, segments: list[str]
 ) -> tuple[list[dict[str, Any]], bytes]:
     """Return the faults of an edited message, and its bytes."""
-    detail = _detail(context, message_id)
+    detail = _detail(call.context, message_id)
     listener = detail.row.listener
-    payload = encode_edit(detail.payload, segments, context.installation.charset(listener))
-    message_replay = context.installation.message_replay()
+    payload = encode_edit(detail.payload, segments, call.context.installation.charset(listener))
+    message_replay = call.context.installation.message_replay()
     try:
         faults = [dict(each) for each in message_replay.faults(listener, payload)]
-        visible = faults or user.grant.reaches(message_replay.sites(listener, payload))
+        visible = faults or call.user.grant.reaches(message_replay.sites(listener, payload))
     except BridgeError as error:
         raise InvalidState(str(error)) from None
     if not visible:
@@ -305,17 +282,15 @@ def _check(
     return faults, payload
 
 
-def _resend(
-    context: ConsoleContext, user: ConsoleUser, message_id: int, body: ResentMessageBody
-) -> dict[str, Any]:
-    faults, payload = _check(context, user, message_id, body.segments)
+def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict[str, Any]:
+    faults, payload = _check(call, message_id, body.segments)
     if faults:
         texts = (f"{each['place']} {each['text']}".strip() for each in faults)
         raise InvalidState("; ".join(texts))
-    message_replay = context.installation.message_replay()
+    message_replay = call.context.installation.message_replay()
     reason = body.reason.strip()
     try:
-        return {"id": message_replay.resend(message_id, payload, user.grant.email, reason)}
+        return {"id": message_replay.resend(message_id, payload, call.user.grant.email, reason)}
     except BridgeError as error:
         raise InvalidState(str(error)) from None
 
@@ -324,9 +299,7 @@ order_router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
 
 
 @order_router.post("/find", name="where_is_it")
-async def track(
-    body: OrderSearchBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
     """
     Track the orders with a number.
 
@@ -335,26 +308,24 @@ async def track(
     kind, number = body.number()
     bodies = (Permission.BODIES,) if kind is NumberKind.PATIENT else ()
     action = AuditedAction((Permission.FIND, *bodies), "search", f"orders by {kind} number")
-    found = await run_audited(request, user, action, lambda: _track(context, user, kind, number))
+    found = await run_audited(call, action, lambda: _track(call, kind, number))
     try:
-        status = await context.report_status(found["orders"])
+        status = await call.context.report_status(found["orders"])
     except EngineFailure:
         status = {}
     for each in found["orders"]:
         each["now"] = status.get(each["report_id"], "")
-        if Permission.BODIES not in user.grant.permissions:
+        if Permission.BODIES not in call.user.grant.permissions:
             each["mrn"] = ""
     return found
 
 
-def _track(
-    context: ConsoleContext, user: ConsoleUser, kind: NumberKind, number: str
-) -> dict[str, Any]:
+def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
     orders, messages = find_orders_and_messages(
-        context.database, context.subjects_of, kind, number, user.grant.reach
+        call.context.database, call.context.subjects_of, kind, number, call.user.grant.reach
     )
     reports = {each["report_id"] for each in orders} - {""}
-    deliveries = order_tracking.report_deliveries(context.database, reports)
+    deliveries = order_tracking.report_deliveries(call.context.database, reports)
     return {
         "orders": orders,
         "deliveries": [asdict(each) for each in deliveries],

@@ -8,18 +8,17 @@ link for such an account are refused (`bridge.authority`).
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
 
 from bridge.authority import AccountAction
 from bridge.console.access import Administrator, GrantEntry, require_authority
-from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import GrantBody
 from bridge.console.http.guard import (
     AuditedAction,
+    CallDep,
+    ConsoleCall,
     ConsoleRoute,
     ConsoleUser,
-    ContextDep,
-    UserDep,
     always_fresh,
     await_audited,
 )
@@ -33,9 +32,7 @@ Who = Annotated[str, Path(min_length=1, max_length=320)]
 
 
 @router.post("/sites/{site}/users")
-async def set_user(
-    site: Site, body: JsonBody, request: Request, user: UserDep, context: ContextDep
-) -> Any:
+async def set_user(site: Site, body: JsonBody, call: CallDep) -> Any:
     """
     Invite a user to a site, or change their name or role there.
 
@@ -43,136 +40,112 @@ async def set_user(
     """
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "users")
-    known, rule = await _rule(context, user, site, email, AccountAction.INVITE)
+    known, rule = await _rule(call, site, email, AccountAction.INVITE)
     made: dict[str, Any] = await change(
-        request,
-        user,
-        "change user",
-        path,
-        body,
-        subject=f"user {email}",
-        rule=rule,
-        fresh=always_fresh,
+        call, "change user", path, body, subject=f"user {email}", rule=rule, fresh=always_fresh
     )
-    if known is None and Permission.GRANT in user.grant.permissions:
+    if known is None and Permission.GRANT in call.user.grant.permissions:
         invited = str(made.get("email", email))
         link = await await_audited(
-            request,
-            user,
+            call,
             _action(invited, "reset account"),
-            lambda: context.access.enrol(_administrator(user), invited),
+            lambda: call.context.access.enrol(_administrator(call.user), invited),
         )
         made |= _enrolment(link)
     return made
 
 
 @router.delete("/sites/{site}/users/{email}")
-async def remove_user(
-    site: Site, email: Name, request: Request, user: UserDep, context: ContextDep
-) -> Any:
+async def remove_user(site: Site, email: Name, call: CallDep) -> Any:
     """Remove a user from a site; their reports stay."""
     path = ("DELETE", "sites", site, "users", email)
-    _, rule = await _rule(context, user, site, email, AccountAction.REMOVE)
-    return await change(request, user, "remove user", path, rule=rule)
+    _, rule = await _rule(call, site, email, AccountAction.REMOVE)
+    return await change(call, "remove user", path, rule=rule)
 
 
 @router.post("/sites/{site}/tokens")
-async def create_token(
-    site: Site, body: JsonBody, request: Request, user: UserDep, context: ContextDep
-) -> Any:
+async def create_token(site: Site, body: JsonBody, call: CallDep) -> Any:
     """Create a token for a user of the site; only this response contains its secret."""
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "tokens")
-    _, rule = await _rule(context, user, site, email, AccountAction.CREATE_TOKEN)
+    _, rule = await _rule(call, site, email, AccountAction.CREATE_TOKEN)
     subject = f"user {email}"
     return await change(
-        request, user, "create token", path, body, subject=subject, rule=rule, fresh=always_fresh
+        call, "create token", path, body, subject=subject, rule=rule, fresh=always_fresh
     )
 
 
 @router.delete("/sites/{site}/tokens/{token}")
-async def revoke_token(
-    site: Site, token: int, request: Request, user: UserDep, context: ContextDep
-) -> Any:
+async def revoke_token(site: Site, token: int, call: CallDep) -> Any:
     """Revoke a token, and the report links that were created with it."""
     path = ("DELETE", "sites", site, "tokens", str(token))
     owner = ""
-    if Permission.ADMINISTER in user.grant.permissions and user.grant.reaches([site]):
-        listed = await context.engine.call("GET", "sites", site, "tokens")
+    if Permission.ADMINISTER in call.user.grant.permissions and call.user.grant.reaches([site]):
+        listed = await call.context.engine.call("GET", "sites", site, "tokens")
         owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
-    _, rule = await _rule(context, user, site, owner, AccountAction.REVOKE_TOKEN)
-    return await change(request, user, "revoke token", path, rule=rule)
+    _, rule = await _rule(call, site, owner, AccountAction.REVOKE_TOKEN)
+    return await change(call, "revoke token", path, rule=rule)
 
 
 @router.get("/grants")
-async def list_grants(user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def list_grants(call: CallDep) -> dict[str, Any]:
     """List the console roles of all accounts."""
-    user.grant.require(Permission.GRANT)
-    return {"rows": [_row(each) for each in await context.access.entries()]}
+    call.user.grant.require(Permission.GRANT)
+    return {"rows": [_row(each) for each in await call.context.access.entries()]}
 
 
 @router.put("/grants/{who}", name="give")
-async def assign_role(
-    who: Who, body: GrantBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def assign_role(who: Who, body: GrantBody, call: CallDep) -> dict[str, Any]:
     """Assign a role to an account; `link`: the owner must enrol again."""
     made = await await_audited(
-        request,
-        user,
+        call,
         _action(who, "grant", body.role),
-        lambda: context.access.grant(_administrator(user), who, body.grant(who)),
+        lambda: call.context.access.grant(_administrator(call.user), who, body.grant(who)),
     )
     return _enrolment(made)
 
 
 @router.delete("/grants/{who}", name="take")
-async def remove_role(
-    who: Who, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def remove_role(who: Who, call: CallDep) -> dict[str, Any]:
     """Remove the role of an account; nobody removes their own."""
     await await_audited(
-        request,
-        user,
+        call,
         _action(who, "revoke"),
-        lambda: context.access.revoke(_administrator(user), who),
+        lambda: call.context.access.revoke(_administrator(call.user), who),
     )
     return {}
 
 
 @router.post("/people/{who}/enrolment")
-async def enrol(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def enrol(who: Who, call: CallDep) -> dict[str, Any]:
     """End password and sessions of an account; return a one-time enrolment link."""
     made = await await_audited(
-        request,
-        user,
+        call,
         _action(who, "reset account"),
-        lambda: context.access.enrol(_administrator(user), who),
+        lambda: call.context.access.enrol(_administrator(call.user), who),
     )
     return _enrolment(made)
 
 
 @router.post("/people/{who}/disable")
-async def disable(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def disable(who: Who, call: CallDep) -> dict[str, Any]:
     """Disable an account; its sessions, tokens and links end immediately."""
-    await _set_disabled(who, request, user, context, disabled=True)
+    await _set_disabled(who, call, disabled=True)
     return {}
 
 
 @router.post("/people/{who}/enable")
-async def enable(who: Who, request: Request, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def enable(who: Who, call: CallDep) -> dict[str, Any]:
     """Enable an account again."""
-    await _set_disabled(who, request, user, context, disabled=False)
+    await _set_disabled(who, call, disabled=False)
     return {}
 
 
-async def _set_disabled(
-    who: str, request: Request, user: ConsoleUser, context: ConsoleContext, *, disabled: bool
-) -> None:
+async def _set_disabled(who: str, call: ConsoleCall, *, disabled: bool) -> None:
     await await_audited(
-        request,
-        user,
+        call,
         _action(who, "disable account" if disabled else "enable account"),
-        lambda: context.access.set_disabled(_administrator(user), who, disabled=disabled),
+        lambda: call.context.access.set_disabled(_administrator(call.user), who, disabled=disabled),
     )
 
 
@@ -203,14 +176,14 @@ def _row(entry: GrantEntry) -> dict[str, Any]:
 
 
 async def _rule(
-    context: ConsoleContext, user: ConsoleUser, site: str, who: str, action: AccountAction
+    call: ConsoleCall, site: str, who: str, action: AccountAction
 ) -> tuple[AccountInfo | None, Callable[[], None]]:
     """Return an account, and the rule of `bridge.authority` for an action on it at a site."""
-    may_administer = Permission.ADMINISTER in user.grant.permissions
-    account, role = await context.access.find(who) if may_administer else (None, None)
+    may_administer = Permission.ADMINISTER in call.user.grant.permissions
+    account, role = await call.context.access.find(who) if may_administer else (None, None)
     if account is not None and action is AccountAction.INVITE and site in account.sites:
         action = AccountAction.CHANGE_ROLE
-    by = _administrator(user)
+    by = _administrator(call.user)
 
     def rule() -> None:
         if account is not None:  # else the report engine refuses the request

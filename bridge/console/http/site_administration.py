@@ -7,18 +7,16 @@ The report engine validates the request bodies; its error texts are passed on to
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Path, Request
+from fastapi import APIRouter, Body, Path
 
 from bridge.console.errors import PermissionDenied
 from bridge.console.http.bodies import WorklistSearchBody
 from bridge.console.http.guard import (
     AuditedAction,
+    CallDep,
+    ConsoleCall,
     ConsoleRoute,
-    ConsoleUser,
-    ContextDep,
-    UserDep,
     await_audited,
-    context_of,
     require_on_site,
 )
 from bridge.console.permissions import Permission
@@ -33,117 +31,105 @@ ADMINISTER = (Permission.ADMINISTER,)
 
 
 @router.get("")
-async def sites(user: UserDep, context: ContextDep) -> list[dict[str, Any]]:
+async def sites(call: CallDep) -> list[dict[str, Any]]:
     """List the user's sites; users who do not administer them see id and name only."""
-    user.grant.require(Permission.FIND)
-    found = await context.engine.call("GET", "sites")
-    own = [each for each in found if user.grant.reaches([each["SiteID"]])]
-    if Permission.ADMINISTER not in user.grant.permissions:
+    call.user.grant.require(Permission.FIND)
+    found = await call.context.engine.call("GET", "sites")
+    own = [each for each in found if call.user.grant.reaches([each["SiteID"]])]
+    if Permission.ADMINISTER not in call.user.grant.permissions:
         own = [{"SiteID": each["SiteID"], "name": each["name"]} for each in own]
     return own
 
 
 @router.post("", status_code=201)
-async def add_site(
-    body: JsonBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def add_site(body: JsonBody, call: CallDep) -> dict[str, Any]:
     """Add a site; only users who are not limited to sites may."""
-    if user.grant.reach is not None:
+    if call.user.grant.reach is not None:
         raise PermissionDenied("administer every site")
     site = str(body.get("SiteID", ""))
     made: dict[str, Any] = await change(
-        request, user, f"add site {site}", ("POST", "sites"), body, lambda: [site]
+        call, f"add site {site}", ("POST", "sites"), body, lambda: [site]
     )
     return made
 
 
 @router.get("/{site}")
-async def site(site: Site, user: UserDep, context: ContextDep) -> dict[str, Any]:
+async def site(site: Site, call: CallDep) -> dict[str, Any]:
     """Return a site's settings."""
-    require_on_site(user, Permission.ADMINISTER, site)
-    found: dict[str, Any] = await context.engine.call("GET", "sites", site)
+    require_on_site(call.user, Permission.ADMINISTER, site)
+    found: dict[str, Any] = await call.context.engine.call("GET", "sites", site)
     return found
 
 
 @router.patch("/{site}")
-async def change_site(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
+async def change_site(site: Site, body: JsonBody, call: CallDep) -> Any:
     """Change some members of a site's settings."""
-    return await change(request, user, "change site", ("PATCH", "sites", site), body)
+    return await change(call, "change site", ("PATCH", "sites", site), body)
 
 
 @router.get("/{site}/{what}")
 async def listed(
     site: Site,
     what: Literal["templates", "prelim-groups", "users", "tokens", "code-map", "observed-hosts"],
-    user: UserDep,
-    context: ContextDep,
+    call: CallDep,
 ) -> Any:
     """List templates, groups, users, tokens (without secrets) or other parts of a site."""
-    require_on_site(user, Permission.ADMINISTER, site)
-    return await context.engine.call("GET", "sites", site, what)
+    require_on_site(call.user, Permission.ADMINISTER, site)
+    return await call.context.engine.call("GET", "sites", site, what)
 
 
 @router.put("/{site}/code-map")
-async def set_code_map(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
+async def set_code_map(site: Site, body: JsonBody, call: CallDep) -> Any:
     """Replace a site's billing code map."""
     path = ("PUT", "sites", site, "code-map")
-    return await change(request, user, "change code map", path, body)
+    return await change(call, "change code map", path, body)
 
 
 @router.get("/{site}/templates/{number}/mrrt")
-async def export_template(
-    site: Site, number: TemplateNumber, user: UserDep, context: ContextDep
-) -> Any:
+async def export_template(site: Site, number: TemplateNumber, call: CallDep) -> Any:
     """Return a template as an IHE MRRT file."""
-    require_on_site(user, Permission.ADMINISTER, site)
+    require_on_site(call.user, Permission.ADMINISTER, site)
     path = ("sites", site, "templates", str(number), "mrrt")
-    return await context.engine.call("GET", *path)
+    return await call.context.engine.call("GET", *path)
 
 
 @router.put("/{site}/templates/{number}/mrrt")
-async def import_template(
-    site: Site, number: TemplateNumber, body: JsonBody, request: Request, user: UserDep
-) -> Any:
+async def import_template(site: Site, number: TemplateNumber, body: JsonBody, call: CallDep) -> Any:
     """Create or replace a template from an IHE MRRT file."""
     path = ("PUT", "sites", site, "templates", str(number), "mrrt")
-    return await change(request, user, "change template", path, body)
+    return await change(call, "change template", path, body)
 
 
 @router.put("/{site}/templates/{number}")
-async def set_template(
-    site: Site, number: TemplateNumber, body: JsonBody, request: Request, user: UserDep
-) -> Any:
+async def set_template(site: Site, number: TemplateNumber, body: JsonBody, call: CallDep) -> Any:
     """Create or replace a template."""
     path = ("PUT", "sites", site, "templates", str(number))
-    return await change(request, user, "change template", path, body)
+    return await change(call, "change template", path, body)
 
 
 @router.delete("/{site}/templates/{number}")
-async def delete_template(
-    site: Site, number: TemplateNumber, request: Request, user: UserDep
-) -> Any:
+async def delete_template(site: Site, number: TemplateNumber, call: CallDep) -> Any:
     """Remove a template."""
     path = ("DELETE", "sites", site, "templates", str(number))
-    return await change(request, user, "remove template", path)
+    return await change(call, "remove template", path)
 
 
 @router.post("/{site}/prelim-groups")
-async def set_group(site: Site, body: JsonBody, request: Request, user: UserDep) -> Any:
+async def set_group(site: Site, body: JsonBody, call: CallDep) -> Any:
     """Create or replace a prelim group."""
     path = ("POST", "sites", site, "prelim-groups")
-    return await change(request, user, "change prelim group", path, body)
+    return await change(call, "change prelim group", path, body)
 
 
 @router.delete("/{site}/prelim-groups/{name}")
-async def delete_group(site: Site, name: Name, request: Request, user: UserDep) -> Any:
+async def delete_group(site: Site, name: Name, call: CallDep) -> Any:
     """Remove a prelim group."""
     path = ("DELETE", "sites", site, "prelim-groups", name)
-    return await change(request, user, "remove prelim group", path)
+    return await change(call, "remove prelim group", path)
 
 
 async def change(
-    request: Request,
-    user: ConsoleUser,
+    call: ConsoleCall,
     action: str,
     path: tuple[str, ...],
     body: object = None,
@@ -156,12 +142,10 @@ async def change(
     `path` contains the method and the parts of the path. Its third part is the site, unless `sites`
     is given. `more` are members of `AuditedAction`.
     """
-    context = context_of(request)
+    engine = call.context.engine
     subject = str(more.pop("subject", " ".join(path[3:])))[:200]
     audited = AuditedAction(ADMINISTER, action[:200], subject, sites or (lambda: [path[2]]), **more)
-    answer = await await_audited(
-        request, user, audited, lambda: context.engine.call(*path, body=body)
-    )
+    answer = await await_audited(call, audited, lambda: engine.call(*path, body=body))
     return {} if answer is None else answer
 
 
@@ -173,20 +157,18 @@ _PATIENT: Final = ("PatientMRN", "PatientName", "StudyDescription", "StudyDate",
 
 
 @router.post("/{site}/worklist")
-async def worklist(
-    site: Site, body: WorklistSearchBody, request: Request, user: UserDep, context: ContextDep
-) -> dict[str, Any]:
+async def worklist(site: Site, body: WorklistSearchBody, call: CallDep) -> dict[str, Any]:
     """List a site's reports; a search by patient requires the permission `bodies`."""
     permission = Permission.BODIES if body.text or body.mrn else Permission.FIND
     action = AuditedAction((Permission.FIND, permission), "read", "worklist", lambda: [site])
-    bodies = Permission.BODIES in user.grant.permissions
+    bodies = Permission.BODIES in call.user.grant.permissions
     shown = (*_ORDER, *_PATIENT) if bodies else _ORDER
 
     async def work() -> dict[str, Any]:
-        page = await context.engine.client.worklist(site, **body.query())
+        page = await call.context.engine.client.worklist(site, **body.query())
         return {"rows": [_row(each, shown) for each in page.items], "next": page.next}
 
-    return await await_audited(request, user, action, work)
+    return await await_audited(call, action, work)
 
 
 def _milliseconds(value: object) -> int | None:
