@@ -34,7 +34,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
-from bridge.wiring.active_settings import MODELS, FieldMistake, active_sources
+from bridge.wiring.active_settings import MODELS, FieldMistake, active_sources, find_connection
 from bridge.wiring.alerts import certificate_files
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
@@ -49,10 +49,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address t
 
 async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
     """Test a connection of the settings; return the result of each step."""
-    found: Sequence[ListenerSettings | DestinationSettings] = (
-        settings.listener if kind == "listener" else settings.destination
-    )
-    chosen = next((each for each in found if each.name == name), None)
+    chosen = find_connection(settings, ChannelKind(kind), name)
     if chosen is None:
         raise NoSuchItem
     return [asdict(step) for step in await steps(settings, chosen)]
@@ -133,24 +130,14 @@ class ConsoleConnections(Connections):
         record = active_settings.connection_record_name(ChannelKind(kind), name)
         with self._database.read() as connection:
             past = kept.history(connection, record)
-        chosen = next(
-            (
-                e
-                for e in active_settings.connections_of(self._current(), ChannelKind(kind))
-                if e.name == name
-            ),
-            None,
-        )
+        chosen = find_connection(self._current(), ChannelKind(kind), name)
         if chosen is None and not past:
             raise NoSuchItem(f"there is no such {kind}")
         return {
             "name": name,
             "table": None if chosen is None else written(chosen),
             "in_force": console_forms.activation(past[0]) if past else None,
-            "in_file": any(
-                each.name == name
-                for each in active_settings.connections_of(self._settings, ChannelKind(kind))
-            ),
+            "in_file": find_connection(self._settings, ChannelKind(kind), name) is not None,
             "history": [console_forms.activation(each) for each in past],
         }
 
@@ -159,9 +146,7 @@ class ConsoleConnections(Connections):
         kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
         wrong = active_settings.find_mistakes(kind, plan.table)
         current = self._current()
-        if plan.new and any(
-            each.name == name for each in active_settings.connections_of(current, kind)
-        ):
+        if plan.new and find_connection(current, kind, name) is not None:
             wrong.append(FieldMistake("name", f"there is a {kind} of this name"))
         if wrong:
             return {"mistakes": [each._asdict() for each in wrong], "warnings": []}
@@ -224,13 +209,10 @@ class ConsoleConnections(Connections):
         Without a table in bridge.toml the connection would be removed, so it must be disabled
         first.
         """
-        if any(each.name == name for each in active_settings.connections_of(self._settings, kind)):
+        if find_connection(self._settings, kind, name) is not None:
             return
-        if any(
-            each.enabled
-            for each in active_settings.connections_of(self._current(), kind)
-            if each.name == name
-        ):
+        chosen = find_connection(self._current(), kind, name)
+        if chosen is not None and chosen.enabled:
             raise InvalidState(f"switch {kind} {name} off first")
 
     def _refuse(self, found: Sequence[FieldMistake]) -> None:

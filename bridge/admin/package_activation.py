@@ -140,7 +140,7 @@ def _new_connections(
         raise NotImported(f"{FILE} has no listener and no destination")
     current = active_settings.current(settings, database)
     for kind, name in found:
-        if any(each.name == name for each in active_settings.connections_of(current, kind)):
+        if active_settings.find_connection(current, kind, name) is not None:
             raise NotImported(f"{kind}.name {name} is used more than once")
     for each in found.values():
         require_files(settings, each)
@@ -272,15 +272,15 @@ class ConsolePackages(InterfacePackages):
         }
 
     @override
-    def import_zip(self, parcel: PackageImport) -> Mapping[str, Any]:
-        found = self._plan(parcel.data)
-        if found.mark != parcel.mark:
+    def import_zip(self, package: PackageImport) -> Mapping[str, Any]:
+        found = self._plan(package.data)
+        if found.mark != package.mark:
             raise ChangeConflict(
                 "overtaken", "the package or the active versions changed since the preview"
             )
-        author = Author(parcel.actor, self._clock(), parcel.reason)
+        author = Author(package.actor, self._clock(), package.reason)
         with as_console_errors():
-            activate_package(self._settings, self._database, found, author, replace=parcel.replace)
+            activate_package(self._settings, self._database, found, author, replace=package.replace)
         return {"channels": list(found.channels), "files": [each.name for each in found.files]}
 
     def _plan(self, data: bytes) -> ActivationPlan:

@@ -156,18 +156,20 @@ def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Sectio
 
 def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
     """Return the origin of a connection: `file`, `console`, or `both` if they differ."""
-    before, now = (
-        next((_bare(each) for each in connections_of(settings, kind) if each.name == name), None)
-        for settings in (own, current)
-    )
+    before, now = (find_connection(settings, kind, name) for settings in (own, current))
     if before is None:
         return "console"
-    return "file" if before == now else "both"
+    return "file" if now is not None and _bare(before) == _bare(now) else "both"
 
 
 def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
     """Return the listeners or the destinations."""
     return settings.listener if kind is ChannelKind.LISTENER else settings.destination
+
+
+def find_connection(settings: Settings, kind: ChannelKind, name: str) -> Connection | None:
+    """Return a listener or destination by its name; None if there is none."""
+    return next((each for each in connections_of(settings, kind) if each.name == name), None)
 
 
 def _bare(section: Connection) -> Connection:
