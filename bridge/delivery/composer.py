@@ -32,7 +32,7 @@ from bridge.delivery.delivery_history import (
     observations_sent_before,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
-from bridge.engine_client.models import ExportedPerson, ExportedText, ReportExport
+from bridge.engine_client.models import ExportedPerson, ReportExport
 from bridge.errors import BridgeError
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
@@ -364,12 +364,11 @@ def text_fields(event: ResultEvent, export: ReportExport | None, addenda: int) -
         "report_text": export.report.content,
         "signed_at": _moment(export.report.signed_at),
         "signed_by": _signer(export.report.signed_by),
-        "addenda": tuple(_addendum(each) for each in export.addenda[:addenda]),
+        "addenda": tuple(
+            SignedAddendum(each.content, _moment(each.signed_at), _signer(each.signed_by))
+            for each in export.addenda[:addenda]
+        ),
     }
-
-
-def _addendum(text: ExportedText) -> SignedAddendum:
-    return SignedAddendum(text.content, _moment(text.signed_at), _signer(text.signed_by))
 
 
 def _signer(person: ExportedPerson | None) -> Signer:

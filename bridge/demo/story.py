@@ -253,19 +253,16 @@ def summary(context: DemoContext, reports: Sequence[WorklistReport]) -> list[tup
         for name, count in statistics.senders.items()
     ]
     statuses = Counter(each.status for each in reports)
+    kinds = Counter(_STATUSES.get(each.status, each.status) for each in results)
     return [
         ("Order messages in", str(statistics.orders.total()), _parts(statistics.orders)),
         ("Patient messages in", str(statistics.patients.total()), _parts(statistics.patients)),
         ("Senders", str(len(senders)), ", ".join(senders)),
         ("ACKs", str(statistics.acks.total()), _parts(statistics.acks)),
         ("Reports", str(len(reports)), _parts(statuses)),
-        ("ORUs out", str(len(results)), _parts(_kinds(results))),
+        ("ORUs out", str(len(results)), _parts(kinds)),
         ("Sign to ORU", _milliseconds(median(statistics.seconds)), _latency(statistics.seconds)),
     ]
-
-
-def _kinds(results: Sequence[Result]) -> Counter[str]:
-    return Counter(_STATUSES.get(each.status, each.status) for each in results)
 
 
 def _parts(counts: Mapping[str, int]) -> str:

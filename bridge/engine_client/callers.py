@@ -7,7 +7,7 @@ HTTP server: status 500 before the response has started, else no answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
@@ -56,7 +56,8 @@ class HttpCaller(EngineCaller):
             request.method,
             request_target(request, self._base),
             content=request.content,
-            headers=_encoded(request.headers),
+            # httpx rejects text that is not ASCII
+            headers={name.encode(): value.encode() for name, value in request.headers.items()},
         )
         if request.wait:
             sent.extensions["timeout"]["read"] = request.wait
@@ -105,11 +106,6 @@ def http_caller(base_url: str) -> HttpCaller:
             base_url=base_url, timeout=TIMEOUT, limits=LIMITS, trust_env=False, cookies=no_cookies
         )
     )
-
-
-def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Encode headers as UTF-8: httpx rejects text that is not ASCII."""
-    return {name.encode(): value.encode() for name, value in headers.items()}
 
 
 Message = MutableMapping[str, Any]

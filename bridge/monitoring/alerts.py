@@ -106,7 +106,8 @@ def update_alerts(
         notices = [*_raised(connection, now, repeat_after)]
         keys = {each.key for each in standing}
         for key, row in before.items():
-            if key not in keys and not _held(row, now, hold):
+            held = row.returns >= MAX_RETURNS and now - row.seen_at < hold
+            if key not in keys and not held:
                 connection.execute(_CLEAR, {"key": key, "now": now})
                 if row.told_at is not None:
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
@@ -114,10 +115,6 @@ def update_alerts(
             connection.execute(_TOLD, {"key": notice.condition.key, "now": now})
         connection.execute(_FORGET, {"before": now - _KEPT})
         return notices
-
-
-def _held(row: Row[Any], now: int, hold: int) -> bool:
-    return bool(row.returns >= MAX_RETURNS and now - row.seen_at < hold)
 
 
 def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:

@@ -42,7 +42,6 @@ from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings
-from config.quantities import HostPort
 from mllp.admission import SharedConnectionLimit
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
@@ -146,7 +145,8 @@ def _web(
 ) -> list[ServicePart]:
     """Return the web server, if this process has one, and the part that ends long polls."""
     parts = []
-    if (bind := _bind(settings, roles)) is not None:
+    bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
+    if bind is not None:
         http = settings.http.model_copy(update={"max_connections": connections})
         parts.append(web_part(serving, bind, http, metrics))
     if application is not None:
@@ -162,10 +162,6 @@ def _descriptors(settings: Settings) -> Descriptors:
     else:
         log.warning("file descriptors", limit=found.limit, reason=found.shortage)
     return found
-
-
-def _bind(settings: Settings, roles: frozenset[Role]) -> HostPort | None:
-    return settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
 
 
 def _engine(

@@ -27,7 +27,7 @@ from bridge.store.database import Database
 from bridge.wiring.active_settings import ActiveSettings
 from bridge.wiring.secrets import read_secret
 from config import Settings
-from config.operations import MailSettings, WebhookSettings
+from config.operations import MailSettings
 
 _FRESH = 60_000  # ms after which the stored files of another node are ignored
 
@@ -107,7 +107,9 @@ def notifiers(settings: Settings) -> dict[str, Notify]:
     if settings.alerts.mail is not None:
         found["mail"] = partial(send_mail, _mail(settings, settings.alerts.mail), system)
     if settings.alerts.webhook is not None:
-        found["webhook"] = partial(call_webhook, _hook(settings, settings.alerts.webhook), system)
+        hook = settings.alerts.webhook
+        target = WebhookTarget(hook.url, _secret(settings, hook.authorization_file))
+        found["webhook"] = partial(call_webhook, target, system)
     return found
 
 
@@ -158,10 +160,6 @@ def _mail(settings: Settings, mail: MailSettings) -> MailServer:
         _secret(settings, mail.password_file),
         None if mail.ca is None else str(settings.path(mail.ca)),
     )
-
-
-def _hook(settings: Settings, hook: WebhookSettings) -> WebhookTarget:
-    return WebhookTarget(hook.url, _secret(settings, hook.authorization_file))
 
 
 def _secret(settings: Settings, file: Path | None) -> str:

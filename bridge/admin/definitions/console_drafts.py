@@ -41,7 +41,6 @@ from bridge.wiring import active_settings
 from bridge.wiring.active_settings import all_sources, file_sources
 from bridge.wiring.destinations import destination_definition_names
 from config import Settings
-from config.sections import DestinationSettings
 from mappings.compiler import definition_names
 from mappings.language.code_tables import file_of
 from mappings.language.diagnostics import Sources
@@ -68,7 +67,11 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
             for each in current.listener
         ],
         "destinations": [
-            {"name": each.name, "address": str(each.address), "mappings": _mappings(each)}
+            {
+                "name": each.name,
+                "address": str(each.address),
+                "mappings": list(destination_definition_names(each)),
+            }
             for each in current.destination
         ],
         "definitions": [
@@ -109,10 +112,6 @@ def users(settings: Settings, name: str) -> dict[str, list[str]]:
 
 def _activation(found: Activation | None) -> dict[str, Any] | None:
     return console_forms.activation(found) if found else None
-
-
-def _mappings(destination: DestinationSettings) -> list[str]:
-    return list(destination_definition_names(destination))
 
 
 def _kind(settings: Settings, database: Database, name: str) -> str:

@@ -98,7 +98,7 @@ def trial(
 def _written(
     mapping: OutboundMapping, found: MessageSample, find: OrderReader, late: Late
 ) -> Mapping[str, Any]:
-    told: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
+    facts: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
     written: list[str] = []
     issues: list[dict[str, Any]] = []
     try:
@@ -107,11 +107,11 @@ def _written(
             known = (found.payload, found.defaults, found.charset)
             made = render_samples(mapping, reader, *known)
             written = [each.decode().replace("\r", "\n") for each in made]
-            told |= asdict(find_dependencies(mapping, reader, *known, late))
+            facts |= asdict(find_dependencies(mapping, reader, *known, late))
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
         issues.append({**text, "file": "", "line": 0, "column": 0})
-    return {**told, "accepted": bool(written), "issues": issues, "hl7": written}
+    return {**facts, "accepted": bool(written), "issues": issues, "hl7": written}
 
 
 def _segments(found: MessageSample) -> list[dict[str, Any]]:
@@ -120,12 +120,12 @@ def _segments(found: MessageSample) -> list[dict[str, Any]]:
         message = Message.parse(found.payload, fallback=found.charset)
     except MessageRefusal:
         return []
-    told = []
+    segments = []
     for segment, number in zip(message.segments, message.numbers, strict=True):
         place = segment.id if number == 1 else f"{segment.id}[{number}]"
         fields = [segment.field_text(index) for index in range(1, len(segment) + 1)]
-        told.append({"name": segment.id, "place": place, "fields": fields})
-    return told
+        segments.append({"name": segment.id, "place": place, "fields": fields})
+    return segments
 
 
 _MOST_SHOWN = 50

@@ -13,7 +13,7 @@ On SQLite there are no other nodes: every lock is held, and there are no notific
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -206,13 +206,9 @@ class SessionLocks:
                 if not held.names:
                     driver.execute("SELECT 1")
                 elif held.driver is driver:  # otherwise the connection and its locks have ended
-                    driver.execute(_UNLOCK, (_keys(held.names),))
+                    driver.execute(_UNLOCK, (sorted(map(lock_key, held.names)),))
             except driver_errors():
                 self._disconnect(driver)
-
-
-def _keys(names: Iterable[str]) -> list[int]:
-    return sorted(map(lock_key, names))
 
 
 STOP_CHECK_SECONDS = 1.0

@@ -89,20 +89,20 @@ TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
         ({"disk_free": 99}, {"disk_free": 100}, ["disk"]),
         ({"disk_free": 100}, {"disk_free": 100}, []),
         ({"disk_free": None}, {"disk_free": 100}, []),
-        ({"concerns": [KEPT]}, {}, ["concern:message 7"]),
+        ({"exceptions": [KEPT]}, {}, ["concern:message 7"]),
         (
-            {"concerns": [replace(KEPT, row_id=n) for n in range(21)]},
+            {"exceptions": [replace(KEPT, row_id=n) for n in range(21)]},
             {},
             [*(f"concern:message {n}" for n in range(20)), "concern:further"],
         ),
         (
-            {"concerns": [replace(DIFFERS, row_id=n) for n in range(3)]},
+            {"exceptions": [replace(DIFFERS, row_id=n) for n in range(3)]},
             {},
             ["differs:not_queued ris"],
         ),
         (
             {
-                "concerns": [
+                "exceptions": [
                     ProcessingException(ExceptionSubject.FEED, NOW + n, "cursor_beyond_end", NOW)
                     for n in (0, 1)
                 ]
