@@ -10,14 +10,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from tests.bridge.engine.http.conftest import quick_passwords
 from tests.browser.reading_room import ReadingRoom, opened
 from tests.browser.screens import furnish
-from tests.browser.watching import watched
-from tests.eventually import PATIENCE
+from tests.browser.watching import BROWSER_PATIENCE, watched
 
 __all__ = ["quick_passwords"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-BROWSER_PATIENCE = 1000 * PATIENCE
-"""Milliseconds for what is expected of a page: machines may be slow."""
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tests.acceptance.wire import Sender
 from tests.browser.axe import complaints
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import enter
+from tests.browser.watching import window
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -21,13 +22,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 720})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
+    with window(chromium) as page:
+        yield page
 
 
 def test_what_wants_a_person_is_seen_once(ward: ServiceHarness, page: Page) -> None:

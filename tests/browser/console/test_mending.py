@@ -11,6 +11,7 @@ from tests.browser.axe import complaints
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import enter
 from tests.browser.signing_in import PASSWORD
+from tests.browser.watching import window
 from tests.enrolment import open_link
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -19,14 +20,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 720})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("dialog", lambda dialog: dialog.accept())
-    yield page
-    context.close()
-    assert errors == []
+    with window(chromium) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
+        yield page
 
 
 def test_a_parked_message_is_edited_and_sent_again(ward: ServiceHarness, page: Page) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import complaints
 from tests.browser.console.conftest import CHIEF, OPERATOR, STRANGER, VIEWER, ServiceHarness
+from tests.browser.watching import window
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -23,13 +24,8 @@ PAGES = [
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 720})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
+    with window(chromium) as page:
+        yield page
 
 
 def enter(page: Page, ward: ServiceHarness, email: str, path: str = "") -> None:

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
-from tests.browser.conftest import BROWSER_PATIENCE
 from tests.browser.signing_in import PASSWORD
+from tests.browser.watching import window
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE
 
@@ -97,14 +97,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 720}, locale="en-GB")
-    page = context.new_page()
-    page.set_default_timeout(BROWSER_PATIENCE)
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
+    with window(chromium, locale="en-GB") as page:
+        yield page
 
 
 def enter(page: Page, desk: Desk, email: str, path: str = "mappings") -> None:

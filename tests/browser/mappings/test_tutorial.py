@@ -20,7 +20,6 @@ from playwright.sync_api import Browser, Page, expect
 from mappings.hl7.batch import messages_in
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.browser.axe import complaints
-from tests.browser.conftest import BROWSER_PATIENCE
 from tests.browser.mappings.conftest import (
     KEEPER,
     Desk,
@@ -30,6 +29,7 @@ from tests.browser.mappings.conftest import (
     rewrite,
     saved,
 )
+from tests.browser.watching import BROWSER_PATIENCE
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -97,8 +97,8 @@ def test_wide_encodings_are_refused(codec: str) -> None:
 
 @pytest.mark.parametrize("filler", [b"\n", b"\r", b"\n\r", b"x\n", b"\r\n"])
 def test_time_is_linear(filler: bytes) -> None:
-    """A megabyte of line ends is processed quickly."""
-    started = time.perf_counter()
+    """A megabyte of line ends takes little of the processor."""
+    started = time.thread_time()
     for before in (b"\r", b""):
         segments(HEAD + b"\r" + NOTE + before + filler * (2**20 // len(filler)) + b"x")
-    assert time.perf_counter() - started < 3
+    assert time.thread_time() - started < 3

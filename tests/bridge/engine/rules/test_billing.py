@@ -1,11 +1,9 @@
 """Billing codes: which phrases of a code map occur in a report, and what finding them costs."""
 
-import sys
-from types import FrameType
-
 import pytest
 
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive_codes
+from tests.calls import counted
 
 
 def phrase(match: str, code: str) -> CodeRow:
@@ -47,16 +45,6 @@ def test_the_cost_does_not_grow_with_rows_times_text() -> None:
     """A code map of 2,000 phrases and a long report: about as many steps as words and rows."""
     rows = [phrase(f"opacity {each}", f"R{each}") for each in range(2000)]
     content = "opacity of the lung. " * 2000 + "opacity 77"
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event.endswith("call")
-
-    sys.setprofile(count)
-    try:
-        found = codes(rows, content)
-    finally:
-        sys.setprofile(None)
+    found, calls = counted(lambda: codes(rows, content))
     assert found == ["R77"]
     assert calls < 1_000_000

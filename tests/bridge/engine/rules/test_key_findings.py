@@ -1,8 +1,5 @@
 """Key findings in a template: their places, and no lost or invented text."""
 
-import sys
-from types import FrameType
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +15,7 @@ from bridge.engine.rules.text.document import (
 )
 from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.rules.text.plain_text import from_outline, plain_text
+from tests.calls import counted
 
 CHEST = Document(
     (
@@ -118,17 +116,7 @@ def test_the_cost_does_not_grow_with_lines_times_template() -> None:
     ]
     template = Document((*blocks, Paragraph(fields)))
     lines = [f"new {each}: x" for each in range(1000)] + [f"f{each}: y" for each in range(1000)]
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event.endswith("call")
-
-    sys.setprofile(count)
-    try:
-        text = plain_text(apply_template(template, "\n".join(lines)))
-    finally:
-        sys.setprofile(None)
+    text, calls = counted(lambda: plain_text(apply_template(template, "\n".join(lines))))
     assert text.count("new ") == 1000
     assert text.count("y") == 1000
     assert calls < 1_000_000

@@ -1,8 +1,5 @@
 """Checks before signing: each finds its own places only."""
 
-import sys
-from types import FrameType
-
 import pytest
 
 from bridge.engine.rules.text.document import (
@@ -16,6 +13,7 @@ from bridge.engine.rules.text.document import (
     from_text,
 )
 from bridge.engine.rules.text.signing_checks import SigningCheck, SigningFinding, run_checks
+from tests.calls import counted
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
@@ -128,16 +126,6 @@ def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
 def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:
     """A paragraph of many open fields: steps in proportion to them, and a limited answer."""
     document = Document((Paragraph(tuple(BracketField("left") for _ in range(3000))),))
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event.endswith("call")
-
-    sys.setprofile(count)
-    try:
-        findings = run_checks(document, [{"StudyDescription": "MR RIGHT KNEE"}])
-    finally:
-        sys.setprofile(None)
+    findings, calls = counted(lambda: run_checks(document, [{"StudyDescription": "MR RIGHT KNEE"}]))
     assert len(findings) == 2000
     assert calls < 100_000
