@@ -6,6 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
+from tests.eventually import PATIENCE
+
 Call = Callable[[str, str, Any], httpx.Response]
 """Calls the API with a service token: method, path below `/api/`, body."""
 
@@ -31,5 +33,5 @@ def enrol(call: Call, url: str, email: str, password: str) -> None:
 
 def open_link(link: str, url: str, password: str) -> None:
     """Set a password by a link; `url` is where the service listens."""
-    answer = httpx.post(f"{url}/reporting/enrol", data=form_of(link, password), timeout=30)
+    answer = httpx.post(f"{url}/reporting/enrol", data=form_of(link, password), timeout=PATIENCE)
     assert answer.status_code == httpx.codes.SEE_OTHER, answer.text

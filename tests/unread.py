@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from tests.eventually import PATIENCE
+
 LENGTH = 20 * 2**20
 """Bytes that are declared, and never sent."""
 
@@ -54,7 +56,7 @@ class Asked:
             "client": ("192.0.2.1", 1),
             "server": ("testserver", 80),
         }
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await application(scope, receive, answer)
         return self
 

@@ -8,7 +8,7 @@ import httpx
 from tests.acceptance.hospital import Hospital
 from tests.acceptance.orders import order
 from tests.acceptance.wire import FS_CR, VT, Sender, verdict
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 
 
 def test_tls(hospital: Hospital) -> None:
@@ -51,7 +51,7 @@ def test_too_many_connections(hospital: Hospital) -> None:
 
     assert verdict(eventually(reply)) == ("AA", "C1007")
     two.close()
-    counted = httpx.get(f"{hospital.house.url}/metrics").text
+    counted = httpx.get(f"{hospital.house.url}/metrics", timeout=PATIENCE).text
     assert 'bridge_mllp_connections_refused_total{listener="small"}' in counted
 
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.eventually import PATIENCE
+
 PROGRAM = Path(__file__).with_name("live.py")
 ROOT = PROGRAM.parents[2]
 
@@ -36,7 +38,7 @@ class Live:
         assert self.process.stdin is not None
         self.process.stdin.close()
         told = list(iter(self.next, []))
-        assert self.process.wait(20) == 0
+        assert self.process.wait(PATIENCE) == 0
         return told
 
     def kill(self) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.eventually import PATIENCE
 from tests.mllp.process import ROOT, Live
 
 Start = Callable[..., Live]
@@ -16,7 +17,7 @@ Start = Callable[..., Live]
 
 def dial(port: int) -> socket.socket:
     """Connect."""
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
 
 
 def everything(wire: socket.socket) -> bytes:
@@ -101,7 +102,7 @@ class TestServer:
         """A sender that never reads is not read, and closed after the write timeout."""
         server = live("serve", limits={"write_timeout": 0.5})
         with dial(server.port) as wire:
-            wire.settimeout(10)
+            wire.settimeout(PATIENCE)
             try:
                 while True:
                     wire.sendall((b"\x0b" + b"x" * 90 + b"\x1c\r") * 1000)
@@ -125,7 +126,7 @@ class TestServer:
         assert server.next() == ["closed"]
         assert server.next() == ["closed"]
         assert server.next() == ["drained"]
-        assert server.process.wait(10) == 0
+        assert server.process.wait(PATIENCE) == 0
 
 
 def flood(wire: socket.socket) -> None:
@@ -174,7 +175,7 @@ class TestClient:
             client = live("send", port=port, payloads=["A"], reply_timeout=2)
             wire, _ = listening.accept()
             with wire:
-                wire.settimeout(30)
+                wire.settimeout(PATIENCE)
                 assert read(wire, 4) == b"\x0bA\x1c\r"
                 with contextlib.suppress(ConnectionResetError):  # it is meant to be abrupt
                     assert wire.recv(1) == b""
@@ -208,7 +209,7 @@ def test_the_command(tmp_path: Path) -> None:
             [*command, "send", address, str(tmp_path / "one"), str(tmp_path / "two")],
             cwd=ROOT,
             capture_output=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=True,
         )
         listener.terminate()
@@ -221,7 +222,7 @@ def test_the_command(tmp_path: Path) -> None:
         [*command, "send", address, str(tmp_path / "one")],
         cwd=ROOT,
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert refused.returncode == 1

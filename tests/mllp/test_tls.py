@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.eventually import PATIENCE
 from tests.mllp.certificates import Papers
 from tests.mllp.process import Live
 
@@ -18,7 +19,7 @@ Start = Callable[..., Live]
 def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
     """Send a payload as a client of the standard library's; return all bytes that come."""
     with (
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain,
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
     ):
         wire.sendall(b"\x0b" + payload + b"\x1c\r")
@@ -56,7 +57,7 @@ class TestServer:
     def test_plain_text(self, live: Start, papers: Papers) -> None:
         """Plain text is not taken for a frame."""
         server = live("serve", **papers.server)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as wire:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as wire:
             wire.sendall(b"\x0bA\x1c\r" * 10)
             try:
                 answer = wire.recv(100)
@@ -69,7 +70,7 @@ class TestServer:
     def test_a_handshake_that_does_not_come(self, live: Start, papers: Papers) -> None:
         """Has as much time as a frame."""
         server = live("serve", **papers.server, limits={"frame_timeout": 0.2})
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE):
             assert server.next() == ["handshake failed"]
 
     def test_mutual(self, live: Start, papers: Papers) -> None:
@@ -103,8 +104,8 @@ class TestServer:
         with pytest.raises(ssl.SSLWantReadError):
             context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
         with (
-            socket.create_connection(("127.0.0.1", server.port), timeout=10),
-            socket.create_connection(("127.0.0.1", server.port), timeout=10) as second,
+            socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE),
+            socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as second,
         ):
             answer = b""
             with suppress(ConnectionError):
@@ -118,7 +119,7 @@ class TestServer:
         server = live("serve", **papers.server, limits={"window": 2})
         context = ssl.create_default_context(cafile=papers.ca)
         with (
-            socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
         ):
             for number in range(20):

@@ -20,6 +20,7 @@ from bridge.admin.checks.live import check_live
 from bridge.admin.checks.peers import PeerCheck, run_checks
 from bridge.admin.data_directory import create_data_directory
 from tests.conftest import ask_server
+from tests.eventually import PATIENCE
 
 TLS = 'tls = { ca = "ca.pem" }'
 HELLO = b"\x0bMSH|^~\\&|\x1c\r"
@@ -72,7 +73,7 @@ class Peers:
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 if held is not None:
-                    held.wait(30)
+                    held.wait(PATIENCE)
                 self.send_response(status)
                 if page:
                     self.send_header("Content-Type", page)

@@ -10,6 +10,7 @@ from bridge.console import grants
 from bridge.console.errors import GrantRefused
 from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
+from tests.eventually import PATIENCE
 
 CHIEF = ConsoleRole.SYSTEM_ADMINISTRATOR
 
@@ -87,7 +88,7 @@ def test_concurrent_changes_do_not_remove_both_administrators(
 
         def go(way: object, number: int, together: Barrier = together) -> bool:
             assert callable(way)
-            together.wait(10)
+            together.wait(PATIENCE)
             try:
                 way(database, number)
             except GrantRefused:

@@ -13,6 +13,7 @@ from bridge.engine_client import EngineFailure
 from bridge.engine_client.callers import HttpCaller, http_caller
 from bridge.engine_client.transport import EngineRequest, EngineResponse
 from bridge.errors import FailureKind
+from tests.eventually import PATIENCE
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -50,7 +51,7 @@ async def served(answering: Answering) -> AsyncIterator[tuple[Server, HttpCaller
     async with listening:
         yield server, caller
         await caller.aclose()
-        async with asyncio.timeout(30):  # nothing is left open
+        async with asyncio.timeout(PATIENCE):  # nothing is left open
             await asyncio.gather(*(each for each in server.tasks if each is not None))
 
 
@@ -199,12 +200,12 @@ async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
         ended.set()
 
     async with served(endless) as (server, _):
-        client = httpx.AsyncClient(base_url=server.url)
+        client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE)
         caller = HttpCaller(client, largest=2**18)
         with pytest.raises(EngineFailure) as raised:
             await caller.send(GET)
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "too_large")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await ended.wait()
         await caller.aclose()
 

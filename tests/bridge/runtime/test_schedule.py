@@ -13,8 +13,9 @@ from typing_extensions import override
 
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import AsyncAction, Job, Run, Schedule, ServicePart, do_nothing
+from tests.eventually import PATIENCE
 
-SOON = 20.0  # seconds that a test waits at most
+SOON = PATIENCE
 OFTEN = 0.01
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ def test_first_come_first_served() -> None:
         passed.append(number)
         lock.release()
 
-    lock.acquire(1)
+    lock.acquire(PATIENCE)
     threads = []
     for number in range(8):
         threads.append(threading.Thread(target=visitor, args=(number,)))
@@ -40,7 +40,7 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
         passed.append(name)
         lock.release()
 
-    lock.acquire(1)
+    lock.acquire(PATIENCE)
     threads = []
     for name in ("first", "second", "urgent 1", "urgent 2"):
         threads.append(threading.Thread(target=visitor, args=(name,)))
@@ -55,7 +55,7 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
 def test_waiting_ends() -> None:
     """A turn that does not come in time is given up, and nobody waits for it later."""
     lock = FairLock()
-    lock.acquire(1)
+    lock.acquire(PATIENCE)
     got: list[bool] = []
     thread = threading.Thread(target=lambda: got.append(lock.acquire(0.01)))
     thread.start()
@@ -68,6 +68,6 @@ def test_waiting_ends() -> None:
 def test_not_reentrant() -> None:
     """A thread that holds the turn and asks again is told so instead of hanging."""
     lock = FairLock()
-    lock.acquire(1)
+    lock.acquire(PATIENCE)
     with pytest.raises(RuntimeError):
-        lock.acquire(1)
+        lock.acquire(PATIENCE)

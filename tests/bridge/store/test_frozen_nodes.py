@@ -26,7 +26,7 @@ from bridge.store.errors import StoreUnavailable
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.connection import BRIEF_SECONDS
 from bridge.store.postgresql.dedicated_connections import Presence
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
 
 pytestmark = pytest.mark.postgres
@@ -322,14 +322,14 @@ def test_nobody_waits_for_a_node_whose_path_is_cut(
 
     with ThreadPoolExecutor(1) as pool:
         signing = pool.submit(sign_far_away)
-        assert cut.wait(30)
+        assert cut.wait(PATIENCE)
         if length:
-            assert path.has_stopped.wait(30)
+            assert path.has_stopped.wait(PATIENCE)
 
         announce(impatient, "other")
 
         path.close()
-        assert signing.result(30) == "lost"
+        assert signing.result(PATIENCE) == "lost"
     assert announced(impatient) == ["other"]
 
 

@@ -14,7 +14,7 @@ from bridge import index_key
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
 
 ROOT = Path(__file__).parents[3]
@@ -65,7 +65,7 @@ def _wait(address: str, process: BaseProcess) -> None:
     def is_ready() -> bool:
         assert process.exitcode is None, "the node ended"
         try:
-            return httpx.get(f"{address}/readyz", timeout=30).is_success
+            return httpx.get(f"{address}/readyz", timeout=PATIENCE).is_success
         except httpx.HTTPError:
             return False
 

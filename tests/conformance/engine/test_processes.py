@@ -25,6 +25,7 @@ from tests.bridge.engine.http.engine_service import (
 )
 from tests.conformance.engine.node import now, running
 from tests.databases import fresh_file
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,8 @@ def nodes(
     with running(url, ports, secrets.token_bytes(32)) as addresses, asyncio.Runner() as runner:
         headers = {"x-access-token": tokens[ADMIN]}
         clients = [
-            httpx.AsyncClient(base_url=each, headers=headers, timeout=60) for each in addresses
+            httpx.AsyncClient(base_url=each, headers=headers, timeout=PATIENCE)
+            for each in addresses
         ]
         yield Nodes(addresses, tokens, runner, clients)
         for client in clients:

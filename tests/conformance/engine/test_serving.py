@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.bridge.engine.http.engine_service import boot, identity, launch_body, user
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_the_engine_alone(house: House) -> None:
     assert before["unsignUntil"]
     house.act("unsign", "P1", "A1")
     assert status(house)["status"] == "Draft"
-    page = httpx.get(link)
+    page = httpx.get(link, timeout=PATIENCE)
     assert page.status_code == 200
     assert boot(page)["reportId"]
     content = house.get("/api/report/content", **identity("SEALED-1", "CANARY-MRN"))
@@ -64,7 +65,7 @@ def test_limits_are_settings(house: House) -> None:
     house.configure()
     house.start("--role", "engine")
     headers = {"x-access-token": house.token}
-    with httpx.Client(base_url=house.url, headers=headers) as http:
+    with httpx.Client(base_url=house.url, headers=headers, timeout=PATIENCE) as http:
         path = "/api/report/launch/clinical"
         large = launch_body(tags={"Notes": "n" * 5000})
         assert http.post(path, json=large).json()["code"] == "too_large"

@@ -6,6 +6,7 @@ import pytest
 
 from mappings.compiler import check_sources
 from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, compile_search, compile_wildcards
+from tests.eventually import PATIENCE
 from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
@@ -115,7 +116,7 @@ def test_others_go_on_while_a_large_value_is_searched() -> None:
     for each in threads:
         each.start()
     for each in threads:
-        each.join(30)
+        each.join(PATIENCE)
         assert not each.is_alive()
 
 

@@ -21,6 +21,7 @@ from tests.bridge.engine.http.engine_service import (
     user,
 )
 from tests.bridge.engine.http.event_listener import Listener, listening
+from tests.eventually import PATIENCE
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
         task = asyncio.get_running_loop().create_task(listener.listen())
         await listener.next("presence")
         service.application.state.engine.stopping = True
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await task
 
     service.runner.run(story())

@@ -29,6 +29,7 @@ from tests.bridge.engine.http.identity_provider import (
     IdentityProvider,
     identity_provider,
 )
+from tests.eventually import PATIENCE
 
 BASE = "http://reports.test"
 ADA = "ada@example.org"
@@ -57,7 +58,7 @@ class Door:
         """Press the button, be let in by the provider, come back."""
         sent = self.get(f"/reporting/login/oidc?{query}")
         assert sent.status_code == 303, sent.text
-        back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30)
+        back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
         return self.get(back.headers["location"], cookie_of(sent))
 
 
@@ -161,7 +162,7 @@ def test_a_provider_that_calls_itself_otherwise_is_none(door: Door) -> None:
 def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
     """A callback without its cookie, or with another state, is refused."""
     sent = door.get("/reporting/login/oidc")
-    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30).headers[
+    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE).headers[
         "location"
     ]
     other = cookie_of(door.get("/reporting/login/oidc"))
@@ -192,7 +193,7 @@ def confirm(door: Door, session: str, **lies: Any) -> httpx.Response:
     asked = parse_qs(urlsplit(sent.headers["location"]).query)
     assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
     door.provider.lies = lies
-    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=30)
+    back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
     return door.get(back.headers["location"], f"{session}; {cookie_of(sent)}")
 
 

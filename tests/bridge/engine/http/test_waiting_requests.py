@@ -9,6 +9,7 @@ import pytest
 from bridge.engine.http.requests.request_limits import WaitingRequests
 from tests.bridge.engine.http.engine_service import ADMIN, READER, Page, Service, user
 from tests.bridge.engine.http.event_listener import listening
+from tests.eventually import PATIENCE
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def page(service: Service) -> Page:
 async def events(page: Page) -> httpx.Response:
     """Ask for the stream of a page; only a refusal comes back."""
     headers = {"authorization": f"Bearer {page.secret}"}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         return await page.service.http.get("/reporting/api/session/events", headers=headers)
 
 
@@ -61,7 +62,7 @@ def test_long_polls_are_bounded_by_token(service: Service) -> None:
 
     async def story() -> None:
         waiting = [asyncio.ensure_future(poll(ADMIN)) for _ in range(3)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         (refused,) = [each.result() for each in done]
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_waiting")
