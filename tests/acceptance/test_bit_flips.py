@@ -43,7 +43,7 @@ class Waiting:
 
     def wait(self, large: bytes = b"") -> None:
         """Let results and then orders wait, and stop; `large` is added to one of the orders."""
-        self.house.destination("ris", self.ris.port)
+        self.house.destination("ris", self.ris.port, breaker_after=0)
         self.house.make()
         self.house.start()
         for number in range(REPORTS):
