@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create
+from bridge.admin.data_directory import create_data_directory
 from config.private_files import close, create_empty, make_folder, replace_all, wider, write
 
 
@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
 def test_every_way_of_writing_is_private(tmp_path: Path) -> None:
     """Files are 0600 and folders 0700, also those that existed with wider modes."""
     home = tmp_path / "above" / "home"
-    create(home, {"orders/a.yaml": b"a"}, {"engine.token": lambda: b"secret"})
+    create_data_directory(home)
     make_folder(home / "archive" / "year")
     create_empty(home / "bridge.db")
     (home / "wide").touch(mode=0o666)
@@ -41,7 +41,7 @@ def test_an_existing_home_is_closed_by_init(tmp_path: Path) -> None:
     """The operator made the folder; init takes it over."""
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
-    create(home, {}, {})
+    create_data_directory(home)
     assert mode(home) == 0o700
 
 
@@ -53,7 +53,7 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     foreign.touch()
     foreign.chmod(0o644)
     home = tmp_path / "home"
-    create(home, {}, {"engine.token": lambda: b"secret"})
+    create_data_directory(home)
     assert not list(wider(home))
 
     home.chmod(0o755)
@@ -81,7 +81,7 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
 def test_folders_above_that_others_can_write_to(tmp_path: Path) -> None:
     """Who can rename the data directory can replace it; the sticky bit prevents it."""
     home = tmp_path / "open" / "home"
-    create(home, {}, {})
+    create_data_directory(home)
     home.parent.chmod(0o777)
     assert [(each.path, each.fixable) for each in wider(home)] == [(home.parent, False)]
     home.parent.chmod(0o1777)

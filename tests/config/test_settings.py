@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create
+from bridge.admin.data_directory import create_data_directory
 from config.errors import SettingsError
 from config.example import fresh, render
 from config.quantities import parse_address, parse_duration, parse_size
@@ -100,15 +100,16 @@ def test_example_is_the_models() -> None:
 
 def test_fresh_settings_load(tmp_path: Path) -> None:
     """What `init` writes is valid, and a second `init` keeps what an admin changed."""
-    create(tmp_path, {"orders.yaml": b"a"}, {"engine.token": lambda: b"secret"})
+    made, _ = create_data_directory(tmp_path)
     (tmp_path / "mappings" / "orders.yaml").write_bytes(b"mine")
+    token = (tmp_path / "secrets" / "engine.token").read_bytes()
 
-    written, kept = create(tmp_path, {"orders.yaml": b"a"}, {"engine.token": lambda: b"other"})
+    written, kept = create_data_directory(tmp_path)
 
     assert not written
-    assert len(kept) == 3
+    assert kept == made
     assert (tmp_path / "mappings" / "orders.yaml").read_bytes() == b"mine"
-    assert (tmp_path / "secrets" / "engine.token").read_bytes() == b"secret"
+    assert (tmp_path / "secrets" / "engine.token").read_bytes() == token
     assert (tmp_path / "secrets" / "engine.token").stat().st_mode & 0o777 == 0o600
     assert load(tmp_path).listener[0].name == "ris-orders"
     assert fresh().startswith("# Settings of this home.")
