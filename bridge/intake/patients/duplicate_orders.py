@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bridge.intake.patients.demographics import DEMOGRAPHICS
-from bridge.intake.process.link_signals import (
+from bridge.intake.process.order_rules import OPEN_STATES, OrderState
+from bridge.intake.process.order_values import (
     combined_signals,
     has_moved_away,
     is_unordered,
     linking_signals,
+    updated_values,
     with_later_events_of,
 )
-from bridge.intake.process.order_rules import OPEN_STATES, OrderState
-from bridge.intake.process.order_values import updated_values
 from bridge.store.records.message_time import MessageTime, is_earlier, newest
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderEvent

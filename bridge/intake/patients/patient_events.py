@@ -29,8 +29,8 @@ from bridge.intake.process.addressing import IdentifierTakenError, OrderOfOtherP
 from bridge.intake.process.early_events import match_early_rows
 from bridge.intake.process.job_context import ORDER_MOVED, JobContext
 from bridge.intake.process.launches import Launcher, registration
-from bridge.intake.process.link_signals import as_moved_away, as_ordered
 from bridge.intake.process.order_rules import OrderState
+from bridge.intake.process.order_values import as_moved_away, as_ordered
 from bridge.intake.process.planning import SUPERSEDED
 from bridge.intake.process.worklist_changes import (
     NOT_FOUND,

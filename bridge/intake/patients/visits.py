@@ -16,8 +16,8 @@ from bridge.intake.patients.duplicate_orders import combined_with_existing
 from bridge.intake.process.addressing import Patient, redirected_to_survivor
 from bridge.intake.process.early_events import may_be_same_order, order_numbers
 from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.link_signals import has_moved_away, is_unordered
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
+from bridge.intake.process.order_values import has_moved_away, is_unordered
 from bridge.intake.process.planning import key_of
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey

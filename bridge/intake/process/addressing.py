@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bridge.intake.process.early_events import may_be_same_order, order_numbers
-from bridge.intake.process.link_signals import is_closed_by, is_unordered
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
     ORDER_ACTIONS,
     OrderState,
 )
+from bridge.intake.process.order_values import is_closed_by, is_unordered
 from bridge.intake.process.planning import key_of
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent

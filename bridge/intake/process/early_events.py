@@ -11,7 +11,7 @@ from functools import reduce
 
 from bridge.intake.patients.demographics import demographics_of, with_new_patient
 from bridge.intake.patients.duplicate_orders import combined
-from bridge.intake.process.link_signals import (
+from bridge.intake.process.order_values import (
     as_closed_by,
     as_ordered,
     has_moved_away,

@@ -22,7 +22,6 @@ from bridge.intake.process.addressing import (
     with_known_accession,
 )
 from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.link_signals import is_unordered, signals_after
 from bridge.intake.process.order_hierarchy import child_signals
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
@@ -30,6 +29,7 @@ from bridge.intake.process.order_rules import (
     ORDER_ACTIONS,
     PATIENT_ACTIONS,
 )
+from bridge.intake.process.order_values import is_unordered, signals_after
 from bridge.intake.process.planning import key_of, merge_events
 from bridge.store.records import order_index, patient_demographics, visit_transfers
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey

@@ -19,8 +19,8 @@ from bridge.intake.process.addressing import (
 )
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
-from bridge.intake.process.link_signals import has_moved_away
 from bridge.intake.process.order_lookup import look_up_orders, read_redirects, redirect_jobs
+from bridge.intake.process.order_values import has_moved_away
 from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage, MessageOutcome

@@ -1,15 +1,25 @@
-"""Values of an order after a message: tags, echo, procedures. The later message takes precedence.
+"""Values and link signals of an order after a message. The later message takes precedence.
 
-Pure. An older message that arrives late still adds values that the newer one did not have.
+Pure. An older message that arrives late still adds values that the newer one did not have. Values
+that a message does not repeat remain, and so does its message group. Other signals that are not
+repeated are removed.
+
+A hold or release after a cancellation shows that the order was placed again, and that the order
+message has not arrived yet. The last such event is stored as a signal of the cancelled order, with
+its time as the value. It is applied when the order arrives. Only times of the cancellation's clock
+are stored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.process.link_signals import lasting_signals
-from bridge.store.records.order_index import IndexedOrder
-from mappings.inbound.events import OrderEvent
+from bridge.intake.process.order_hierarchy import OF_PARENT, REPLACED_SIGNAL
+from bridge.intake.process.order_rules import CREATING_ACTIONS, OPEN_STATES, OrderState
+from bridge.intake.receive.identity import signal
+from bridge.store.records.message_time import MessageTime, are_comparable
+from bridge.store.records.order_index import IndexedOrder, SignalHash
+from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 from mappings.inbound.procedures import (
     Procedure,
     join_procedures,
@@ -17,6 +27,190 @@ from mappings.inbound.procedures import (
     split_procedures,
     update_procedures,
 )
+
+CLOSED_BY = "closed-by"
+"""The kind of signal of an order that was closed before it arrived, by a single number."""
+
+LASTING_KINDS = frozenset({"study-uid", "accession", CHILD_OF, CLOSED_BY})
+"""Signals that are values of the order: a message without them does not change them."""
+
+MESSAGE_GROUP = "message-group"
+"""Orders of one message stay linked when one of them changes alone."""
+
+MOVED_AWAY = "moved"
+"""The kind of signal of the row that remains when an order moved to another patient."""
+
+UNORDERED = "unordered"
+"""The kind of signal of an order that is known by a number only and was not ordered yet."""
+
+HELD_LATER, OPENED_LATER = "held-later", "opened-later"
+"""The kinds of signal of a cancelled order that was later held, or released."""
+
+NON_LINKING_KINDS = frozenset(
+    {CHILD_OF, REPLACED_SIGNAL, MOVED_AWAY, UNORDERED, CLOSED_BY, HELD_LATER, OPENED_LATER}
+)
+"""Signals that do not link orders."""
+
+
+def linking_signals(signals: Iterable[SignalHash]) -> frozenset[int]:
+    """Return the signals that link orders."""
+    return frozenset(each.signal for each in signals if each.kind not in NON_LINKING_KINDS)
+
+
+def as_moved_away(order: IndexedOrder) -> IndexedOrder:
+    """Return the row that remains of an order that moved to another patient."""
+    mark = SignalHash(MOVED_AWAY, signal(MOVED_AWAY, order.key.accession))
+    left = OrderState.CANCELLED
+    return replace(order, state=left, report_id="", signals=frozenset({mark}))
+
+
+def as_ordered(order: IndexedOrder) -> IndexedOrder:
+    """Return an order without the mark of one that is known by a number only."""
+    rest = frozenset(each for each in order.signals if each.kind != UNORDERED)
+    return replace(order, signals=rest)
+
+
+def has_moved_away(order: IndexedOrder) -> bool:
+    """Tell whether an order has moved to another patient."""
+    return any(each.kind == MOVED_AWAY for each in order.signals)
+
+
+def with_unordered_mark(
+    signals: frozenset[SignalHash], event: OrderEvent, before: IndexedOrder | None
+) -> frozenset[SignalHash]:
+    """Return the signals after an event, with the mark if the order is known by a number only."""
+    by_number = event.accession in {event.placer, event.filler}
+    known = by_number if before is None else is_unordered(before)
+    if known and event.action not in CREATING_ACTIONS:
+        return signals | {SignalHash(UNORDERED, signal(UNORDERED, event.accession))}
+    if before is None or not known:
+        return signals
+    return frozenset(each for each in signals if each.kind != UNORDERED)
+
+
+def combined_signals(
+    one: frozenset[SignalHash], other: frozenset[SignalHash]
+) -> frozenset[SignalHash]:
+    """Return the signals of an order that is combined from two rows."""
+    marks = {each for each in one | other if each.kind in {UNORDERED, REPLACED_SIGNAL}}
+    return (one | other) - (marks - (one & other))
+
+
+def as_closed_by(order: IndexedOrder, number: str) -> IndexedOrder:
+    """Mark an order with the number that closed it. Other orders may have the same number."""
+    mark = SignalHash(CLOSED_BY, signal(CLOSED_BY, number))
+    return replace(order, signals=order.signals | {mark})
+
+
+def is_closed_by(order: IndexedOrder, numbers: Iterable[str]) -> bool:
+    """Tell whether an order was closed by one of these numbers alone."""
+    shown = {each.signal for each in order.signals if each.kind == CLOSED_BY}
+    closed = order.state in {OrderState.CANCELLED, OrderState.HELD}
+    return closed and not shown.isdisjoint(signal(CLOSED_BY, each) for each in numbers)
+
+
+def is_unordered(order: IndexedOrder) -> bool:
+    """Tell whether an order is known by a number only and was not ordered yet."""
+    return any(each.kind == UNORDERED for each in order.signals)
+
+
+def updated_signals(
+    base: IndexedOrder, event: OrderEvent, *, closing: bool
+) -> frozenset[SignalHash]:
+    """Return the signals after an event; an event that only closes the order changes none."""
+    silent = event.note == OF_PARENT or (closing and base.signals)
+    shown = base.signals if silent else signals_after(base.signals, event)
+    if event.action is not OrderAction.REPLACE:
+        return shown
+    return shown | {SignalHash(REPLACED_SIGNAL, signal(REPLACED_SIGNAL, base.key.accession))}
+
+
+def lasting_signals(signals: frozenset[SignalHash], event: OrderEvent) -> frozenset[SignalHash]:
+    """Return the signals of an event whose kinds remain if they are not repeated."""
+    known = {each.kind for each in signals}
+    return frozenset(
+        each
+        for each in signals_after(frozenset(), event)
+        if each.kind == MESSAGE_GROUP or (each.kind in LASTING_KINDS and each.kind not in known)
+    )
+
+
+def signals_after(before: frozenset[SignalHash], event: OrderEvent) -> frozenset[SignalHash]:
+    """
+    Return the signals of an order after an event.
+
+    Signals of `LASTING_KINDS` and `MESSAGE_GROUP` remain.
+    """
+    shown = frozenset(
+        SignalHash(each.kind, signal(each.kind, each.value)) for each in event.link_signals
+    )
+    kinds = {each.kind for each in shown}
+    kept = {
+        each
+        for each in before
+        if each.kind == MESSAGE_GROUP or (each.kind in LASTING_KINDS and each.kind not in kinds)
+    }
+    return shown | kept
+
+
+_KINDS = frozenset({HELD_LATER, OPENED_LATER})
+_TimedEvent = tuple[str, MessageTime]
+
+
+def later_event(
+    before: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
+) -> SignalHash | None:
+    """Return the hold or release that was sent after a late order; its value is the time in ms."""
+    if before.state != OrderState.CANCELLED or event.action not in CREATING_ACTIONS:
+        return None
+    if sent_at is None or not are_comparable(sent_at, before.turned_at):
+        return None
+    later = [each for each in before.signals if each.kind in _KINDS and each.signal > sent_at.at]
+    return max(later, key=lambda each: each.signal, default=None)
+
+
+def with_later_event(
+    before: IndexedOrder, after: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
+) -> IndexedOrder:
+    """Add the last hold or release after its cancellation to a cancelled order."""
+    words = [*_timed_events(before)]
+    if sent_at is not None and event.action is OrderAction.HOLD:
+        words.append((HELD_LATER, sent_at))
+    if sent_at is not None and (event.examined or event.action is OrderAction.RELEASE):
+        words.append((OPENED_LATER, sent_at))
+    return _with_latest(after, words)
+
+
+def with_later_events_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> IndexedOrder:
+    """Add the last hold or release to a cancelled order that is combined from several rows."""
+    return _with_latest(after, [word for each in rows for word in _timed_events(each)])
+
+
+def _with_latest(after: IndexedOrder, words: Iterable[_TimedEvent]) -> IndexedOrder:
+    signals = frozenset(each for each in after.signals if each.kind not in _KINDS)
+    turned_at = after.turned_at
+    if after.state == OrderState.CANCELLED and turned_at is not None:
+        later = [
+            SignalHash(kind, time.at)
+            for kind, time in words
+            if are_comparable(time, turned_at) and time.at > turned_at.at
+        ]
+        signals |= {max(later, key=lambda each: each.signal)} if later else set()
+    return after if signals == after.signals else replace(after, signals=signals)
+
+
+def _timed_events(row: IndexedOrder) -> Iterator[_TimedEvent]:
+    """Return the known holds and releases of a row."""
+    if row.turned_at is None:
+        return
+    for each in row.signals:
+        if each.kind in _KINDS:
+            yield each.kind, row.turned_at._replace(at=each.signal)
+    if row.state == OrderState.HELD:
+        yield HELD_LATER, row.turned_at
+    if row.state in OPEN_STATES:
+        yield OPENED_LATER, row.turned_at
+
 
 DESCRIPTION = "StudyDescription"
 _PROCEDURE_TAGS = (DESCRIPTION, "ProcedureCode")

@@ -8,15 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.intake.process.early_events import early_rows, order_numbers, with_early_rows
-from bridge.intake.process.link_signals import (
-    HELD_LATER,
-    has_moved_away,
-    is_unordered,
-    later_event,
-    updated_signals,
-    with_later_event,
-    with_unordered_mark,
-)
 from bridge.intake.process.order_hierarchy import (
     OF_PARENT,
     concerns_parent,
@@ -37,13 +28,20 @@ from bridge.intake.process.order_rules import (
     with_state,
 )
 from bridge.intake.process.order_values import (
+    HELD_LATER,
     combined_event,
     differs_from,
+    has_moved_away,
+    is_unordered,
+    later_event,
     names_procedure,
     uncancelled_procedures,
+    updated_signals,
     updated_values,
+    with_later_event,
     with_older_values,
     with_procedures,
+    with_unordered_mark,
 )
 from bridge.store.records.message_time import is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
