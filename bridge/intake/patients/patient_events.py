@@ -23,10 +23,14 @@ from bridge.intake.patients.demographics import (
     updates_of,
     with_new_patient,
 )
-from bridge.intake.patients.duplicate_orders import duplicate_orders, index_after_merge, is_open
 from bridge.intake.patients.visits import VisitChange, later_moves, moves_of, visit_changes
 from bridge.intake.process.addressing import IdentifierTakenError, OrderOfOtherPatientError
-from bridge.intake.process.early_events import match_early_rows
+from bridge.intake.process.duplicate_orders import (
+    duplicate_orders,
+    index_after_merge,
+    is_open,
+    match_early_rows,
+)
 from bridge.intake.process.job_context import ORDER_MOVED, JobContext
 from bridge.intake.process.launches import Launcher, registration
 from bridge.intake.process.order_rules import OrderState

@@ -12,9 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from bridge.intake.patients.demographics import demographics_of, with_new_patient
-from bridge.intake.patients.duplicate_orders import combined_with_existing
 from bridge.intake.process.addressing import Patient, redirected_to_survivor
-from bridge.intake.process.early_events import may_be_same_order, order_numbers
+from bridge.intake.process.duplicate_orders import (
+    combined_with_existing,
+    may_be_same_order,
+    order_numbers,
+)
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
 from bridge.intake.process.order_values import has_moved_away, is_unordered

@@ -7,7 +7,7 @@ was ordered when it gets another number. Orders are searched within one patient 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from bridge.intake.process.early_events import may_be_same_order, order_numbers
+from bridge.intake.process.duplicate_orders import may_be_same_order, order_numbers
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,

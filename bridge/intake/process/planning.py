@@ -7,7 +7,7 @@ accession, and an accession is one report.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.intake.process.early_events import early_rows, order_numbers, with_early_rows
+from bridge.intake.process.duplicate_orders import early_rows, order_numbers, with_early_rows
 from bridge.intake.process.order_hierarchy import (
     OF_PARENT,
     concerns_parent,

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from bridge.intake.patients.duplicate_orders import combined
+from bridge.intake.process.duplicate_orders import combined
 from bridge.intake.process.order_rules import OrderState, SourceMessage
 from bridge.intake.process.planning import plan
 from bridge.store.records.message_time import MessageTime, Resolution, clock
