@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.intake.receive.offload import FrameOffload
+from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from bridge.wiring.listeners import merged_patient_check

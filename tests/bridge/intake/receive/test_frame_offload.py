@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bridge.intake.receive.offload import FrameOffload
+from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import as_deferred

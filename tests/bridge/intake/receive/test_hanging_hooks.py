@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.receive.offload import FrameOffload
+from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
 from config.listeners import SequenceNumbers
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
