@@ -69,7 +69,7 @@ def test_truncation_character_before_its_time() -> None:
 @pytest.mark.parametrize(
     "head", [b"hello", b"\xff\x00", b"MSH|", b"GET / HTTP/1.1", b"MSH|^~\\&|A"]
 )
-def test_answers_to_what_is_no_message(head: bytes) -> None:
+def test_the_answer_to_noise_is_a_valid_message(head: bytes) -> None:
     """Even the answer to noise is valid, but for the control id that nobody could know."""
     nak = unframed_nak(head, MalformedMessage(MalformedReason.NOT_HL7), control_id="Y1", now=NOW)
 

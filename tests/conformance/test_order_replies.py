@@ -93,7 +93,7 @@ def test_structure(kind: str, version: str, patient: str) -> None:
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("control", WORDS)
-def test_words(control: str, *, taken: bool) -> None:
+def test_the_order_control_of_a_reply(control: str, *, taken: bool) -> None:
     """ORC-1 says what became of what was asked; a message refused did nothing of it."""
     (reply,) = replies(request("ORM", "2.5.1", control, "NW", patient="M1" if taken else ""))
     message = Message.parse(reply)

@@ -138,7 +138,7 @@ def test_observations_are_stable(layout: str, sections: str) -> None:
     assert len(sent[4]) == len(set(sent[4]))
 
 
-def test_the_shapes_are_the_standards() -> None:
+def test_our_tables_agree_with_hl7apy() -> None:
     """Our tables of fields and types say what hl7apy's say."""
     for version, shape in hl7_versions.VERSIONS.items():
         library = load_library(version)

@@ -111,7 +111,7 @@ def test_a_viewer_is_offered_nothing_that_is_refused(ward: ServiceHarness, page:
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
-def test_where_it_is(ward: ServiceHarness, page: Page) -> None:
+def test_an_order_is_tracked_by_its_accession(ward: ServiceHarness, page: Page) -> None:
     """An accession leads to the status of its report, its message and its delivery."""
     enter(page, ward, OPERATOR, "find")
     page.get_by_label("Accession, placer or filler number").fill("A7001")
@@ -153,7 +153,7 @@ def test_a_listener_is_paused_and_resumed(ward: ServiceHarness, page: Page) -> N
     expect(page.get_by_role("table", name="Audit")).to_contain_text("listener stray")
 
 
-def test_an_account_without_a_role_is_told_so(ward: ServiceHarness, page: Page) -> None:
+def test_an_account_without_a_role_sees_a_notice(ward: ServiceHarness, page: Page) -> None:
     """And sees no page; once signed out, the console leads to the login."""
     enter(page, ward, STRANGER)
     expect(page.get_by_role("alert")).to_contain_text("no role in the console")

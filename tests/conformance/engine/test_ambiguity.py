@@ -38,7 +38,7 @@ def test_a_query_parameter_that_contradicts_itself(case: Case) -> None:
     assert case.service.call("GET", prelims).status_code == 400
 
 
-def test_files_are_looked_at_only_for_those_who_may_bring_them(case: Case) -> None:
+def test_site_and_role_are_checked_before_files(case: Case) -> None:
     """update-dicomsr: site and role come before the files, 404 and 403 before 400."""
     case.draft("A1")
     files = {"dicomSR": [{"fileData": base64.b64encode(b"no DICOM").decode()}]}

@@ -137,7 +137,9 @@ def test_japanese_reports(service: Service) -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["launch", "lazy", "update"])
-def test_what_is_no_sr_is_refused(service: Service, data: bytes, where: str) -> None:
+def test_a_file_that_is_no_structured_report_is_refused(
+    service: Service, data: bytes, where: str
+) -> None:
     """dicomSR: all or nothing, 400 naming the file, lazily too; nothing of it is kept."""
     case = Case(service)
     bad = [*files(basic()), {"fileData": base64.b64encode(data).decode()}]
@@ -153,7 +155,7 @@ def test_what_is_no_sr_is_refused(service: Service, data: bytes, where: str) -> 
 
 
 @pytest.mark.parametrize("data", ["", "no base64", "data:application/dicom;base64,AAAA", "AAAA"])
-def test_what_is_wrong_names_the_file(service: Service, data: str) -> None:
+def test_an_error_names_the_bad_file(service: Service, data: str) -> None:
     """dicomSR: a bad file is refused, and the answer says in words which of them it is."""
     sent = [*files(basic()), {"fileData": data}]
     assert service.launch(dicomSR=sent).json()["detail"].startswith("dicomSR[1]: ")
@@ -210,7 +212,7 @@ def test_a_file_does_not_overwrite_what_was_written(service: Service) -> None:
     assert case.content("A1") == "Dictated."
 
 
-def test_a_preliminary_read_keeps_its_words(service: Service) -> None:
+def test_a_later_file_does_not_change_a_preliminary_read(service: Service) -> None:
     """update-dicomsr: a later file does not change what has been read, though none wrote in it."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic("Read."))))
@@ -268,7 +270,7 @@ def test_a_verified_observer(service: Service) -> None:
     assert stored(service)["ReportingPhysician"] == "READ^ER"
 
 
-def test_a_name_in_a_file_renames_nobody(service: Service) -> None:
+def test_a_name_in_a_file_does_not_change_the_patient_name(service: Service) -> None:
     """ForceUpdatePatientName true: `PatientName` must be present in clinicalInfo."""
     ok(service.launch(tags={"PatientName": "DOE^JANE"}))
     sent = files(basic(PatientName="ROE^JANE"))

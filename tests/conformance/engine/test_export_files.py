@@ -80,7 +80,7 @@ def test_a_count_is_a_count(report: Case, path: str, wrong: object) -> None:
     assert report.post(path, "A1", addenda=wrong).status_code == 400
 
 
-def test_what_is_not_there(case: Case) -> None:
+def test_a_pdf_of_an_unknown_report_or_zone_is_refused(case: Case) -> None:
     """export/pdf: no report, no PDF; another zone is no zone."""
     assert case.post("export/pdf", "A1", "service").status_code == 404
     case.draft("A1")

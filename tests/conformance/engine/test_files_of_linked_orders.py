@@ -45,7 +45,7 @@ def test_an_order_takes_its_files_along(
     assert {name: _begun(case, name) for name in texts} == texts
 
 
-def test_what_two_orders_brought_stays_with_both(case: Case) -> None:
+def test_a_file_of_two_orders_stays_with_both(case: Case) -> None:
     """One SR about two orders is in their report once, and in both reports when they part."""
     for name in ("A1", "A2"):
         case.order(name)

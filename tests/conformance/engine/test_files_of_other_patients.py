@@ -144,7 +144,7 @@ def test_two_files_that_contradict_each_other(service: Service) -> None:
     assert stored(service, "A1")["PatientName"] == "Doe^Jane"
 
 
-def test_a_spelling_of_a_file_renames_nobody(service: Service) -> None:
+def test_another_spelling_in_a_file_does_not_change_the_patient_name(service: Service) -> None:
     """A launch that names no patient is not refused for a file's spelling of the known name."""
     ok(service.launch(READER, tags=TAGS))
 
@@ -155,7 +155,9 @@ def test_a_spelling_of_a_file_renames_nobody(service: Service) -> None:
 
 
 @pytest.mark.parametrize("register", [False, True])
-def test_a_signed_report_says_what_it_does_not_take(service: Service, register: bool) -> None:
+def test_files_for_a_signed_report_are_ignored_with_a_warning(
+    service: Service, register: bool
+) -> None:
     """Files that a signed report does not have are not added, and the answer warns."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))

@@ -130,7 +130,7 @@ def test_init_by_the_authority_of_auth(service: Service, who: str) -> None:
         assert service.post("report/init", {**INIT, "userInfo": info}, who).status_code == 403
 
 
-def test_an_authority_is_told_nowhere(service: Service) -> None:
+def test_no_answer_repeats_a_token(service: Service) -> None:
     """Rule 6 of init: tokens are live secrets; no answer repeats one."""
     secret = service.tokens[ADMIN]
     for body in (

@@ -46,7 +46,7 @@ def test_missing_fields(case: Case, path: str, changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_who_and_what_is_not_there(case: Case, path: str) -> None:
+def test_roles_are_403_and_unknown_orders_404(case: Case, path: str) -> None:
     """Errors: 403 no site administrator, 404 site or one of the orders not found."""
     case.order("A1")
     for who in (READER, FOREIGN):

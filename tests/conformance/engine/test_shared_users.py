@@ -95,7 +95,7 @@ def known(service: Service) -> Service:
     return service
 
 
-def test_a_user_of_another_site_is_a_stranger(known: Service) -> None:
+def test_a_user_of_another_site_gets_the_answers_of_an_unknown_one(known: Service) -> None:
     """Authentication 6: every answer about an address known elsewhere is that about a new one."""
     answers = {}
     for email in (STRANGER, FOREIGN):

@@ -39,7 +39,7 @@ def test_a_sites_zone_is_iana(service: Service, zone: str) -> None:
     assert answer.status_code == 400
 
 
-def test_an_unknown_location_is_named_where_it_stands(service: Service) -> None:
+def test_an_unknown_location_is_refused_with_its_place(service: Service) -> None:
     """SiteLocation: optional everywhere; one that the site lacks is 400, at its own place."""
     ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"locations": ["North"]}))
     ok(service.launch())
@@ -61,7 +61,7 @@ def test_an_unknown_location_is_named_where_it_stands(service: Service) -> None:
     ok(service.post("report/status", {"clinicalInfo": [lost | {"SiteLocation": "North"}]}))
 
 
-def test_who_is_not_identified_is_told_how(service: Service) -> None:
+def test_a_401_names_the_authentication_header(service: Service) -> None:
     """Authentication 1: 401 names the header (RFC 9110 §11.6.1)."""
     answer = service.call("POST", "/api/report/status", None, json={})
     assert "x-access-token" in answer.headers["www-authenticate"]

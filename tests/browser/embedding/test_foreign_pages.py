@@ -1,4 +1,4 @@
-"""A host that is not allowed can neither frame, nor command, nor listen."""
+"""A page of a host that is not allowed cannot frame, command or listen."""
 
 import threading
 from collections.abc import Iterator
@@ -72,14 +72,14 @@ def refused(page: Page) -> bool:
     return {each.url for each in page.frames[1:]} == {"chrome-error://chromewebdata/"}
 
 
-def test_it_cannot_frame(viewer: Viewer, stranger: Page) -> None:
+def test_a_foreign_page_cannot_frame_the_report(viewer: Viewer, stranger: Page) -> None:
     """frame-ancestors of the site: nothing of the report is in the frame, and nothing is sent."""
     framed(stranger, viewer.reports.launch()["reportLink"])
     viewer.until(lambda: refused(stranger))
     assert stranger.evaluate("heard") == []
 
 
-def test_it_cannot_listen_as_an_opener(viewer: Viewer, stranger: Page) -> None:
+def test_a_foreign_opener_receives_no_messages(viewer: Viewer, stranger: Page) -> None:
     """A tab that a stranger opened says nothing to it, and does not do what it says."""
     link = viewer.reports.launch()["reportLink"]
     with stranger.context.expect_page() as opening:
@@ -134,7 +134,7 @@ def test_the_login_is_never_framed(installed: Installed, stranger: Page) -> None
     assert frame.url.startswith("chrome-error:") or "password" not in frame.content()
 
 
-def test_it_changes_nothing_by_framing(viewer: Viewer, stranger: Page) -> None:
+def test_framing_by_a_foreign_page_changes_nothing(viewer: Viewer, stranger: Page) -> None:
     """A lazy launch that a stranger frames is not opened, under whatever referrer."""
     link = viewer.reports.launch(lazyLaunch=True)["reportLink"]
     for policy in ("no-referrer", "unsafe-url"):

@@ -1,4 +1,4 @@
-"""What people mend in the console, in Chromium: by mouse and by keyboard."""
+"""Corrections in the console, in Chromium: replay, sites, roles, audit, live pages."""
 
 from collections.abc import Iterator
 
@@ -127,7 +127,7 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: ServiceHarness, page: Pag
     expect(row).to_have_count(0)
 
 
-def test_the_record_is_searched_and_verified(ward: ServiceHarness, page: Page) -> None:
+def test_the_audit_trail_is_searched_and_verified(ward: ServiceHarness, page: Page) -> None:
     """The console's, by what was done; the service's, by site; the chain is whole."""
     ward.call(VIEWER, "POST", "messages/1/replay", {})
     enter(page, ward, CHIEF, "deeds")
@@ -148,7 +148,7 @@ def test_the_record_is_searched_and_verified(ward: ServiceHarness, page: Page) -
     assert complaints(page) == []
 
 
-def test_the_worklist_leads_to_where_it_is(ward: ServiceHarness, page: Page) -> None:
+def test_the_worklist_leads_to_order_tracking(ward: ServiceHarness, page: Page) -> None:
     """Patients with bodies; an accession goes along, and stands in no address."""
     enter(page, ward, OPERATOR, "worklist")
     page.get_by_role("combobox", name="Site").select_option("SITE1")
@@ -194,7 +194,7 @@ def test_the_dashboard_is_live(ward: ServiceHarness, page: Page) -> None:
     expect(received.locator(".count")).to_have_text(str(before + 1))
 
 
-def test_a_person_signs_in_by_the_hospitals_account(ward: ServiceHarness, page: Page) -> None:
+def test_sign_in_with_the_hospital_account(ward: ServiceHarness, page: Page) -> None:
     """The button leads to the provider and back to the console, with the role of the address."""
     page.goto(f"{ward.house.url}/console")
     page.get_by_role("link", name="Hospital account").click()

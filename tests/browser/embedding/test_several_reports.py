@@ -1,4 +1,4 @@
-"""Several reports, and several actions, at once; reports that go while they are open."""
+"""Several reports and several actions at the same time, and reports that close meanwhile."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def test_actions_that_are_sent_at_once_are_carried_out_in_order(viewer: Viewer) 
     assert shown == ["FINAL", "DRAFT", "FINAL"]
 
 
-def test_strange_messages_are_passed_over_and_bad_parameters_told(viewer: Viewer) -> None:
+def test_unknown_messages_are_ignored_and_bad_parameters_reported(viewer: Viewer) -> None:
     """Unknown actions and no actions at all change nothing; a wrong type is a missing value."""
     viewer.open()
     viewer.page.evaluate(
@@ -100,7 +100,7 @@ def test_strange_messages_are_passed_over_and_bad_parameters_told(viewer: Viewer
 
 
 @pytest.mark.parametrize("gone", ["delete", "unassign"])
-def test_actions_on_a_report_that_went_are_refused(viewer: Viewer, gone: str) -> None:
+def test_actions_on_a_closed_report_are_refused(viewer: Viewer, gone: str) -> None:
     """Deleted or given back elsewhere: nothing is signed or saved through a page left open."""
     viewer.open()
     viewer.type("Seen.")

@@ -1,4 +1,4 @@
-"""What people look after in Chromium: concerns, codes, whole interfaces, and their own session."""
+"""Console pages in Chromium: exceptions, order tracking, codes, interface packages, sessions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def page(chromium: Browser) -> Iterator[Page]:
         yield page
 
 
-def test_what_wants_a_person_is_seen_once(ward: ServiceHarness, page: Page) -> None:
+def test_an_exception_is_marked_as_reviewed(ward: ServiceHarness, page: Page) -> None:
     """A cancelled order whose report has text: counted, listed with its order, and seen."""
     house = ward.house
     with Sender(house.mllp_port) as sender:
@@ -89,7 +89,7 @@ def test_a_code_without_an_entry_gets_one(ward: ServiceHarness, page: Page) -> N
     expect(page.get_by_text("No errors")).to_be_visible()
 
 
-def test_an_interface_leaves_and_another_comes(
+def test_an_interface_package_is_exported_and_imported(
     ward: ServiceHarness, page: Page, tmp_path: Path
 ) -> None:
     """Exported; under another name it is shown what it would change, and taken in."""
@@ -156,7 +156,7 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: ServiceHarness, page: P
     assert patient.input_value().endswith("|more")
 
 
-def test_long_names_leave_the_page_its_form(ward: ServiceHarness, page: Page) -> None:
+def test_long_names_do_not_break_the_layout(ward: ServiceHarness, page: Page) -> None:
     """A person's, in the head; a patient's, in the worklist. Hostile text is text."""
     long = {"email": VIEWER, "name": "Very Long Name " * 10, "role": "user"}
     assert ward.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
@@ -177,7 +177,7 @@ def test_long_names_leave_the_page_its_form(ward: ServiceHarness, page: Page) ->
     assert box["x"] + box["width"] <= 1280
 
 
-def test_a_sites_settings_open_without_a_complaint(ward: ServiceHarness, page: Page) -> None:
+def test_the_settings_of_a_site_are_accessible(ward: ServiceHarness, page: Page) -> None:
     """All that the page asks the service for is let through."""
     enter(page, ward, CHIEF, "sites/SITE1")
     page.get_by_label("Time zone").wait_for()
