@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-plain lint bench fuzz soak power sweep model sbom advisories setup app clean
+.PHONY: demo test test-plain lint bench fuzz soak power sweep model simulate sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -43,6 +43,9 @@ sweep: app ## each call on disk, socket, descriptor and thread fails once; needs
 
 model: $(READY) ## TLC on the models of the queue and the outbox; needs Java
 	$(BIN)/python tests/model/run.py
+
+simulate: $(READY) ## ten thousand schedules of each story under simulated time; SCHEDULES=500: fewer
+	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),10000)
 
 sbom: $(READY) ## what is shipped, as CycloneDX: dist/sbom-python.json and dist/sbom-web.json
 	@mkdir -p dist

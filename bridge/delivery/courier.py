@@ -28,6 +28,7 @@ from bridge.delivery.reply_policy import (
 )
 from bridge.executors import Threads
 from bridge.metrics import Metrics
+from bridge.queue.claims import Lease, Session, single_session
 from bridge.queue.deliveries import (
     INTERRUPTED,
     NOT_CONNECTED,
@@ -71,10 +72,12 @@ class Courier:
         on_pause: Callable[[str], object] = _ignore_pause,
         poll: float = POLL_SECONDS,
         timer: Callable[[], float] = time.monotonic,
+        session: Session = single_session,
     ) -> None:
         """
         Send by `sender`; `clock` is in milliseconds, `poll` and `timer` in seconds.
 
+        `session` is that of the heartbeat lock of the outbox's owner.
         `on_pause` is called with the reply when the reply policy pauses the destination.
         """
         self.destination = destination
@@ -96,7 +99,8 @@ class Courier:
         self._preparation = Preparation(composer, texts, outbox, policy, self._log_error)
         self._outcomes = OutcomeWriter(outbox, clock, self._on_stored, self._log_error)
         self._timer = timer
-        self._claims: dict[int, float] = {}  # delivery id -> end of its lease, by the timer
+        self._session = session
+        self._claims: dict[int, Lease] = {}  # by delivery id
         self._claiming: asyncio.Task[ClaimedBatch] | None = None
         self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -161,12 +165,12 @@ class Courier:
         return self._breaker.open_until, self._breaker.replies, self._breaker.refused
 
     def _is_on_hold(self) -> bool:
-        """Tell whether sending is paused by an operator or by the circuit breaker."""
+        """Tell whether an operator, the circuit breaker or a lost heartbeat pauses sending."""
         circuit = self._breaker.circuit(self._clock())
         self._metrics.circuit_open.labels(self.destination.name).set(
             circuit is not CircuitState.CLOSED
         )
-        return self._paused or circuit is CircuitState.OPEN
+        return self._paused or circuit is CircuitState.OPEN or self._session() is None
 
     async def _next_batch(self) -> Sequence[PreparedDelivery]:
         """Return the batch that was prepared in advance, or prepare one."""
@@ -185,10 +189,10 @@ class Courier:
         return await self._preparation.compose(claimed, destination)
 
     async def _claim(self, destination: CompiledDestination) -> ClaimedBatch:
-        now, lease_ends = self._clock(), self._lease_from_now()
+        now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
         most = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claim = await self._preparation.claim(destination, now, most)
-        self._claims |= dict.fromkeys((each.delivery_id for each in claim[0]), lease_ends)
+        self._claims |= {each.delivery_id: lease.copy() for each in claim[0]}
         return claim
 
     async def _wait_for_wakeup(self, seconds: float) -> None:
@@ -223,7 +227,8 @@ class Courier:
 
     def _holds_lease(self, delivery: ClaimedDelivery) -> bool:
         # While the process was suspended, another node may have sent this message and later ones.
-        return self._timer() < self._claims.get(delivery.delivery_id, 0.0)
+        lease = self._claims.get(delivery.delivery_id)
+        return lease is not None and lease.is_held
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
         """Send one message and return its outcome; None if there is no connection."""
@@ -275,9 +280,11 @@ class Courier:
         Called several times per lease. Raises StoreError.
         """
         if ids := list(self._claims):
-            lease_ends = self._lease_from_now()
-            await Threads.LEASES.run(self._outbox.extend, ids, self._clock())
-            self._claims |= {each: lease_ends for each in ids if each in self._claims}
+            ends_at = self._lease_from_now()
+            extended = await Threads.LEASES.run(self._outbox.extend, ids, self._clock())
+            for each in extended & self._claims.keys():
+                if self._claims[each].is_held:
+                    self._claims[each].ends_at = ends_at
 
     async def bring_forward(self) -> None:
         """Bring forward retries that are late because the clock was set back. Raises StoreError."""

@@ -4,11 +4,61 @@ Claims: the rows that a worker receives, the outcomes that it returns, and the s
 No I/O. An outcome names an event; `states.TRANSITIONS` defines the state that follows.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.errors import FailureKind
+from bridge.queue.errors import LeaseEnded
 from bridge.queue.states import QueueEvent, QueueState, next_state
+
+Session = Callable[[], int | None]
+"""Returns the session of this process's heartbeat lock; None if it may have lost the lock."""
+
+
+def single_session() -> int | None:
+    """Return the session of a process without a heartbeat lock."""
+    return 0
+
+
+class Lease:
+    """
+    The lease of a claim as its owner sees it. Other nodes may act on the claim when it has ended.
+
+    It ends at `ends_at` by the monotonic clock `timer` (seconds), and with the session in which
+    the claim was made: a process that was frozen or cut off loses its claims before that time.
+    """
+
+    __slots__ = ("_claimed_in", "_session", "_timer", "ends_at")
+
+    def __init__(
+        self,
+        ends_at: float = float("inf"),
+        timer: Callable[[], float] = time.monotonic,
+        session: Session = single_session,
+    ) -> None:
+        self.ends_at = ends_at
+        self._timer = timer
+        self._session = session
+        self._claimed_in = session()
+
+    def copy(self) -> "Lease":
+        """Return an equal lease, for another claim of the same transaction."""
+        made = Lease(self.ends_at, self._timer, self._session)
+        made._claimed_in = self._claimed_in
+        return made
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the owner may still act on the claim."""
+        alive = self._claimed_in is not None and self._session() == self._claimed_in
+        return alive and self._timer() < self.ends_at
+
+    def require(self) -> None:
+        """Raise LeaseEnded if the lease has ended."""
+        if not self.is_held:
+            raise LeaseEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +87,7 @@ class ClaimedMessage:
     """The digest that was stored with the payload."""
     is_damaged: bool = False
     """Whether the stored payload does not have its digest; `payload` is empty then."""
+    lease: Lease = field(default_factory=Lease, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

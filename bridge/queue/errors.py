@@ -3,6 +3,7 @@ Errors of the queue.
 
 * QueueError
   * IllegalTransition    the current state does not allow the event
+  * LeaseEnded           the claim may belong to another worker
   * LedgerClosed         the ledger is not running
   * NoSuchRow            no message or delivery has this id
   * StateChanged         the row is no longer in the state for which it was selected
@@ -32,6 +33,13 @@ class StateChanged(QueueError):
     def __init__(self, state: str) -> None:
         self.state = state
         super().__init__(f"it is {state} by now")
+
+
+class LeaseEnded(QueueError):
+    """The lease of a claim has ended: another worker may act on the message."""
+
+    def __init__(self) -> None:
+        super().__init__("lease ended")
 
 
 class LedgerClosed(QueueError):

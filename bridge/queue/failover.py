@@ -18,10 +18,7 @@ from sqlalchemy import text
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.store.postgresql.dedicated_connections import without_heartbeat
-
-GRACE_SECONDS = 4.0
-"""A live node reconnects within this time after its database connection was cut."""
+from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS, without_heartbeat
 
 _CLAIM_OWNERS = text("""
     SELECT owner FROM message WHERE state = 'claimed'
@@ -50,7 +47,7 @@ class Failover:
 
     def requeue_claims_of_failed_nodes(self, now: int) -> int:
         """Requeue messages and deliveries of failed nodes; return the number. `now` is in ms."""
-        if self._database.dialect != "postgresql":
+        if not self._database.has_heartbeats:
             return 0
         return sum(
             queue.requeue_claims(each, now)

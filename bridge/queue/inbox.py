@@ -13,13 +13,21 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue import payload_blobs
-from bridge.queue.claims import ClaimedMessage, MessageOutcome, Settlement, SettlementResult
+from bridge.queue.claims import (
+    ClaimedMessage,
+    Lease,
+    MessageOutcome,
+    Session,
+    Settlement,
+    SettlementResult,
+    single_session,
+)
 from bridge.queue.lanes import LaneClaim, Lanes
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent
-from bridge.queue.wakeup import CHANNEL
+from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
 from bridge.store.postgresql.dedicated_connections import lock_name
@@ -57,6 +65,10 @@ _CLAIMED = key_statement("""
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
 _ADD_LANE = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
+_MAKE_DUE = text("""
+    UPDATE message SET not_before = :now
+    WHERE state = 'queued' AND blocked = 0 AND not_before > :now AND settled_at > :latest
+""")
 
 _LONG_BACKLOG = "a long backlog is being sorted out"
 
@@ -89,7 +101,8 @@ class Inbox:
     finds its former claims by it. With `parked_block` a parked message blocks the later messages of
     its lanes. By default it does not: one malformed order must not hide later orders of the
     patient, whose senders received a positive acknowledgment. `write_records` writes the records of
-    outcomes; `acknowledgments` tells which acknowledgments were sent but are not stored yet.
+    outcomes; `acknowledgments` tells which acknowledgments were sent but are not stored yet;
+    `session` is that of the owner's heartbeat lock.
     """
 
     def __init__(
@@ -102,6 +115,7 @@ class Inbox:
         write_records: WriteRecords = _ignore_records,
         timer: Callable[[], float] = time.monotonic,
         acknowledgments: AcknowledgmentNotes | None = None,
+        session: Session = single_session,
     ) -> None:
         self.lease = lease
         self.short_work = database.short_work
@@ -110,6 +124,8 @@ class Inbox:
         self._write_records = write_records
         self._database = database
         self._owner = owner
+        self._timer = timer
+        self._session = session
         are_acknowledged = acknowledgments.contains_all if acknowledgments else _never
         self._lanes = Lanes(
             database,
@@ -131,8 +147,11 @@ class Inbox:
         """
         As `claim`, without reading the payloads of large messages (see `with_payloads`).
 
-        Raises Busy on the event loop if a long backlog has no message that is free.
+        Claims nothing without a heartbeat session. Raises Busy on the event loop if a long backlog
+        has no message that is free.
         """
+        if self._session() is None:
+            return ClaimedBatch([], more=False, undecided=True)
         try:
             claim, messages = self._claim(now, limit)
             while claim.scan_incomplete and not messages:
@@ -157,6 +176,7 @@ class Inbox:
     def _claim_and_read(
         self, connection: Connection, now: int, limit: int
     ) -> tuple[LaneClaim, list[ClaimedMessage]]:
+        lease = Lease(self.lease_from_now(), self._timer, self._session)
         claim = self._lanes.claim(
             connection,
             owner=self._owner,
@@ -165,7 +185,11 @@ class Inbox:
             limit=limit,
         )
         rows = execute_keys(connection, _CLAIMED, claim.ids).all() if claim.ids else []
-        return claim, [_claimed_message(row) for row in rows]
+        return claim, [_claimed_message(row, lease.copy()) for row in rows]
+
+    def lease_from_now(self) -> float:
+        """Return the end of a lease that begins now, by the monotonic clock in seconds."""
+        return self._timer() + self.lease / 1000
 
     def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
         """Read the payloads of the large messages of a batch."""
@@ -267,10 +291,24 @@ class Inbox:
             self._lanes.settle(connection, self._owner, now, settlements)
             self._database.notify(connection, CHANNEL)
 
-    def extend(self, message_ids: Sequence[int], now: int) -> None:
-        """Extend the leases of claims: they end one full lease after `now`."""
+    def extend(self, message_ids: Sequence[int], now: int) -> set[int]:
+        """
+        Extend the leases of claims: they end one full lease after `now`.
+
+        Return the ids that are still claimed by this owner.
+        """
         with self._database.write() as connection:
-            self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
+            return self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
+
+    def make_due(self, now: int) -> int:
+        """
+        Make postponed messages due whose last attempt is in the future; return the number.
+
+        The clock of the node that postponed them was ahead, or the clock was set back.
+        """
+        given = {"now": now, "latest": now + CLOCK_TOLERANCE_MS}
+        with self._database.write() as connection:
+            return connection.execute(_MAKE_DUE, given).rowcount
 
     def requeue_expired_claims(
         self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()
@@ -297,7 +335,7 @@ class Inbox:
             return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
 
 
-def _claimed_message(row: Row[Any]) -> ClaimedMessage:
+def _claimed_message(row: Row[Any], lease: Lease) -> ClaimedMessage:
     claimed = ClaimedMessage(
         message_id=row.id,
         payload=bytes(row.payload),
@@ -311,6 +349,7 @@ def _claimed_message(row: Row[Any]) -> ClaimedMessage:
         message_type=row.message_type,
         ambiguous_attempts=row.doubts or 0,
         digest=row.digest,
+        lease=lease,
     )
     return _verified(claimed)
 

@@ -138,6 +138,7 @@ class Lanes:
             {QueueState.QUEUED, QueueState.PARKED} if parked_block else {QueueState.QUEUED}
         )
         self._is_postgresql = database.dialect == "postgresql"
+        self._has_heartbeats = database.has_heartbeats
         # Messages are partitioned on PostgreSQL; most scans skip most partitions.
         partitioned = self._is_postgresql and statements is INBOX
         due = f"{statements.candidates} {database.skip_locked}"
@@ -231,9 +232,9 @@ class Lanes:
         found = [row for row in asked if row.id not in except_ids]
         known = {owner, own}
         others = {row.owner for row in found} - known
-        if others and self._is_postgresql:
+        if others and self._has_heartbeats:
             known |= without_heartbeat(connection, others)
-        rows = [row for row in found if row.owner in known or not self._is_postgresql]
+        rows = [row for row in found if row.owner in known or not self._has_heartbeats]
         state = next_state(QueueState.CLAIMED, QueueEvent.INTERRUPTED)
         returned = [Settlement(row.id, state, code="interrupted") for row in rows]
         self._write_settlements(connection, returned, now)
@@ -242,13 +243,13 @@ class Lanes:
 
     def extend(
         self, connection: Connection, owner: str, row_ids: Sequence[int], now: int, lease: int
-    ) -> None:
-        """Extend claims to `lease` ms from now."""
-        if row_ids:
-            lease_until = claim_time(connection, now) + lease
-            execute_keys(
-                connection, self._sql.extend, row_ids, owner=owner, lease_until=lease_until
-            )
+    ) -> set[int]:
+        """Extend claims to `lease` ms from now; return the ids of those that were extended."""
+        if not row_ids:
+            return set()
+        until = claim_time(connection, now) + lease
+        rows = execute_keys(connection, self._sql.extend, row_ids, owner=owner, lease_until=until)
+        return set(rows.scalars())
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
         """Add a row to lanes, at the position of its id."""

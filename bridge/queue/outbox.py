@@ -23,7 +23,7 @@ from bridge.queue.ledger.arrivals import digest, lane
 from bridge.queue.ledger.deduplication import is_intact, stored_digest
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import QueueEvent
-from bridge.queue.wakeup import CHANNEL
+from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.postgresql.connection import binary_arrays
@@ -164,9 +164,6 @@ def reply_row(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | Non
 
 LEASE_MS = 120_000
 """Lease of a claim in milliseconds: longer than any destination may take to acknowledge."""
-
-CLOCK_TOLERANCE_MS = 300_000
-"""Due times further ahead than the longest delay plus this tolerance are corrected."""
 
 # Releases before 2026-11-24 stored messages before their first claim, with an edition. They were
 # not sent yet, so they are composed again.
@@ -344,10 +341,14 @@ class Outbox:
         with self._database.write() as connection:
             return connection.execute(_MAKE_DUE, given).rowcount
 
-    def extend(self, delivery_ids: Sequence[int], now: int) -> None:
-        """Extend the leases of claims: they end one full lease after `now`."""
+    def extend(self, delivery_ids: Sequence[int], now: int) -> set[int]:
+        """
+        Extend the leases of claims: they end one full lease after `now`.
+
+        Return the ids that are still claimed by this owner.
+        """
         with self._database.write() as connection:
-            self._lanes.extend(connection, self._owner, delivery_ids, now, self.lease)
+            return self._lanes.extend(connection, self._owner, delivery_ids, now, self.lease)
 
     def requeue_expired_claims(self, now: int, *, include_own: bool = False) -> int:
         """Requeue deliveries whose lease has expired (see `Inbox.requeue_expired_claims`)."""

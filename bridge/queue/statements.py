@@ -167,7 +167,7 @@ _OVERDUE = """
 """
 _EXTEND = """
     UPDATE {table} SET lease_until = :lease_until
-    WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner
+    WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner RETURNING id
 """
 
 

@@ -17,6 +17,9 @@ POLL_WITH_NOTIFICATIONS = 2.0
 POLL_WITHOUT_NOTIFICATIONS = 1.0
 """Seconds between polls on SQLite: the delay of work that another process queued."""
 
+CLOCK_TOLERANCE_MS = 300_000
+"""Due times that a wrong clock put this much too far ahead are corrected."""
+
 
 class PollTimer:
     """Due times (ms) of postponed work, and the time until the next poll."""

@@ -265,6 +265,7 @@ class DeliveryParts:
             random=retry_randomness(),
             on_pause=partial(self._control_pause, destination.name),
             poll=POLL_WITH_NOTIFICATIONS if notified else POLL_WITHOUT_NOTIFICATIONS,
+            session=self._membership.session,
         )
 
     def _compiled(self) -> ActiveDestinations:

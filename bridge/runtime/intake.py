@@ -105,7 +105,13 @@ class IntakeParts:
         memory = OrderRepository(database, now_ms)
         self._order_processor = OrderProcessor(client, memory, known, self._waiting, metrics)
         self._worker = self._applying(
-            Inbox(database, owner, write_records=memory.write, acknowledgments=self._ledger.notes)
+            Inbox(
+                database,
+                owner,
+                write_records=memory.write,
+                acknowledgments=self._ledger.notes,
+                session=membership.session,
+            )
         )
         membership.wakes(self._worker.notify_of_old_messages)
         self._ledger.call_after_batch(self._worker.notify)

@@ -90,6 +90,10 @@ class Membership:
         """Tell whether this process runs the jobs that one process runs for all."""
         return self._presence.is_leader
 
+    def session(self) -> int | None:
+        """Return the session of the heartbeat lock; None if it may have lost the lock."""
+        return self._presence.session()
+
     def wakes(self, wake: Wake) -> None:
         """Call `wake` on the event loop's thread when there may be something to claim."""
         self._wakes.append(wake)

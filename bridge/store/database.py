@@ -78,6 +78,11 @@ class Database:
         self._write_cache = ConnectionCache(self._writer, cached, pooled=True)
         self._read_cache = ConnectionCache(self.engine, cached)
 
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether nodes hold heartbeat locks (`bridge.store.postgresql.dedicated_connections`)."""
+        return self.dialect == "postgresql"
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection with one snapshot of the database; read only."""

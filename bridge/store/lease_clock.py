@@ -8,23 +8,29 @@ expired.
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection, text
 
 OPTION: Final = "bridge_lease_clock"
-"""An execution option of the engine. Without it leases use the caller's clock, which tests set."""
+"""
+An execution option of the engine: the boot clock in ms (`since_boot`).
+
+Without it leases use the caller's clock, which tests set.
+"""
 _SERVER_TIME: Final = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def lease_time(connection: Connection, now: int) -> int:
     """Return the time (ms) to compare leases with; `now` is the caller's wall clock."""
-    if not connection.get_execution_options().get(OPTION):
+    boot_clock: Callable[[], int] | None = connection.get_execution_options().get(OPTION)
+    if boot_clock is None:
         return now
     if connection.dialect.name == "postgresql":
         return int(connection.execute(_SERVER_TIME).scalar_one())
-    return since_boot()
+    return boot_clock()
 
 
 def claim_time(connection: Connection, now: int) -> int:

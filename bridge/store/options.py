@@ -1,9 +1,10 @@
 """Options of a database: pool size, timeouts, and required guarantees of the server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.store.lease_clock import OPTION
+from bridge.store.lease_clock import OPTION, since_boot
 
 LOCK_TIMEOUT = 30.0
 """Seconds that a statement waits for a lock before it raises `Busy`."""
@@ -15,8 +16,8 @@ class DatabaseOptions:
     Pool size, additional connections at peak load, and seconds to wait for one before `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.connection`; `lease_clock`:
-    `bridge.store.lease_clock`; `short_work_on_loop`: `bridge.store.short_work`; `commit_delay`:
-    `bridge.queue.ledger.ledger`.
+    `bridge.store.lease_clock`, with `boot_clock` on SQLite; `short_work_on_loop`:
+    `bridge.store.short_work`; `commit_delay`: `bridge.queue.ledger.ledger`.
     """
 
     size: int = 10
@@ -24,6 +25,7 @@ class DatabaseOptions:
     timeout: float = LOCK_TIMEOUT
     require_synchronous: bool = False
     lease_clock: bool = False
+    boot_clock: Callable[[], int] = since_boot
     short_work_on_loop: bool = True
     commit_delay: bool = True
 
@@ -34,5 +36,5 @@ class DatabaseOptions:
             "pool_size": self.size,
             "max_overflow": self.overflow,
             "pool_timeout": self.timeout,
-            "execution_options": {OPTION: self.lease_clock},
+            "execution_options": {OPTION: self.boot_clock if self.lease_clock else None},
         }

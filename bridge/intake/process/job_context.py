@@ -186,6 +186,11 @@ def unsaved_outcome(claimed: ClaimedMessage, now: int) -> MessageOutcome:
     )
 
 
+def interrupted_outcome(claimed: ClaimedMessage) -> MessageOutcome:
+    """Return the outcome if the lease ended. It is stored only if no other node has the message."""
+    return MessageOutcome(claimed.message_id, QueueEvent.POSTPONED, code="interrupted")
+
+
 def unread_outcome(claimed: ClaimedMessage) -> MessageOutcome:
     """Return the outcome if the worker process failed: the message itself may be the cause."""
     return _outcome(claimed, FailureKind.AMBIGUOUS, "not_read")

@@ -41,6 +41,7 @@ from bridge.intake.process.job_context import (
     JobContext,
     MessageChanges,
     failure_outcome,
+    interrupted_outcome,
     unsaved_outcome,
 )
 from bridge.intake.process.jobs import (
@@ -78,6 +79,7 @@ from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
+from bridge.queue.errors import LeaseEnded
 from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
@@ -205,6 +207,8 @@ class OrderProcessor:
         if isinstance(error, EngineFailure):
             self._metrics.engine_failures.labels(error.failure.value, error.code).inc()
             return failure_outcome(claimed, error, self._repository.now())
+        if isinstance(error, LeaseEnded):
+            return interrupted_outcome(claimed)
         self._log_error(claimed, error)
         return permanent_failure(claimed, error)
 
@@ -213,6 +217,8 @@ class OrderProcessor:
         Apply the events of a message: patient events first, because orders refer to their
         patients.
         """
+        lease = context.job.claimed.lease
+        lease.require()
         await apply_patient_events(self._worklist, context)
         await reassign_orders(self._worklist, context)
         tasks = plan(
@@ -226,10 +232,12 @@ class OrderProcessor:
         _note_exceptions(context, tasks)
         context.link_groups = link_group_names(tasks, context.job.claimed.message_id)
         for registers, group in groupby(tasks, lambda task: task.step is OrderStep.REGISTER):
+            lease.require()
             if registers:
                 await self._register_all(context, list(group))
                 continue
             for task in group:
+                lease.require()
                 await self._apply_step(context, task)
         context.notes += linked_at_launch(context.link_groups, context.groups)
         regrouped = [task for task in tasks if task.regroups]

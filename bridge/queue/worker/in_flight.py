@@ -65,9 +65,13 @@ class InFlightBatches:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
+    def messages(self) -> list[ClaimedMessage]:
+        """Return all messages in progress."""
+        return [each for batch in self._messages.values() for each in batch]
+
     def message_ids(self) -> list[int]:
         """Return the ids of all messages in progress."""
-        return [each.message_id for batch in self._messages.values() for each in batch]
+        return [each.message_id for each in self.messages()]
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait until no batch is in progress, at most `seconds`."""

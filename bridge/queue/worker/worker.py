@@ -129,12 +129,18 @@ class Worker:
 
     async def keep_leases(self) -> None:
         """
-        Extend the claims in progress; requeue expired claims of others.
+        Extend the claims in progress; requeue expired claims of others; correct due times.
 
         Called three times per lease. Raises StoreError.
         """
-        await Threads.LEASES.run(self._inbox.extend, self._batches.message_ids(), self._clock())
-        if await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock()):
+        messages, ends_at = self._batches.messages(), self._inbox.lease_from_now()
+        ids = [each.message_id for each in messages]
+        extended = await Threads.LEASES.run(self._inbox.extend, ids, self._clock())
+        for each in messages:
+            if each.message_id in extended and each.lease.is_held:
+                each.lease.ends_at = ends_at
+        requeued = await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock())
+        if await Threads.LEASES.run(self._inbox.make_due, self._clock()) or requeued:
             self.notify_of_old_messages()
 
     async def _run(self) -> None:
@@ -302,12 +308,15 @@ class Worker:
 
     async def _settle(self, outcomes: Sequence[MessageOutcome], *, claim_next: bool) -> None:
         """Store the outcomes; retry while the database is unavailable."""
+        last = self._clock()
         while True:
+            now = self._clock()
+            outcomes, last = _moved(outcomes, now - last), now
             try:
                 if claim_next:
                     await self._settle_and_claim(outcomes)
                     return
-                settled = await self._async_inbox.settle(outcomes, self._clock())
+                settled = await self._async_inbox.settle(outcomes, now)
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not written down yet: %s", len(outcomes), error)
                 self._unconfirmed.possible |= claim_next
@@ -333,6 +342,16 @@ class Worker:
                 self.notify()
         self._note(batch)
         self._start_batch(batch, done)
+
+
+def _moved(outcomes: Sequence[MessageOutcome], passed: int) -> Sequence[MessageOutcome]:
+    """Keep the delays of retries if the clock has moved by `passed` ms, or was set."""
+    if not passed:
+        return outcomes
+    return [
+        each if each.retry_at is None else replace(each, retry_at=each.retry_at + passed)
+        for each in outcomes
+    ]
 
 
 def _any_postponed(outcomes: Sequence[MessageOutcome]) -> bool:

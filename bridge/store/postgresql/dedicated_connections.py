@@ -13,6 +13,7 @@ On SQLite there are no other nodes: every lock is held, and there are no notific
 """
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -28,15 +29,46 @@ from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_k
 POLL_SECONDS = 2.0
 """Longest time until a free leadership is taken, or its loss is noticed."""
 
+GRACE_SECONDS = 4.0
+"""A live node reconnects within this time after its database connection was cut."""
+
 START_TIMEOUT_SECONDS = 20.0
 """How long a start waits for its name: a host that died is detected within ten seconds."""
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock(%s)"
 _HELD_LOCKS = text("""
-    SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+    SELECT (CAST(classid AS bigint) << 32) | CAST(objid AS bigint) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """)
+
+
+class Heartbeat:
+    """
+    What a process knows of its own heartbeat lock. Any thread may ask.
+
+    Other nodes take over claims when the lock has been missing for `GRACE_SECONDS`. So a process
+    may act on a claim only in the session in which it claimed, and only for `GRACE_SECONDS` after
+    the server last confirmed that session.
+    """
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self._number = 0
+        self._until = float("-inf")
+
+    def begin_session(self) -> None:
+        """Begin a session that is not confirmed yet: an earlier one has lost its lock."""
+        self._until = float("-inf")
+        self._number += 1
+
+    def confirm(self, asked_at: float) -> None:
+        """Note that the server, asked at this time, confirmed the session."""
+        self._until = asked_at + GRACE_SECONDS
+
+    def session(self) -> int | None:
+        """Return the number of the session; None if it may have lost its lock."""
+        return self._number if self._timer() < self._until else None
 
 
 class Presence:
@@ -52,6 +84,7 @@ class Presence:
         self._database = database
         self._names = [lock_key(lock_name(each)) for each in names]
         self._leader_key = lock_key(f"jobs {jobs}") if jobs else None
+        self._heartbeat = Heartbeat()
         self._is_leader = threading.Event()
         self._is_present = threading.Event()
         self._stopped = threading.Event()
@@ -61,6 +94,10 @@ class Presence:
     def is_leader(self) -> bool:
         """Whether this process runs the periodic jobs."""
         return self._database.dialect != "postgresql" or self._is_leader.is_set()
+
+    def session(self) -> int | None:
+        """Return the session of the heartbeat lock (see `Heartbeat`); on SQLite always 0."""
+        return self._heartbeat.session() if self._database.dialect == "postgresql" else 0
 
     def start(self) -> None:
         """Acquire the names. Blocking. Raises NameTaken if another process has one."""
@@ -88,14 +125,17 @@ class Presence:
                 self._is_leader.clear()
 
     def _hold_locks(self, driver: Any) -> None:
+        self._heartbeat.begin_session()
         missing = list(self._names)
         while not self._stopped.is_set():
+            asked_at = time.monotonic()
             missing = [key for key in missing if not _try_lock(driver, key)]
             if self._leader_key is None or self._is_leader.is_set():
                 driver.execute("SELECT 1")  # raises if the connection is lost
             elif not missing and _try_lock(driver, self._leader_key):
                 self._is_leader.set()
             if not missing:
+                self._heartbeat.confirm(asked_at)
                 self._is_present.set()  # last: a single node leads as soon as it is present
             self._stopped.wait(POLL_SECONDS)
 

@@ -1,7 +1,7 @@
 """Documented reaction times of nodes follow from the periods of their jobs."""
 
-from bridge.queue.failover import GRACE_SECONDS
 from bridge.runtime.schedule import Job
+from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS
 
 
 def test_failover_within_ten_seconds() -> None:

@@ -50,3 +50,17 @@ def test_times_of_another_clock_have_ended(store: Database, intake: Intake, left
         until = left or since_boot() + JUMP
         connection.execute(text("UPDATE message SET lease_until = :until"), {"until": until})
     assert Inbox(store, "node-2").requeue_expired_claims(NOW) == 1
+
+
+def test_a_clock_that_is_set_back_delays_no_retry(store: Database, intake: Intake) -> None:
+    """A message that was postponed before is due at once, unless its time is still right."""
+    intake.keep(arrival(patient="1"), arrival(patient="2"))
+    inbox = Inbox(store, "node-1")
+    first, second = (each.message_id for each in inbox.claim(NOW, 10))
+    postponed = MessageOutcome(first, QueueEvent.POSTPONED, retry_at=NOW + 1000)
+    asked_for = MessageOutcome(second, QueueEvent.POSTPONED, retry_at=NOW + JUMP)
+    inbox.settle([postponed], NOW)
+    inbox.settle([asked_for], NOW - JUMP)
+    assert inbox.make_due(NOW - 1000) == 0
+    assert inbox.make_due(NOW - JUMP) == 1
+    assert [each.message_id for each in inbox.claim(NOW - JUMP, 10)] == [first]

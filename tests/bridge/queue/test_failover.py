@@ -3,18 +3,29 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
-from bridge.queue.failover import GRACE_SECONDS, Failover
+from bridge.queue.claims import Lease
+from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import PollTimer
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken
-from bridge.store.postgresql.dedicated_connections import Presence, without_heartbeat
+from bridge.store.postgresql.dedicated_connections import (
+    GRACE_SECONDS,
+    Heartbeat,
+    Presence,
+    without_heartbeat,
+)
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival
 from tests.eventually import eventually
 
+_CUT_HEARTBEATS = text("""
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
+""")
 LATER = NOW + 3_600_000  # a clock that was set, or a lease that ended
 
 
@@ -86,6 +97,16 @@ class TestFailover:
         ) == (1, 0)
         assert len(inbox.claim(NOW, 10)) == 1
 
+    def test_a_cut_connection_ends_the_session(self, store: Database, other: Presence) -> None:
+        """A claim that was made before is not held, because another node may have taken it over."""
+        before = Lease(session=other.session)
+        assert before.is_held
+        with store.write() as connection:
+            connection.execute(_CUT_HEARTBEATS)
+        eventually(lambda: other.session() == 2)
+        assert not before.is_held
+        assert Lease(session=other.session).is_held
+
     def test_own_claims_are_never_requeued(self, store: Database, intake: Intake) -> None:
         """Not even while the own connection is cut."""
         intake.keep(arrival(patient="1"))
@@ -110,6 +131,24 @@ class TestFailover:
         )
         with pytest.raises(NameTaken):
             Presence(store, ("node-2",)).start()
+
+
+def test_a_session_must_be_confirmed() -> None:
+    """It counts only until other nodes may take over; an old claim never counts again."""
+    timer = Timer()
+    heartbeat = Heartbeat(timer)
+    heartbeat.begin_session()
+    assert heartbeat.session() is None
+    heartbeat.confirm(timer.now)
+    claim = Lease(timer=timer, session=heartbeat.session)
+    assert claim.is_held
+    timer.now += GRACE_SECONDS
+    assert not claim.is_held
+    heartbeat.confirm(timer.now)
+    assert claim.is_held
+    heartbeat.begin_session()
+    heartbeat.confirm(timer.now)
+    assert not claim.is_held
 
 
 def test_polls_follow_due_times() -> None:

@@ -214,8 +214,11 @@ class TestSettling:
         """A worker that is slow but alive keeps what it has."""
         (message_id,) = keep(intake, "1")
         inbox.claim(NOW, 10)
-        inbox.extend([message_id], NOW + 900)
-        assert Inbox(store, "node-2").requeue_expired_claims(NOW + 1800) == 0
+        assert inbox.extend([message_id], NOW + 900) == {message_id}
+        other = Inbox(store, "node-2")
+        assert other.requeue_expired_claims(NOW + 1800) == 0
+        assert other.requeue_expired_claims(NOW + 1901) == 1
+        assert inbox.extend([message_id], NOW + 1901) == set()
 
     def test_a_restarted_node_requeues_its_claims(
         self, intake: Intake, inbox: Inbox, store: Database

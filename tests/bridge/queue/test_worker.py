@@ -179,6 +179,34 @@ def test_a_restart_takes_up_what_was_in_hand(bench: WorkerRunner) -> None:
     assert len(log) == 2
 
 
+def test_an_ended_lease_is_not_extended(bench: WorkerRunner) -> None:
+    """A process that was frozen does not take its messages for its own again."""
+    bench.keep("1")
+    seconds = 0.0
+    inbox = Inbox(bench.store, "node", lease=60_000, timer=lambda: seconds)
+    held: list[bool] = []
+
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        nonlocal seconds
+        for moment in (50.0, 109.0, 170.0):
+            seconds = moment
+            await worker.keep_leases()
+            held.append(batch[0].lease.is_held)
+        yield [accepted(each) for each in batch]
+
+    worker = Worker(inbox, apply, clock=lambda: NOW, poll=120)
+
+    async def story() -> None:
+        await worker.start()
+        async with asyncio.timeout(30):
+            while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
+                await asyncio.sleep(0.005)
+        await worker.stop()
+
+    asyncio.run(story())
+    assert held == [True, True, False]
+
+
 def test_stop_gives_back_what_hangs(bench: WorkerRunner) -> None:
     """What does not finish in time is queued again for whoever starts next."""
     bench.keep("1")

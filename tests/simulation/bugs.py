@@ -1,0 +1,121 @@
+"""
+Bugs that can be built into the product, to show that the simulation finds them.
+
+Each one is a context manager that changes one rule of the product and restores it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields, replace
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+from unittest.mock import patch
+
+from bridge.delivery import composer, reply_policy
+from bridge.delivery.preparation import Preparation
+from bridge.delivery.reply_policy import PolicyDecision, ReplyKind, decide
+from bridge.queue.claims import Lease
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.inbox import Inbox
+from bridge.queue.statements import INBOX, OUTBOX, LaneStatements
+from bridge.queue.states import QueueEvent
+from bridge.store.postgresql.dedicated_connections import Heartbeat
+from bridge.store.statements import KeyStatement
+
+
+@contextmanager
+def _statements(name: str, change: Callable[[str], str]) -> Iterator[None]:
+    """Change a statement of both queues."""
+    before = [(each, getattr(each, name)) for each in (INBOX, OUTBOX)]
+    assert name in {each.name for each in fields(LaneStatements)}
+    for each, statement in before:
+        if isinstance(statement, KeyStatement):
+            changed: Any = replace(statement, sqlite=change(statement.sqlite))
+        else:
+            changed = change(statement)
+        assert changed != statement
+        object.__setattr__(each, name, changed)
+    try:
+        yield
+    finally:
+        for each, statement in before:
+            object.__setattr__(each, name, statement)
+
+
+def _settle_without_owner() -> AbstractContextManager[object]:
+    return _statements("held", lambda sql: sql.replace("owner = :owner", ":owner <> ''"))
+
+
+def _claim_out_of_order() -> AbstractContextManager[object]:
+    return _statements(
+        "blockers",
+        lambda sql: sql.replace("message_id < m.id", "message_id < 0").replace(
+            "delivery_id < m.id", "delivery_id < 0"
+        ),
+    )
+
+
+def _recover_too_early() -> AbstractContextManager[object]:
+    return _statements("overdue", lambda sql: sql.replace("< :now", "< :now + 10000"))
+
+
+def _act_after_a_freeze() -> AbstractContextManager[object]:
+    return patch.object(Lease, "is_held", property(lambda _: True))
+
+
+def _act_without_heartbeat() -> AbstractContextManager[object]:
+    return patch.object(Heartbeat, "session", lambda _: 1)
+
+
+def _keep_late_retries() -> AbstractContextManager[object]:
+    return patch.object(Inbox, "make_due", lambda *_: 0)
+
+
+@contextmanager
+def _fresh_control_ids() -> Iterator[None]:
+    numbers = count(1)
+
+    def unstored(
+        _: Preparation,
+        messages: Mapping[int, tuple[bytes, str]],
+        _of: Mapping[int, ClaimedDelivery],
+    ) -> dict[int, bytes]:
+        return {each: payload for each, (payload, _) in messages.items()}
+
+    with (
+        patch.object(Preparation, "_store", unstored),
+        patch.object(composer, "control_id", lambda *_: f"ID{next(numbers)}"),
+    ):
+        yield
+
+
+def _silence_is_consent() -> AbstractContextManager[object]:
+    def consenting(
+        reply: ReplyKind, replies: Mapping[str, str], attempts: int, detail: str = ""
+    ) -> PolicyDecision:
+        if reply is ReplyKind.SILENCE:
+            return PolicyDecision(QueueEvent.ACCEPTED, None)
+        return decide(reply, replies, attempts, detail)
+
+    return patch.object(reply_policy, "decide", consenting)
+
+
+BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = MappingProxyType(
+    {
+        "settle-without-owner": ("intake", _settle_without_owner),
+        "claim-out-of-order": ("intake", _claim_out_of_order),
+        "recover-too-early": ("intake", _recover_too_early),
+        "act-after-a-freeze": ("intake", _act_after_a_freeze),
+        "keep-late-retries": ("intake", _keep_late_retries),
+        "fresh-control-ids": ("delivery", _fresh_control_ids),
+        "silence-is-consent": ("delivery", _silence_is_consent),
+        "act-without-heartbeat": ("cluster", _act_without_heartbeat),
+    }
+)
+"""Bugs by name: the story that finds it, and the change."""
+
+
+def names() -> Sequence[str]:
+    """Return the names of the bugs."""
+    return list(BUGS)

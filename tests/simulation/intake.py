@@ -1,0 +1,312 @@
+"""
+The story of intake: senders, several nodes that store and apply, and a report service.
+
+Senders repeat a message until it is acknowledged, to any node. The nodes run `ArrivalWriter`,
+`Inbox` and `Worker`. The report service keeps what it was told last about each order. An operator
+replays what is parked.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.transport import no_answer, unreachable
+from bridge.errors import FailureKind
+from bridge.executors import Threads
+from bridge.intake.process.job_context import failure_outcome, interrupted_outcome
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, single_session
+from bridge.queue.errors import LeaseEnded, QueueError
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
+from bridge.queue.ledger.arrivals import Receipt
+from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter
+from bridge.queue.operations import replay_message
+from bridge.queue.states import QueueEvent, RetryPolicy
+from bridge.queue.worker.worker import Worker
+from bridge.store.errors import StoreError
+from tests.bridge.queue.samples import arrival
+from tests.history import Kind
+from tests.simulation.invariants import Claims
+from tests.simulation.lock_server import LockServer
+from tests.simulation.membership import Membership
+from tests.simulation.node import Faults, Node
+from tests.simulation.plans import Item, Plan
+from tests.simulation.storage import Storage
+from tests.simulation.world import World
+
+LEASE_MS = 15_000
+PATIENTS = ("A", "B", "C")
+ACK_SECONDS = 10.0
+_CALL_SECONDS = (0.0, 0.0, 0.0, 0.0, 12.0)
+MERGE, POISON = 0, 1
+"""Values of `Item.twist`: a merge of two patients; a message that the service refuses at first."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A message of a sender: the step of an order of one patient, or of two."""
+
+    control_id: str
+    order: str
+    step: int
+    patients: tuple[str, ...]
+    is_poison: bool = False
+
+    @property
+    def content(self) -> str:
+        """The text from which the message is found again."""
+        return f"{self.control_id} {self.order} {self.step}"
+
+
+def read_content(payload: bytes) -> tuple[str, str, int]:
+    """Return control id, order and step of a stored message."""
+    control_id, order, step = payload.decode().rpartition("|")[2].split()
+    return control_id, order, int(step)
+
+
+@dataclass(slots=True)
+class ReportService:
+    """A service that keeps the last step of each order. It outlives all faults."""
+
+    world: World
+    faults: Faults
+    loss: float
+    refuses: set[str] = field(default_factory=set)
+    """Orders that are refused for good until an operator has corrected something."""
+    steps: dict[str, int] = field(default_factory=dict)
+
+    async def call(self, order: str, step: int) -> None:
+        """Take a step of an order. Raises EngineFailure."""
+        loop, random = self.world.peers, self.world.random
+        path = "/api/report/create"
+        await asyncio.sleep(random.choice(_CALL_SECONDS) + loop.delay())
+        if self.world.now < self.faults.peer_down_until:
+            raise unreachable(path)
+        if order in self.refuses:
+            raise EngineFailure(path, FailureKind.PERMANENT, "refused", 422)
+        self.steps[order] = step
+        self.world.note(f"service: {order} step {step}")
+        await asyncio.sleep(loop.delay())
+        if random.random() < self.loss:
+            raise no_answer(path)
+
+
+class IntakeParts:
+    """The product's parts on one node."""
+
+    def __init__(
+        self, node: Node, service: ReportService, claims: Claims, server: LockServer | None
+    ) -> None:
+        self._node, self._service, self._claims = node, service, claims
+        self._notes = AcknowledgmentNotes(node.database)
+        self._writer = ArrivalWriter(node.database)
+        self._waiting: list[ArrivalGroup] = []
+        self._is_writing = False
+        self._member = None if server is None else Membership(node, server)
+        inbox = Inbox(
+            node.database,
+            node.name,
+            lease=LEASE_MS,
+            timer=node.timer,
+            acknowledgments=self._notes,
+            session=single_session if self._member is None else self._member.session,
+        )
+        self.worker = Worker(
+            inbox,
+            self._apply,
+            clock=node.clock,
+            batch=4,
+            parallel=2,
+            policy=RetryPolicy(first=1.0, maximum=4.0),
+            random=node.random,
+            poll=6.0,
+        )
+        node.every(LEASE_MS / 3000, self.worker.keep_leases)
+        assert node.loop is not None
+        node.loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        if self._member is not None:
+            await self._member.start()
+        await self._node.persist(self.worker.start)
+
+    def receive(self, message: Message, reply: Callable[[str], None]) -> None:
+        """Store a message, then answer it."""
+        made = arrival(
+            message.control_id,
+            patient=message.patients,
+            content=message.content,
+            received_at=self._node.clock(),
+        )
+
+        def settle(answer: Sequence[Receipt] | BaseException) -> None:
+            if isinstance(answer, BaseException):
+                reply("AE")
+                return
+            self._notes.add(answer[0].message_id)
+            reply(answer[0].ack_code)
+
+        self._waiting.append(ArrivalGroup((made,), settle, len(made.payload)))
+        if not self._is_writing:
+            asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        self._is_writing = True
+        while self._waiting:
+            groups, self._waiting = self._waiting, []
+            answers = await Threads.LEDGER.run(self._writer.write, groups)
+            for group, answer in zip(groups, answers, strict=True):
+                group.settle(answer)
+            self.worker.notify()
+        self._is_writing = False
+
+    async def _apply(
+        self, claimed: Sequence[ClaimedMessage]
+    ) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        yield await asyncio.gather(*map(self._apply_one, claimed))
+
+    async def _apply_one(self, claimed: ClaimedMessage) -> MessageOutcome:
+        _, order, step = read_content(claimed.payload)
+        try:
+            claimed.lease.require()
+            self._claims.check_call(self._node.name, claimed.message_id)
+            await self._service.call(order, step)
+        except LeaseEnded:
+            return interrupted_outcome(claimed)
+        except EngineFailure as failure:
+            return failure_outcome(claimed, failure, self._node.clock())
+        return MessageOutcome(claimed.message_id, QueueEvent.ACCEPTED)
+
+
+class IntakeStory:
+    """One schedule of the story."""
+
+    is_cluster = False
+
+    def __init__(self, plan: Plan, world: World, storage: Storage) -> None:
+        self._plan, self._world, self._storage = plan, world, storage
+        self._server = LockServer(world, storage) if self.is_cluster else None
+        self._claims = Claims(world, storage, "message", self._server)
+        self._nodes = [
+            Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
+        ]
+        self._faults = Faults(world, storage, self._nodes, self._lose, self._server)
+        self._service = ReportService(world, self._faults, plan.loss)
+        self._open = 0
+        self._lost: set[tuple[str, int]] = set()
+        for node in self._nodes:
+            node.on_call = self._claims.check
+        self._faults.plan(plan)
+        for actor in range(3):
+            work = self._messages(actor, [e for e in plan.items if e.actor == actor])
+            self._open += 1
+            world.peers.create_task(self._send(actor, work))
+        world.peers.create_task(self._operate())
+
+    def _begin(self, node: Node) -> None:
+        node.parts = IntakeParts(node, self._service, self._claims, self._server)
+
+    def _messages(self, actor: int, items: Sequence[Item]) -> list[Message]:
+        steps: dict[str, int] = {}
+        made = []
+        for number, item in enumerate(items):
+            patient = PATIENTS[item.subject]
+            name = f"S{actor}M{number}"
+            order = f"S{actor}-{patient}"
+            patients: tuple[str, ...] = (patient,)
+            if item.twist == MERGE:
+                order, patients = f"merge-{name}", (patient, PATIENTS[(item.subject + 1) % 3])
+            elif item.twist == POISON:
+                order = f"poison-{name}"
+                self._service.refuses.add(order)
+            steps[order] = steps.get(order, 0) + 1
+            made.append(Message(name, order, steps[order], patients))
+        return made
+
+    async def _send(self, actor: int, messages: Sequence[Message]) -> None:
+        """Send messages one after the other, each until it is acknowledged."""
+        world = self._world
+        turn = actor
+        for message in messages:
+            world.see(Kind.SENT, message.order, message.step)
+            while await self._exchange(message, self._nodes[turn % len(self._nodes)]) != "AA":
+                turn += 1
+                await asyncio.sleep(world.random.uniform(0.1, 2.0))
+            world.see(Kind.ACKNOWLEDGED, message.order, message.step)
+            if world.random.random() < self._plan.loss:  # the sender did not read it
+                await self._exchange(message, self._nodes[turn % len(self._nodes)])
+        self._open -= 1
+
+    async def _exchange(self, message: Message, node: Node) -> str:
+        """Send one message to one node; return the code of the answer, '' without an answer."""
+        world, peers = self._world, self._world.peers
+        answer: asyncio.Future[str] = peers.create_future()
+
+        def reply(code: str) -> None:
+            if world.random.random() >= self._plan.loss:
+                peers.call_later(peers.delay(), hear, code)
+
+        def hear(code: str) -> None:
+            if not answer.done():
+                answer.set_result(code)
+
+        def arrive() -> None:
+            if node.parts is not None:
+                node.parts.receive(message, reply)
+
+        if node.loop is not None and world.random.random() >= self._plan.loss:
+            node.loop.call_later(peers.delay(), arrive)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ACK_SECONDS):
+                return await answer
+        return ""
+
+    async def _operate(self) -> None:
+        """Replay parked messages, once their cause has been corrected."""
+        while True:
+            await asyncio.sleep(7.0)
+            rows = self._storage.rows("SELECT id FROM message WHERE state = 'parked'")
+            if rows:
+                self._service.refuses.clear()
+            for (message_id,) in rows:
+                with suppress(StoreError, QueueError):
+                    replay_message(self._storage.databases[-1], message_id)
+
+    def _lose(self, earlier: sqlite3.Connection) -> None:
+        """Note which messages an asynchronous failover loses: the documented loss."""
+        stored = "SELECT payload FROM message_body"
+        left = {payload for (payload,) in earlier.execute(stored)}
+        for (payload,) in self._storage.rows(stored):
+            if payload not in left:
+                _, order, step = read_content(payload)
+                self._lost.add((order, step))
+        self._claims.forget()
+
+    def run(self) -> None:
+        """Run until everything has ended, and look at the worklist."""
+        world = self._world
+        if not world.run(self._is_over, steps=60_000, seconds=900.0):
+            rows = self._storage.rows("SELECT id, state FROM message WHERE state <> 'done'")
+            world.violate(f"not ended: {rows}, {self._open} senders")
+        world.seen = [
+            each
+            for each in world.seen
+            if each.kind is not Kind.ACKNOWLEDGED or (each.order, each.step) not in self._lost
+        ]
+        for order, step in sorted(self._service.steps.items()):
+            world.see(Kind.LISTED, order, step)
+
+    def _is_over(self) -> bool:
+        world = self._world
+        if self._open or world.now < self._faults.healed_at:
+            return False
+        return not self._storage.rows("SELECT 1 FROM message WHERE state <> 'done' LIMIT 1")
+
+
+class ClusterIntakeStory(IntakeStory):
+    """The story with heartbeat locks."""
+
+    is_cluster = True

@@ -1,0 +1,77 @@
+"""
+The sessions of a simulated PostgreSQL server that hold heartbeat locks.
+
+The server ends a session without a statement for ten seconds, and at once when its process ends.
+"""
+
+import asyncio
+import sqlite3
+
+from bridge.store.postgresql.dedicated_connections import lock_name
+from tests.simulation.storage import Storage, lock_columns, unreachable
+from tests.simulation.world import World
+
+IDLE_SECONDS = 10.0
+"""As `idle_session_timeout` in `bridge.store.postgresql.connection`."""
+
+
+class LockServer:
+    """The sessions that hold heartbeat locks."""
+
+    def __init__(self, world: World, storage: Storage) -> None:
+        self._world, self._storage = world, storage
+        self._heard: dict[str, float] = {}
+        """When the session of a lock sent its last statement."""
+        self._owners: dict[str, str] = {}
+        self._sessions = 0
+        self._ended: set[str] = set()
+        world.peers.create_task(self._end_idle_sessions())
+
+    def connect(self) -> str:
+        """Begin a session."""
+        self._sessions += 1
+        return f"session {self._sessions}"
+
+    def try_lock(self, name: str, session: str) -> bool:
+        """Take a lock or keep it; return False if another session has it."""
+        if session in self._ended:
+            raise unreachable()
+        owner = self._owners.setdefault(name, session)
+        if owner != session:
+            return False
+        if name not in self._heard:
+            sql = "INSERT INTO pg_locks (classid, objid) VALUES (?, ?)"
+            self._storage.observer.execute(sql, lock_columns(lock_name(name)))
+        self._heard[name] = self._world.now
+        return True
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether any session has a lock."""
+        return name in self._owners
+
+    def end(self, name: str) -> None:
+        """End the session of a lock."""
+        if name in self._owners:
+            self._ended.add(self._owners.pop(name))
+            del self._heard[name]
+            sql = "DELETE FROM pg_locks WHERE classid = ? AND objid = ?"
+            self._storage.observer.execute(sql, lock_columns(lock_name(name)))
+
+    def restart(self) -> None:
+        """End all sessions."""
+        for name in list(self._owners):
+            self.end(name)
+
+    def lose(self, earlier: sqlite3.Connection) -> None:
+        """End all sessions in an earlier state of the database too."""
+        self.restart()
+        earlier.execute("DELETE FROM pg_locks")
+        earlier.commit()
+
+    async def _end_idle_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            for name, heard in list(self._heard.items()):
+                if self._world.now - heard > IDLE_SECONDS:
+                    self._world.note(f"server: ended the session of {name}")
+                    self.end(name)

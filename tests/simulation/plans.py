@@ -1,0 +1,85 @@
+"""
+Plans: what happens in one schedule. Hypothesis draws and shrinks them.
+
+A plan and nothing else defines a schedule: the same plan has the same steps.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hypothesis import strategies as st
+
+
+class FaultKind(StrEnum):
+    """What can go wrong."""
+
+    KILL = "process killed"
+    FREEZE = "process frozen"
+    PARTITION = "database unreachable"
+    LOST_ANSWER = "commit done, answer lost"
+    CLOCK_FORWARD = "clock set forward"
+    CLOCK_BACK = "clock set back"
+    FAILOVER = "failover to an earlier state"
+    PEER_DOWN = "peer unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault before step `step`, of a node, for so many seconds."""
+
+    kind: FaultKind
+    step: int
+    node: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """
+    One piece of work: a message of a sender, or a release of a report.
+
+    `subject` is the patient, or the report. `twist` selects the kind of message, or the receiver's
+    replies.
+    """
+
+    actor: int
+    subject: int
+    twist: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One schedule. `seed` draws delays, losses and jitter."""
+
+    seed: int
+    items: tuple[Item, ...]
+    faults: tuple[Fault, ...]
+    loss: float
+    """The share of peers' calls that get no answer."""
+    nodes: int
+
+
+SECONDS = (1, 8, 30)
+"""Durations of faults: shorter and longer than a lease."""
+
+
+def plans(
+    *, nodes: int, kinds: tuple[FaultKind, ...] = tuple(FaultKind)
+) -> st.SearchStrategy[Plan]:
+    """Return the strategy of the plans of a story."""
+    item = st.builds(Item, st.integers(0, 2), st.integers(0, 2), st.integers(0, 15))
+    fault = st.builds(
+        Fault,
+        st.sampled_from(kinds),
+        st.integers(0, 400),
+        st.integers(0, nodes - 1),
+        st.sampled_from(SECONDS),
+    )
+    return st.builds(
+        Plan,
+        seed=st.integers(0, 9999),
+        items=st.lists(item, min_size=1, max_size=20).map(tuple),
+        faults=st.lists(fault, max_size=8).map(tuple),
+        loss=st.sampled_from([0.0, 0.05, 0.3]),
+        nodes=st.integers(1, nodes),
+    )

@@ -1,0 +1,47 @@
+"""No schedule of faults breaks a promise of the queues, and bugs that are built in are found."""
+
+import pytest
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.plans import Fault, FaultKind, Item, Plan
+from tests.simulation.simulation import STORIES, search, simulate
+
+SCHEDULES = 50
+ENOUGH = 400
+"""Schedules within which each bug is found."""
+
+PLAN = Plan(
+    seed=7,
+    items=tuple(Item(each % 3, each % 2, each) for each in range(8)),
+    faults=(
+        Fault(FaultKind.FREEZE, 40, 0, 30),
+        Fault(FaultKind.KILL, 80, 1, 1),
+        Fault(FaultKind.LOST_ANSWER, 90, 0, 1),
+    ),
+    loss=0.05,
+    nodes=2,
+)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_promises_hold(story: str) -> None:
+    """Fifty schedules with up to eight faults each."""
+    found = search(story, 0, SCHEDULES)
+    assert (found.problems, found.plan) == ([], None)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_plan_repeats_exactly(story: str) -> None:
+    """The same plan has the same steps at the same times."""
+    one, two = simulate(story, PLAN), simulate(story, PLAN)
+    assert one.trace == two.trace
+    assert one.steps == two.steps > len(PLAN.items)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_built_in_bugs_are_found(name: str) -> None:
+    """A wrong rule breaks a promise soon."""
+    story, bug = BUGS[name]
+    with bug():
+        found = search(story, 0, ENOUGH, shrink=False)
+    assert found.problems
