@@ -104,17 +104,18 @@ class IntakeParts:
         known = self._known(self._first)
         memory = OrderRepository(database, now_ms)
         self._order_processor = OrderProcessor(client, memory, known, self._waiting, metrics)
-        self._worker = self._applying(
-            Inbox(
-                database,
-                owner,
-                write_records=memory.write,
-                acknowledgments=self._ledger.notes,
-                session=membership.session,
-            )
-        )
+        self._worker = self._applying(self._inbox(owner, memory, membership))
         membership.wakes(self._worker.notify_of_old_messages)
         self._ledger.call_after_batch(self._worker.notify)
+
+    def _inbox(self, owner: str, memory: OrderRepository, membership: Membership) -> Inbox:
+        return Inbox(
+            self._database,
+            owner,
+            write_records=memory.write,
+            acknowledgments=self._ledger.notes,
+            session=membership.session,
+        )
 
     def _applying(self, inbox: Inbox) -> Worker:
         return Worker(
