@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class PoolFull(BridgeError):  # noqa: N818  # named for what happened
+class PoolFull(BridgeError):
     """The queue of a pool is full; retry later."""
 
     def __init__(self, name: str) -> None:

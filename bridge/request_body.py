@@ -35,7 +35,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _OPENING = (b"[", b"{", b",")
 
 
-class BodyTooLarge(BridgeError):  # noqa: N818  # named for what happened
+class BodyTooLarge(BridgeError):
     """A request has more bytes than its route permits."""
 
     def __init__(self, limit: int) -> None:
@@ -51,7 +51,7 @@ class TooManyValues(BodyTooLarge):
         self.limit = MAX_VALUES
 
 
-class BudgetExhausted(BridgeError):  # noqa: N818  # named for what happened
+class BudgetExhausted(BridgeError):
     """The bodies in progress use the whole memory budget; retry later."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The error of refused documents."""
 
 
-class DocumentRefused(ValueError):  # noqa: N818  # named for what happened
+class DocumentRefused(ValueError):
     """
     A document exceeds a limit or is malformed; no part of it was used.
 

@@ -174,7 +174,7 @@ def head(home: Path) -> tuple[int, str]:
         return opened.chain.head(connection)
 
 
-class BadHead(BridgeError):  # noqa: N818  # named for what happened
+class BadHead(BridgeError):
     """The given head is neither a hash nor a number and a hash."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _PROBLEMS = {
 }
 
 
-class NoSuchChannel(BridgeError):  # noqa: N818  # named for what happened
+class NoSuchChannel(BridgeError):
     """The settings have no listener or destination with this name."""
 
     def __init__(self, kind: ChannelKind, name: str) -> None:

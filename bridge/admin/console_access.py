@@ -40,7 +40,7 @@ T = TypeVar("T")
 _LONGEST_ID: Final = 19
 
 
-class InvalidGrant(BridgeError):  # noqa: N818  # named for what happened
+class InvalidGrant(BridgeError):
     """A role that does not exist, or sites that do not fit the role."""
 
 

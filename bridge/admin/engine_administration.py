@@ -37,7 +37,7 @@ from config import Settings
 _DAY: Final = 24 * 3600 * 1000
 
 
-class AdministrationRefused(BridgeError):  # noqa: N818  # named for what happened
+class AdministrationRefused(BridgeError):
     """The engine refused a change."""
 
 

@@ -32,7 +32,7 @@ _SETTLE_SECONDS: Final = 2.0
 """After this time all links sealed with the old key are committed."""
 
 
-class NotRotated(BridgeError):  # noqa: N818  # named for what happened
+class NotRotated(BridgeError):
     """The keys were not rotated."""
 
 

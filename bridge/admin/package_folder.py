@@ -42,7 +42,7 @@ Files = Mapping[str, str]
 """The texts of a package's files, by their relative POSIX paths."""
 
 
-class NoSuchInterface(BridgeError):  # noqa: N818  # named for what happened
+class NoSuchInterface(BridgeError):
     """The settings have no listener and no destination with this name."""
 
     def __init__(self, name: str) -> None:
@@ -124,7 +124,7 @@ def _key(key: str) -> str:
     return key if plain.isalnum() and plain.isascii() else json.dumps(key, ensure_ascii=False)
 
 
-class NotImported(BridgeError):  # noqa: N818  # named for what happened
+class NotImported(BridgeError):
     """A package cannot be imported; nothing was changed."""
 
     def __init__(self, why: str) -> None:

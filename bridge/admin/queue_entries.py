@@ -255,7 +255,7 @@ _LINK = text("""
 """)
 
 
-class StillRefused(BridgeError):  # noqa: N818  # named for what happened
+class StillRefused(BridgeError):
     """The active definitions refuse the message too."""
 
     def __init__(self, reason: str) -> None:

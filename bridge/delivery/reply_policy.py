@@ -114,7 +114,7 @@ class PolicyDecision:
     pause: bool = False
 
 
-class NotAnAcknowledgment(BridgeError):  # noqa: N818  # the name says what is wrong
+class NotAnAcknowledgment(BridgeError):
     """The reply is not an HL7 acknowledgment."""
 
 

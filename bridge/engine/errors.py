@@ -62,7 +62,7 @@ class EngineError(BridgeError):
         super().__init__(self.detail)
 
 
-class RuleBroken(EngineError):  # noqa: N818  # named for what happened
+class RuleBroken(EngineError):
     """A rule of the interface document is broken: its reason is the code."""
 
     status = 400
@@ -73,7 +73,7 @@ class RuleBroken(EngineError):  # noqa: N818  # named for what happened
         super().__init__(REASON_TEXTS[reason], pointer=pointer)
 
 
-class NotBuilt(EngineError):  # noqa: N818  # named for what happened
+class NotBuilt(EngineError):
     """The web apps were not built into this installation; `make app` builds them."""
 
     status = 503
@@ -81,7 +81,7 @@ class NotBuilt(EngineError):  # noqa: N818  # named for what happened
     text = "the web apps are not built into this installation; run `make app`"
 
 
-class Forbidden(EngineError):  # noqa: N818  # named for what happened
+class Forbidden(EngineError):
     """The caller is authenticated but may not do this."""
 
     status = 403
@@ -100,7 +100,7 @@ class AuthorNotPermitted(Forbidden):
         )
 
 
-class NotFound(EngineError):  # noqa: N818  # named for what happened
+class NotFound(EngineError):
     """The object does not exist, or is not the caller's: the response is the same."""
 
     status = 404
@@ -136,7 +136,7 @@ class PrelimReadNotFound(NotFound):
     text = "the report has no preliminary read of that time"
 
 
-class StateConflict(EngineError):  # noqa: N818  # named for what happened
+class StateConflict(EngineError):
     """The request is valid but conflicts with the stored state."""
 
     status = 409
@@ -194,7 +194,7 @@ class CursorOfAnotherFeed(StateConflict):
     text = "the cursor belongs to another feed: it was restored or replaced; read it from 0"
 
 
-class BusinessFailure(EngineError):  # noqa: N818  # named for what happened
+class BusinessFailure(EngineError):
     """A state for which the interface document defines a 500 response (Errors)."""
 
     status = 500
@@ -235,7 +235,7 @@ class SignDelayDisabled(BusinessFailure):
     text = "the site has no sign cooling period"
 
 
-class BadLaunch(EngineError):  # noqa: N818  # named for what was sent
+class BadLaunch(EngineError):
     """A launch with invalid values; the detail names places, never values."""
 
     status = 400
@@ -288,7 +288,7 @@ class FrameForbidden(Forbidden):
     text = "this link does not open inside another page"
 
 
-class LoginNeeded(EngineError):  # noqa: N818  # named for what happened
+class LoginNeeded(EngineError):
     """The link names no user: its bearer must sign in."""
 
     status = 401

@@ -28,14 +28,14 @@ class LinkError(Exception):
     """A sealed payload cannot be opened."""
 
 
-class UnknownSealKey(LinkError):  # noqa: N818  # named for what happened
+class UnknownSealKey(LinkError):
     """The key that sealed this payload is not in the key ring."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(f"no key {key_id!r} in the key ring")
 
 
-class SealBroken(LinkError):  # noqa: N818  # named for what happened
+class SealBroken(LinkError):
     """The authentication tag does not match: the payload was altered or belongs to another link."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from bridge.errors import BridgeError, FailureKind
 _NO_ROUTE = {"not_found", "http_404"}
 
 
-class EngineFailure(BridgeError):  # noqa: N818  # its kinds are FailureKind's, and it is named so
+class EngineFailure(BridgeError):
     """
     A call to the report service failed.
 

@@ -32,7 +32,7 @@ from bridge.engine_client.models import (
 T = TypeVar("T")
 
 
-class UnreadableResponse(ValueError):  # noqa: N818  # named for what happened
+class UnreadableResponse(ValueError):
     """A member of a response is missing or has the wrong type."""
 
     def __init__(self, place: str) -> None:

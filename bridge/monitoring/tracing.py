@@ -177,7 +177,7 @@ _WIDTH = 8
 _ALL = (1 << 64) - 1
 
 
-class TracingUnavailable(BridgeError):  # noqa: N818  # named for what happened
+class TracingUnavailable(BridgeError):
     """Tracing is on, and OpenTelemetry's SDK is not installed."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ _WITHOUT_HOST = "1.0"
 _VERSIONS = frozenset({_WITHOUT_HOST, "1.1"})
 
 
-class _RequestRefused(Exception):  # noqa: N818  # raised through the parser, which wraps it
+class _RequestRefused(Exception):
     """Stops the parser: the request is refused with this status."""
 
     def __init__(self, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:

@@ -26,7 +26,7 @@ from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 
 
-class PortInUse(BridgeError):  # noqa: N818  # named for what happened
+class PortInUse(BridgeError):
     """A listener's address cannot be bound."""
 
     def __init__(self, listener: str, address: str) -> None:

@@ -34,7 +34,7 @@ Migration = tuple[str, Callable[[], Database], Callable[[Database], object]]
 """A database's name, and the functions that open and migrate it."""
 
 
-class MigrationFailed(BridgeError):  # noqa: N818  # named for what happened
+class MigrationFailed(BridgeError):
     """The migration of a database failed; the text is the error of the migration."""
 
 

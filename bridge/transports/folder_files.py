@@ -48,7 +48,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # control, bidirectional, line separators
 
 
-class NotARegularFile(OSError):  # noqa: N818  # named for what was found
+class NotARegularFile(OSError):
     """A link, device, pipe, or file with several names; it is not read."""
 
     def __init__(self) -> None:

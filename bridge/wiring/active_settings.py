@@ -48,7 +48,7 @@ _CACHE_SECONDS: Final = 1.0
 Section = TypeVar("Section", ListenerSettings, DestinationSettings)
 
 
-class InvalidConnection(BridgeError):  # noqa: N818  # named for what happened
+class InvalidConnection(BridgeError):
     """A saved listener or destination has invalid settings."""
 
     def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
@@ -179,7 +179,7 @@ def _bare(section: Connection) -> Connection:
     return section
 
 
-class NoSuchListener(BridgeError):  # noqa: N818  # named for what happened
+class NoSuchListener(BridgeError):
     """The settings have no listener with this name."""
 
     def __init__(self, name: str) -> None:

@@ -53,14 +53,14 @@ _EVERYWHERE = frozenset({"version", "times"})
 """Options that also apply to messages without report text."""
 
 
-class NotOutbound(BridgeError):  # noqa: N818  # named for what happened
+class NotOutbound(BridgeError):
     """A destination uses a definition that does not write messages."""
 
     def __init__(self, destination: str, mapping: str) -> None:
         super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
 
 
-class NotRendered(BridgeError):  # noqa: N818  # named for what happened
+class NotRendered(BridgeError):
     """A rendering option of a destination is not possible with its mapping."""
 
     def __init__(self, destination: str, mistakes: str) -> None:
@@ -129,7 +129,7 @@ def _compiled(
     return replace(made, base=(name, compile_sources(find(name), name).version))
 
 
-class MissingMessage(BridgeError):  # noqa: N818  # named for what happened
+class MissingMessage(BridgeError):
     """A destination lists an event for which its definitions have no message."""
 
     def __init__(self, destination: str, event: ResultEvent) -> None:

@@ -34,14 +34,14 @@ from mllp.tls import ReloadingServerOptions, server_options
 _MOST_COUNTED = 0xFFFFFF
 
 
-class NotInbound(BridgeError):  # noqa: N818  # named for what happened
+class NotInbound(BridgeError):
     """A listener uses a definition that does not read messages."""
 
     def __init__(self, listener: str, mapping: str) -> None:
         super().__init__(f"listener {listener}: {mapping} is not a mapping of incoming messages")
 
 
-class UnknownCharset(BridgeError):  # noqa: N818  # named for what happened
+class UnknownCharset(BridgeError):
     """The charset of a listener is not supported."""
 
     def __init__(self, listener: str) -> None:

@@ -45,7 +45,7 @@ from mllp.transport import SharedPort
 _OWN_FOLDERS = ("secrets", "mappings", "run")
 
 
-class ProtectedPath(BridgeError):  # noqa: N818  # named for what is there
+class ProtectedPath(BridgeError):
     """A path belongs to the installation itself."""
 
     def __init__(self, owner: str, path: Path) -> None:

@@ -40,21 +40,21 @@ class WorkerError(BridgeError):
     """A call to a worker process has no answer."""
 
 
-class WorkerTimeout(WorkerError):  # noqa: N818  # named for what happened
+class WorkerTimeout(WorkerError):
     """The call exceeded its limits of wall-clock or processor time."""
 
     def __init__(self) -> None:
         super().__init__("the worker process was stopped: it took too long")
 
 
-class WorkerBusy(WorkerError):  # noqa: N818  # named for what happened
+class WorkerBusy(WorkerError):
     """No worker process became free in time."""
 
     def __init__(self) -> None:
         super().__init__("all worker processes are busy; try again later")
 
 
-class WorkerFailed(WorkerError):  # noqa: N818  # named for what happened
+class WorkerFailed(WorkerError):
     """
     The task raised an exception, its answer was too large, or its process ended.
 

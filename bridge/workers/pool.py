@@ -114,14 +114,14 @@ _WAIT: Final = 10.0  # seconds for a free worker
 _ANSWER: Final = 64 * 2**20  # bytes
 
 
-class DocumentTooCostly(BridgeError):  # noqa: N818  # named for what happened
+class DocumentTooCostly(BridgeError):
     """The document cannot be parsed within the limits of time and memory."""
 
     def __init__(self) -> None:
         super().__init__("the document is too costly to read")
 
 
-class DocumentUnparsable(BridgeError):  # noqa: N818  # named for what happened
+class DocumentUnparsable(BridgeError):
     """The parser raised an exception; `nature` is the name of its class."""
 
     def __init__(self, nature: str) -> None:

@@ -27,7 +27,7 @@ _PATH = re.compile(
 _MATCHES = re.compile(_MATCH, re.ASCII)
 
 
-class InvalidPath(ValueError):  # noqa: N818  # named for the fault
+class InvalidPath(ValueError):
     """
     A text that is not a path.
 

@@ -36,7 +36,7 @@ from typing_extensions import override
 from mappings.hl7.tables import AckCode, ErrorCode
 
 
-class MessageRefusal(Exception):  # noqa: N818  # named for what happens
+class MessageRefusal(Exception):
     """Why a message is refused. `place` is a path (`PID-3.1`), `MSH`, or empty if unknown."""
 
     ack_code: ClassVar[AckCode] = AckCode.ERROR

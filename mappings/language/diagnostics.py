@@ -204,7 +204,7 @@ class MappingError(Exception):
     """Base class of the errors of definitions."""
 
 
-class MappingErrors(MappingError):  # noqa: N818  # a list of errors
+class MappingErrors(MappingError):
     """A definition cannot be used; `issues` has each error with its location."""
 
     def __init__(self, issues: Sequence[Issue]) -> None:
@@ -212,7 +212,7 @@ class MappingErrors(MappingError):  # noqa: N818  # a list of errors
         super().__init__("\n".join(str(issue) for issue in self.issues))
 
 
-class RuleFailed(MappingError):  # noqa: N818  # named for what happens
+class RuleFailed(MappingError):
     """A rule failed for a message. The text contains no values."""
 
 
@@ -231,7 +231,7 @@ class CodeRefused(RuleFailed):
         super().__init__(f"code table {table} has no entry for the value of {place}")
 
 
-class NotRenderable(MappingError):  # noqa: N818  # named for what happens
+class NotRenderable(MappingError):
     """The definition has no message for an event."""
 
     def __init__(self, name: str, event: str) -> None:

@@ -27,7 +27,7 @@ SUFFIX = ".py"
 _NAME = re.compile(r"(?!__)([A-Za-z_][A-Za-z0-9_]{0,63}):([A-Za-z][A-Za-z0-9_]{0,63})", re.ASCII)
 
 
-class HookStopped(Exception):  # noqa: N818  # named for what happens
+class HookStopped(Exception):
     """A hook returned no result. The text states why and contains nothing of the message."""
 
 

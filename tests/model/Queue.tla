@@ -8,9 +8,9 @@
    Bug selects a fault that is known: `run.py` shows that the model finds each. *)
 EXTENDS Naturals, Sequences, FiniteSets, TLC
 
-CONSTANTS Workers, MaxStops, MaxReplays, Bug
+CONSTANTS Workers, Count, MaxStops, MaxReplays, Bug
 
-Messages == 1..4
+Messages == 1..Count
 Lanes == {"a", "b"}
 LanesOf == <<{"a"}, {"b"}, {"a", "b"}, {"b"}>>     \* the third message merges two patients
 Orders == IF Bug = "locks wait" THEN {<<"a", "b">>, <<"b", "a">>} ELSE {<<"a", "b">>}

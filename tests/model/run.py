@@ -15,7 +15,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 HERE = Path(__file__).parent
-QUEUE = 'CONSTANTS Workers = {"w1", "w2"} MaxStops = 1 MaxReplays = 1'
+QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 1'
 OUTBOX = 'CONSTANTS Couriers = {"c1", "c2"} MaxFaults = 2'
 
 

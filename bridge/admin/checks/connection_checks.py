@@ -28,7 +28,7 @@ Part = Callable[[], object]
 """Builds a part of a connection, or raises its error."""
 
 
-class MissingSite(BridgeError):  # noqa: N818  # named for what happened
+class MissingSite(BridgeError):
     """Neither a listener nor its definition yields a SiteID."""
 
     def __init__(self, listener: str, mapping: str) -> None:
@@ -37,21 +37,21 @@ class MissingSite(BridgeError):  # noqa: N818  # named for what happened
         )
 
 
-class AddressInUse(BridgeError):  # noqa: N818  # named for what happened
+class AddressInUse(BridgeError):
     """The port or folder of a listener is used by another listener or by HTTP."""
 
     def __init__(self, listener: str, address: str, owner: str) -> None:
         super().__init__(f"listener {listener}: {address} is used by {owner}")
 
 
-class NeedsPostgreSQL(BridgeError):  # noqa: N818  # named for what happened
+class NeedsPostgreSQL(BridgeError):
     """Several nodes can share a port only if they share a database."""
 
     def __init__(self, listener: str) -> None:
         super().__init__(f"listener {listener}: share_port needs PostgreSQL (database.url)")
 
 
-class UnusableFiles(BridgeError):  # noqa: N818  # named for what happened
+class UnusableFiles(BridgeError):
     """Files that the settings name cannot be used."""
 
     def __init__(self, owner: str, problem: str) -> None:

@@ -28,7 +28,7 @@ _BURST: Final = 64  # listeners: accepted, and closed within the same turn
 _LEAST_HTTP: Final = 16
 
 
-class TooFewDescriptors(BridgeError):  # noqa: N818  # named for what happened
+class TooFewDescriptors(BridgeError):
     """The limit leaves no room for connections."""
 
     def __init__(self, limit: int) -> None:

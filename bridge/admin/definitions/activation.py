@@ -36,14 +36,14 @@ _MOST_NAMED = 5
 _SHORTEST_VERSION = 4  # hex digits that identify a version if no other begins with them
 
 
-class NoSuchVersion(BridgeError):  # noqa: N818  # named for what happened
+class NoSuchVersion(BridgeError):
     """A definition has no version with this name, or several that begin with it."""
 
     def __init__(self, name: str, version: str) -> None:
         super().__init__(f"mapping {name} has no version {version} (or several that begin with it)")
 
 
-class VersionConflict(BridgeError):  # noqa: N818  # named for what happened
+class VersionConflict(BridgeError):
     """Another version was activated since the author began to edit."""
 
     def __init__(self, name: str, version: str) -> None:
@@ -52,7 +52,7 @@ class VersionConflict(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(f"mapping {name}: version {version} was activated meanwhile")
 
 
-class NoPreviousVersion(BridgeError):  # noqa: N818  # named for what happened
+class NoPreviousVersion(BridgeError):
     """No version was active before the active one, or rollbacks have reached the first version."""
 
     def __init__(self, name: str, active: str = "", others: Sequence[str] = ()) -> None:
@@ -62,7 +62,7 @@ class NoPreviousVersion(BridgeError):  # noqa: N818  # named for what happened
         super().__init__(text)
 
 
-class ActivationBusy(BridgeError):  # noqa: N818  # named for what happened
+class ActivationBusy(BridgeError):
     """Other activations interfered with each attempt."""
 
     def __init__(self) -> None:

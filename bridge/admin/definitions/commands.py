@@ -42,7 +42,7 @@ from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed
 from mappings.outbound.definition import OutboundMapping
 
 
-class UnusableRequest(BridgeError):  # noqa: N818  # named for what happened
+class UnusableRequest(BridgeError):
     """A command names a listener that does not exist, or no HL7 message."""
 
 

@@ -139,7 +139,7 @@ _USUAL = "orders"
 Recall = Callable[[str, str], InboundMapping | None]
 
 
-class NotAnOrderReader(BridgeError):  # noqa: N818  # named for what happened
+class NotAnOrderReader(BridgeError):
     """The definition that was named as reader of orders is an outbound definition."""
 
     def __init__(self, name: str) -> None:
@@ -212,7 +212,7 @@ def _named(home: Path, name: str) -> OrderReader:
 SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]
 
 
-class NotComparable(BridgeError):  # noqa: N818  # named for what happened
+class NotComparable(BridgeError):
     """One version is an inbound definition and the other an outbound one."""
 
 

@@ -34,14 +34,14 @@ from parsers.csv import read_rows
 from parsers.limits import TABLE
 
 
-class NoDraft(BridgeError):  # noqa: N818  # named for what happened
+class NoDraft(BridgeError):
     """There is no draft of this definition, or none by this author."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"mapping {name} has no draft")
 
 
-class DraftConflict(BridgeError):  # noqa: N818  # named for what happened
+class DraftConflict(BridgeError):
     """The author saved another revision in another window."""
 
     def __init__(self, name: str) -> None:

@@ -40,7 +40,7 @@ SR_DETAILS = {
 }
 
 
-class BadStructuredReport(DocumentError):  # noqa: N818  # named for what the caller sent
+class BadStructuredReport(DocumentError):
     """A DICOM SR file that is refused; `code` is stable, `detail` is the message."""
 
     def __init__(self, code: SrFault) -> None:
@@ -72,7 +72,7 @@ IMAGE_DETAILS = {
 }
 
 
-class BadImage(DocumentError):  # noqa: N818  # named for what the caller sent
+class BadImage(DocumentError):
     """An image that is refused; `code` is stable, `detail` is the message."""
 
     def __init__(self, code: ImageFault) -> None:
@@ -81,7 +81,7 @@ class BadImage(DocumentError):  # noqa: N818  # named for what the caller sent
         super().__init__(self.detail)
 
 
-class QrTooLong(DocumentError):  # noqa: N818  # named for what happened
+class QrTooLong(DocumentError):
     """The URL does not fit into a QR code of this width."""
 
     def __init__(self, length: int, width: int) -> None:
@@ -90,7 +90,7 @@ class QrTooLong(DocumentError):  # noqa: N818  # named for what happened
         super().__init__(f"{length} bytes do not fit into a QR code {width} pixels wide")
 
 
-class PdfUnavailable(DocumentError):  # noqa: N818  # named for what happened
+class PdfUnavailable(DocumentError):
     """This machine cannot write a PDF; `missing` is the package to install."""
 
     def __init__(self, missing: str) -> None:

@@ -68,7 +68,7 @@ RESERVED: Final = 6
 """Places in the queue for known browsers, so that guessing does not fill it for owners."""
 
 
-class TooBusy(EngineError):  # noqa: N818  # named for what happened
+class TooBusy(EngineError):
     """Too many passwords are being hashed; the same request may succeed later."""
 
     status = 503

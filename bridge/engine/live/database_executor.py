@@ -117,7 +117,7 @@ class PendingUseCase:
     action: Callable[[Work], Any]
 
 
-class RetryAlone(Exception):  # noqa: N818  # named for what to do
+class RetryAlone(Exception):
     """The use case was rolled back because of others: it may succeed in its own transaction."""
 
 

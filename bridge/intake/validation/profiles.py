@@ -18,7 +18,7 @@ from parsers.errors import DocumentRefused
 from parsers.xml import read
 
 
-class ProfileUnusable(BridgeError):  # noqa: N818  # named for what happened
+class ProfileUnusable(BridgeError):
     """A message profile cannot be used; `reason` never quotes the file."""
 
     def __init__(self, file: str, reason: str) -> None:

@@ -26,7 +26,7 @@ def refuse(_payload: bytes) -> None:
 def fail(_payload: bytes) -> None:
     """Raise an exception that cannot be pickled."""
 
-    class Own(Exception):  # noqa: N818  # of this function alone
+    class Own(Exception):
         pass
 
     raise Own

@@ -50,7 +50,7 @@ _MARKS = {"b": Mark.BOLD, "strong": Mark.BOLD, "i": Mark.ITALIC, "em": Mark.ITAL
 _VOID = frozenset(("br", "input", "meta", "link", "img", "hr", "col", "embed", "source", "wbr"))
 
 
-class BadTemplate(DocumentError):  # noqa: N818  # named for what was sent
+class BadTemplate(DocumentError):
     """HTML that is not a template; the message contains none of it."""
 
 

@@ -70,7 +70,7 @@ class Problem:
         return Response(content, self.status, headers, MEDIA_TYPE)
 
 
-class HttpProblem(Exception):  # noqa: N818  # named like the problem body
+class HttpProblem(Exception):
     """Raised to end a request with a problem of the HTTP layer, not of an engine rule."""
 
     def __init__(self, problem: Problem) -> None:

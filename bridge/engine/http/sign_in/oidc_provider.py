@@ -23,7 +23,7 @@ from joserfc.jws import JWSRegistry
 from bridge.engine.settings import SingleSignOn
 
 
-class SignOnFailed(Exception):  # noqa: N818  # named for what happened
+class SignOnFailed(Exception):
     """The provider did not authenticate a user; `code` is the cause and names no user."""
 
     def __init__(self, code: str) -> None:

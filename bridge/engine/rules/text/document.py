@@ -27,7 +27,7 @@ MAX_COLUMNS = 63  # the limit of Word
 INDENT = "  "
 
 
-class BadDocument(ValueError):  # noqa: N818  # named for what it is
+class BadDocument(ValueError):
     """Invalid document JSON; `place` is a JSON pointer, the message contains no content."""
 
     def __init__(self, place: str, what: str) -> None:

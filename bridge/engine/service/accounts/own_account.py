@@ -32,7 +32,7 @@ CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")
 _KIND = "account"
 
 
-class WrongPassword(EngineError):  # noqa: N818  # named for what happened
+class WrongPassword(EngineError):
     """The given current password is not the account's password."""
 
     status = 400

@@ -19,7 +19,7 @@ from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
 _HASHER = PasswordHasher()
 
 
-class WeakPassword(EngineError):  # noqa: N818  # named for what happened
+class WeakPassword(EngineError):
     """A new password violates the policy; the code names the rule."""
 
     status = 400

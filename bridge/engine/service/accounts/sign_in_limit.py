@@ -82,7 +82,7 @@ class SignInAttempt:
     buckets: tuple[Bucket, ...]
 
 
-class _Denied(Exception):  # noqa: N818  # named for what happened
+class _Denied(Exception):
     """A bucket is empty: the attempt is refused and not counted."""
 
 

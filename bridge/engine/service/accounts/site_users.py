@@ -27,7 +27,7 @@ CONSOLE_ROLE: Final = "console"
 """The right that represents any role in the console."""
 
 
-class BadUser(EngineError):  # noqa: N818  # named for what was sent
+class BadUser(EngineError):
     """An invalid value of a user."""
 
     status = 400
@@ -41,7 +41,7 @@ class UserNotFound(NotFound):
     text = "the site has no such user"
 
 
-class AccountRefused(EngineError):  # noqa: N818  # named for what happened
+class AccountRefused(EngineError):
     """The table of `bridge.authority` refuses the action; the code gives the reason."""
 
     status = 403

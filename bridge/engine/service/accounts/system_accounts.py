@@ -29,7 +29,7 @@ class AccountNotFound(NotFound):
     text = "there is no such account"
 
 
-class AddressTaken(EngineError):  # noqa: N818  # named for what happened
+class AddressTaken(EngineError):
     """Another account has the address."""
 
     status = 409
@@ -37,7 +37,7 @@ class AddressTaken(EngineError):  # noqa: N818  # named for what happened
     text = "another account has this e-mail address"
 
 
-class LastAdministrator(EngineError):  # noqa: N818  # named for whom it is about
+class LastAdministrator(EngineError):
     """Without this account there would be no system administrator."""
 
     status = 409

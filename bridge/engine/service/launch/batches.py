@@ -57,7 +57,7 @@ class _AdmittedLaunch:
     group: str = ""
 
 
-class BatchRefused(Exception):  # noqa: N818  # named for what to do
+class BatchRefused(Exception):
     """These launches cannot share statements: execute them one by one."""
 
 

@@ -191,7 +191,7 @@ class LinkVisit:
     """Whether the window that writes the report has been asked to save its text."""
 
 
-class HandoverNeeded(Exception):  # noqa: N818  # named for what is to be done first
+class HandoverNeeded(Exception):
     """An open window of another user writes the report that is to be taken over."""
 
     def __init__(self, report_id: str) -> None:

@@ -28,7 +28,7 @@ from bridge.engine.service.sites.preferences import SignChecks, preferences_of
 from bridge.engine.service.work import ChangeEvent, Work
 
 
-class SigningProhibited(EngineError):  # noqa: N818  # named for what happened
+class SigningProhibited(EngineError):
     """The site prohibits signing a report with such findings in the application."""
 
     status = 400

@@ -25,7 +25,7 @@ CODES = metadata.tables["engine_code_map"]
 COLUMNS = ("system", "match", "code", "description")
 
 
-class BadCodeMap(EngineError):  # noqa: N818  # named for what was sent
+class BadCodeMap(EngineError):
     """A code map that cannot be parsed; the detail names the line."""
 
     status = 400

@@ -37,7 +37,7 @@ MAX_SIGN_DELAY = 86_400
 """Maximum in seconds; the recommended delay is 60."""
 
 
-class BadSite(EngineError):  # noqa: N818  # named for what was sent
+class BadSite(EngineError):
     """An invalid setting of a site."""
 
     status = 400

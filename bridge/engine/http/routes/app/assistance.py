@@ -29,7 +29,7 @@ from bridge.engine.settings import ModelEndpoint
 from bridge.executors import Threads
 
 
-class NoRecognizer(EngineError):  # noqa: N818  # named for what happened
+class NoRecognizer(EngineError):
     """The installation has no speech recognizer."""
 
     status: ClassVar[int] = 404
@@ -37,7 +37,7 @@ class NoRecognizer(EngineError):  # noqa: N818  # named for what happened
     code = "no_recognizer"
 
 
-class NotARecording(EngineError):  # noqa: N818  # named for what happened
+class NotARecording(EngineError):
     """The body is not audio that a browser records."""
 
     status: ClassVar[int] = 415
@@ -45,7 +45,7 @@ class NotARecording(EngineError):  # noqa: N818  # named for what happened
     code = "not_a_recording"
 
 
-class ModelFailed(EngineError):  # noqa: N818  # named for what happened
+class ModelFailed(EngineError):
     """The endpoint did not answer, or not as its interface defines."""
 
     status: ClassVar[int] = 502
