@@ -16,7 +16,6 @@
 Texts contain counts and names of settings, never bytes of a payload or of a key.
 """
 
-# ruff: noqa: N818  # the names are terms of the domain
 from enum import StrEnum
 
 

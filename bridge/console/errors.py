@@ -20,8 +20,6 @@ Errors of the console; each has an HTTP status and a stable code.
     └── EngineUnreachable 503  the report engine does not respond
 """
 
-# ruff: noqa: N818  # named for what happened, as the field does
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

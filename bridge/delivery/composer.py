@@ -53,8 +53,6 @@ from mappings.outbound.results import (
     Signer,
 )
 
-# ruff: noqa: N818  # named for what happened
-
 
 class CompositionError(BridgeError):
     """No message can be composed, and another attempt would fail, too."""

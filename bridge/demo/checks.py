@@ -20,8 +20,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-# ruff: noqa: N818  # named for what happened
-
 
 class DemoError(Exception):
     """The demonstration cannot continue; the text contains the reason."""

@@ -9,8 +9,6 @@ Errors of the queue.
   * StateChanged         the row is no longer in the state for which it was selected
 """
 
-# ruff: noqa: N818  # errors are named after the event
-
 from bridge.errors import BridgeError
 
 

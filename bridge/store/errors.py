@@ -28,9 +28,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bridge.errors import BridgeError
 
-# ruff: noqa: N818  # errors are named after the event
-
-
 _FULL = "its disk is full"
 _MEANINGS = {
     "53100": _FULL,

@@ -9,8 +9,6 @@ They have the same delivery guarantees as MLLP. Errors, in addition to `mllp.err
     * AuthorizationUnusable the file of an Authorization header cannot be read
 """
 
-# ruff: noqa: N818  # named for what happened
-
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
