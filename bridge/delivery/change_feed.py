@@ -120,12 +120,20 @@ class ChangeProcessor:
             if execute(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
                 exceptions.add(connection, ExceptionSubject.FEED, [(now, code)], now)
 
-    def process(self, feed: str, page: ChangePage) -> int:
-        """Process a page of the feed; return the number of deliveries queued."""
+    def process(self, feed: str, page: ChangePage, after: int = 0) -> int:
+        """
+        Process the page of the feed after a cursor; return the number of deliveries queued.
+
+        Ignores the page if the stored cursor is before it: the database was replaced by an earlier
+        state since the page was requested, and the changes between them must be read again.
+        """
         changes = [change for change in page.changes if change.record.orders]
         # If a power failure undoes this commit, it undoes the cursor, too: the page is read again.
         with self.database.write_without_sync() as connection:
             known = self._lock_feed(connection, feed, changes)
+            row = execute(connection, _CURSOR, feed=feed).first()
+            if (0 if row is None else row.cursor) < split_cursor(after)[0]:
+                return 0
             releases, reports = self._releases_of(changes, known)
             if feed in self._replaced:
                 releases = _with_unused_keys(connection, releases)
@@ -285,7 +293,7 @@ class ChangeFeedReader:
         page = await self._feed.changes(after, PAGE, wait, self._site, IGNORED_EVENTS)
         self.supported = True
         if page.changes or page.cursor > after:
-            queued = await Threads.DELIVERY.run(self._processor.process, self._name, page)
+            queued = await Threads.DELIVERY.run(self._processor.process, self._name, page, after)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
             if queued:

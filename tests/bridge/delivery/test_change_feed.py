@@ -105,3 +105,13 @@ async def test_the_cursor_never_goes_back(database: Database) -> None:
     processor.process("changes", ChangePage((), 5))
     assert processor.cursor("changes") == 7
     assert processor.cursor("changes SITE2") == 0
+
+
+async def test_a_failover_skips_no_changes(database: Database) -> None:
+    """A page that was requested before the database went back to an earlier state is ignored."""
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    processor.process("changes", ChangePage((), 7))
+    processor.process("changes", ChangePage((), 12), after=9)
+    assert processor.cursor("changes") == 7
+    processor.process("changes", ChangePage((), 12), after=7)
+    assert processor.cursor("changes") == 12
