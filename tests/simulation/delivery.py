@@ -53,7 +53,8 @@ from tests.simulation.plans import Item, Plan
 from tests.simulation.storage import Storage
 from tests.simulation.world import EPOCH_MS, World
 
-LEASE_MS = 15_000
+LEASE_MS, CLUSTER_LEASE_MS = 15_000, 60_000
+"""In a cluster a session ends before the lease of a frozen node."""
 REPLY_SECONDS = 8.0
 RECEIVER = "ris"
 REPLIES = ("AA", "AE", "AR", "silence", "late", "mismatch", "closed", "away")
@@ -197,7 +198,8 @@ class DeliveryParts:
         )
         self._node = node
         self._member = None if server is None else Membership(node, server)
-        self._outbox = Outbox(node.database, node.name, lease=LEASE_MS)
+        lease = LEASE_MS if server is None else CLUSTER_LEASE_MS
+        self._outbox = Outbox(node.database, node.name, lease=lease)
         client = EngineClient(service, "rbt_token")
         composer = Composer(node.database, lambda: datetime.fromtimestamp(node.clock() / 1000, UTC))
         self.courier = Courier(
@@ -317,7 +319,7 @@ class DeliveryStory:
         """
         stored = "SELECT control_id FROM delivery JOIN delivery_body ON delivery_id = id"
         self._lost |= set(self._storage.rows(stored)) - set(earlier.execute(stored).fetchall())
-        self._claims.forget()
+        self._claims.forget(earlier)
 
     def run(self) -> None:
         """Run until everything is delivered."""

@@ -37,7 +37,8 @@ from tests.simulation.plans import Item, Plan
 from tests.simulation.storage import Storage
 from tests.simulation.world import World
 
-LEASE_MS = 15_000
+LEASE_MS, CLUSTER_LEASE_MS = 15_000, 60_000
+"""In a cluster a session ends before the lease of a frozen node."""
 PATIENTS = ("A", "B", "C")
 ACK_SECONDS = 10.0
 _CALL_SECONDS = (0.0, 0.0, 0.0, 0.0, 12.0)
@@ -106,10 +107,11 @@ class IntakeParts:
         self._waiting: list[ArrivalGroup] = []
         self._is_writing = False
         self._member = None if server is None else Membership(node, server)
+        lease = LEASE_MS if server is None else CLUSTER_LEASE_MS
         inbox = Inbox(
             node.database,
             node.name,
-            lease=LEASE_MS,
+            lease=lease,
             timer=node.timer,
             acknowledgments=self._notes,
             session=single_session if self._member is None else self._member.session,
@@ -283,7 +285,7 @@ class IntakeStory:
             if payload not in left:
                 _, order, step = read_content(payload)
                 self._lost.add((order, step))
-        self._claims.forget()
+        self._claims.forget(earlier)
 
     def run(self) -> None:
         """Run until everything has ended, and look at the worklist."""

@@ -4,12 +4,14 @@ Invariants of claims, checked after each call of a node to the database.
 They read the tables with a connection of their own and use no code of the product.
 """
 
+import sqlite3
+
 from tests.simulation.lock_server import LockServer
 from tests.simulation.node import Node
 from tests.simulation.storage import Storage
 from tests.simulation.world import World
 
-_LONGEST_CLAIM = 20.0  # seconds: a lease, and a call
+_LONGEST_CLAIM = 75.0  # seconds: the longest lease, and a call
 
 
 class Claims:
@@ -40,13 +42,14 @@ class Claims:
         )
         self._waiting = f"{waiting} LIMIT 1"
 
-    def forget(self) -> None:
+    def forget(self, earlier: sqlite3.Connection) -> None:
         """
-        Compare the next state with nothing: the database is replaced by an earlier one.
+        Compare the next state with an earlier one, by which the database is replaced.
 
         A node cannot know that its claims are gone until their leases end.
         """
-        self._known = {}
+        rows = earlier.execute(self._claimed).fetchall()
+        self._known = {row[0]: (row[1], row[2]) for row in rows}
         self._unknown_until = self._world.now + _LONGEST_CLAIM
 
     def check(self, node: Node) -> None:
