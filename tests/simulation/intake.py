@@ -33,7 +33,7 @@ from tests.simulation.invariants import Claims
 from tests.simulation.lock_server import LockServer
 from tests.simulation.membership import Membership
 from tests.simulation.node import Faults, Node
-from tests.simulation.plans import Item, Plan
+from tests.simulation.plans import FaultKind, Item, Plan
 from tests.simulation.storage import Storage
 from tests.simulation.world import World
 
@@ -82,10 +82,12 @@ class ReportService:
     async def call(self, order: str, step: int) -> None:
         """Take a step of an order. Raises EngineFailure."""
         loop, random = self.world.peers, self.world.random
-        path = "/api/report/create"
+        path, failovers = "/api/report/create", self.world.faults[FaultKind.FAILOVER]
         await asyncio.sleep(random.choice(_CALL_SECONDS) + loop.delay())
         if self.world.now < self.faults.peer_down_until:
             raise unreachable(path)
+        if failovers != self.world.faults[FaultKind.FAILOVER]:
+            raise no_answer(path)  # not modelled: an old call that is executed after a failover
         if order in self.refuses:
             raise EngineFailure(path, FailureKind.PERMANENT, "refused", 422)
         self.steps[order] = step
