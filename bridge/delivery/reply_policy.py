@@ -284,7 +284,7 @@ class OutcomePolicy:
             follows.failure,
             kind.value,
             detail,
-            self._clock() + self._delay(tries) if again else None,
+            self._retry_at(kind, tries) if again else None,
             reply,
             at,
             tries if again else 0,
@@ -314,6 +314,12 @@ class OutcomePolicy:
             self._clock() + wait,
             tries=tries,
         )
+
+    def _retry_at(self, kind: ReplyKind, tries: int) -> int:
+        """Return when to retry; after silence, not as the next trial: others get their turn."""
+        retry_at = self._clock() + self._delay(tries)
+        until = self._breaker.open_until
+        return max(retry_at, until + 1) if kind is ReplyKind.SILENCE and until else retry_at
 
     def _delay(self, tries: int) -> int:
         return round(self._destination.retry.delay(tries, self._random) * 1000)

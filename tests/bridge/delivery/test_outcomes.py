@@ -82,6 +82,17 @@ def test_the_circuit(said: ReplyKind) -> None:
     assert office.breaker.circuit(NOW) is CircuitState.CLOSED
 
 
+def test_a_message_without_replies_is_not_the_next_trial() -> None:
+    """When the pause ends, another message is sent: one that gets no reply starves no others."""
+    office = PolicyBench()
+    for number in (1, 2):
+        outcome = office.outcome_of(ReplyKind.SILENCE, "timeout", number)
+    until = office.breaker.open_until
+    assert until is not None
+    assert outcome.retry_at > until
+    assert office.breaker.circuit(until) is CircuitState.TRYING
+
+
 def test_refusals_in_a_row_are_counted() -> None:
     """The count restarts after an accepted message; skipped replies are no refusals."""
     office = PolicyBench(AE="skip")
