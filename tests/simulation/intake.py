@@ -83,7 +83,10 @@ class ReportService:
         """Take a step of an order. Raises EngineFailure."""
         loop, random = self.world.peers, self.world.random
         path, failovers = "/api/report/create", self.world.faults[FaultKind.FAILOVER]
-        await asyncio.sleep(random.choice(_CALL_SECONDS) + loop.delay())
+        seconds, began = random.choice(_CALL_SECONDS) + loop.delay(), self.world.now
+        await asyncio.sleep(seconds)
+        if self.world.now > began + seconds + 0.001:
+            raise no_answer(path)  # not modelled: a call that a frozen caller had sent
         if self.world.now < self.faults.peer_down_until:
             raise unreachable(path)
         if failovers != self.world.faults[FaultKind.FAILOVER]:
