@@ -253,7 +253,7 @@ class DeliveryStory:
         self._claims = Claims(world, storage, "delivery", self._server)
         self._service = ReportService(world, plan.loss)
         self._replies: dict[str, list[str]] = {}
-        self._lost: set[tuple[str]] = set()
+        self._recomposed: set[str] = set()  # control ids; a failover lost what was sent
         self._nodes = [
             Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
         ]
@@ -313,12 +313,19 @@ class DeliveryStory:
 
     def _lose(self, earlier: sqlite3.Connection) -> None:
         """
-        Note which messages an asynchronous failover loses: they are composed and sent again.
+        Forget the messages whose sending an asynchronous failover undoes: they are sent again.
 
         It loses no release, because the feed is read again.
         """
-        stored = "SELECT control_id FROM delivery JOIN delivery_body ON delivery_id = id"
-        self._lost |= set(self._storage.rows(stored)) - set(earlier.execute(stored).fetchall())
+        stored = "SELECT control_id, state FROM delivery JOIN delivery_body ON delivery_id = id"
+        rows, kept = self._storage.rows(stored), set(earlier.execute(stored).fetchall())
+        undone = {row[0] for row in rows if row not in kept}
+        self._recomposed |= {row[0] for row in rows} - {row[0] for row in kept}
+        self._world.seen = [
+            each
+            for each in self._world.seen
+            if each.kind is not Kind.DELIVERED or each.control_id not in undone
+        ]
         self._claims.forget(earlier)
 
     def run(self) -> None:
@@ -327,7 +334,7 @@ class DeliveryStory:
             rows = self._storage.rows("SELECT id, state, code FROM delivery WHERE state <> 'done'")
             self._world.violate(f"not ended: {rows}")
         self._world.seen = [
-            replace(each, content=b"") if (each.control_id,) in self._lost else each
+            replace(each, content=b"") if each.control_id in self._recomposed else each
             for each in self._world.seen
         ]
 
