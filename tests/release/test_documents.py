@@ -53,6 +53,9 @@ def anchors(page: Path) -> set[str]:
     return set(plain)
 
 
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 @each_page
 def test_links_lead_somewhere(page: Path) -> None:
     """Each link names a file that is there, and a heading that it has."""
@@ -74,10 +77,15 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 @each_page
 def test_functions_that_are_named_exist(page: Path) -> None:
-    """A function or class that is named with its file is defined there."""
+    """A function, class or table that is named with its file is defined there."""
     for first, second, file in FUNCTION.findall(prose(page)):
         tree = ast.parse((ROOT / file).read_text("utf-8"))
-        top = {node.name: node for node in tree.body if hasattr(node, "name")}
+        top: dict[str, ast.stmt] = {
+            node.name: node for node in tree.body if isinstance(node, DEFINITIONS)
+        }
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                top[node.target.id] = node
         assert first in top, f"{first} in {file}"
         inner = {getattr(node, "name", "") for node in getattr(top[first], "body", [])}
         assert not second or second in inner, f"{first}.{second} in {file}"
