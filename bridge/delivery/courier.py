@@ -106,7 +106,10 @@ class Courier:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start. Claims of the previous process must have been requeued (`Outbox.reclaim`)."""
+        """
+        Start. Before, `Outbox.requeue_expired_claims(include_own=True)` must have requeued the
+        claims of the previous process.
+        """
         self._task = asyncio.create_task(self._run(), name=f"courier {self.destination.name}")
 
     async def stop(self, drain: float = 5.0) -> None:
@@ -204,7 +207,7 @@ class Courier:
         """
         Send messages one after the other; requeue those that are not sent.
 
-        Returns whether the destination could be reached.
+        Return False if there was no connection.
         """
         if len(batch) == BATCH_SIZE and self._next is None:
             self._next = asyncio.create_task(self._prepare())

@@ -98,7 +98,7 @@ _CODES: Final[Mapping[type[Exception], str]] = {
 }
 
 
-def permanent_failure(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
+def outcome_of_error(claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
     """Return the outcome of a message that failed with an unexpected error."""
     if isinstance(error, ContentUnreadableError):  # the message is stored: try again
         return MessageOutcome(
@@ -181,7 +181,7 @@ class OrderProcessor:
             self._log_error(each, error)
         now = self._repository.now()
         refused = [
-            _with_exception(permanent_failure(each, error), each, now)
+            _with_exception(outcome_of_error(each, error), each, now)
             for each, error in prepared.failures
         ]
         outcomes = [*prepared.requeued, *refused]
@@ -210,7 +210,7 @@ class OrderProcessor:
         if isinstance(error, LeaseEnded):
             return interrupted_outcome(claimed)
         self._log_error(claimed, error)
-        return permanent_failure(claimed, error)
+        return outcome_of_error(claimed, error)
 
     async def _apply_events(self, context: JobContext) -> None:
         """
@@ -274,8 +274,8 @@ class OrderProcessor:
                 context.notes.append(f"stays_{task.after.state}")
                 if task.event.examined and task.after.state == OrderState.CANCELLED:
                     context.notes.append("examined_after_cancel")
-                has_early_rows = task.before is not None or task.after.state == OrderState.CANCELLED
-                if has_early_rows and task.after != context.index.get(task.after.key):
+                keeps_row = task.before is not None or task.after.state == OrderState.CANCELLED
+                if keeps_row and task.after != context.index.get(task.after.key):
                     context.changed[task.after.key] = task.after
         context.index[task.after.key] = task.after
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from bridge.intake.process.jobs import ContentUnreadableError
 from bridge.intake.process.jobs import read as read_job
-from bridge.intake.process.order_processor import permanent_failure
+from bridge.intake.process.order_processor import outcome_of_error
 from bridge.queue import queries
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
@@ -283,7 +283,7 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
     assert len(other.payload) > LENGTH
     with pytest.raises(ContentUnreadableError) as raised:
         read_job(broken, {})
-    outcome = permanent_failure(broken, raised.value)
+    outcome = outcome_of_error(broken, raised.value)
     assert (outcome.event, outcome.code) == (QueueEvent.POSTPONED, "content_unreadable")
     inbox.settle([dataclasses.replace(outcome, retry_at=NOW)], NOW)
     (again,) = inbox.claim(NOW, 10)
