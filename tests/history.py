@@ -78,7 +78,7 @@ def _applied(history: list[Event]) -> Iterator[str]:
     if removed > max(acknowledged):
         return  # it may have been applied
     if removed == max(acknowledged):
-        if listed:
+        if listed and listed[0] <= removed:
             yield f"step {removed} removed it and it is listed"
     elif not listed:
         yield "acknowledged and not listed"

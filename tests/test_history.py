@@ -25,10 +25,11 @@ GONE = Event(Kind.ACKNOWLEDGED, "A1", 2, removes=True)
         [RELEASED, delivered(1, "X"), delivered(1, "X")],
         [SENT, TAKEN, GONE],
         [SENT, TAKEN, LISTED, Event(Kind.SENT, "A1", 2, removes=True)],
+        [SENT, TAKEN, GONE, Event(Kind.SENT, "A1", 3), Event(Kind.LISTED, "A1", 3)],
     ],
     ids=[
         "applied", "not answered", "not answered and applied", "a later step", "repeated",
-        "removed", "not answered and not removed",
+        "removed", "not answered and not removed", "registered again, not answered",
     ],
 )  # fmt: skip
 def test_a_good_history(events: list[Event]) -> None:
@@ -55,6 +56,10 @@ def test_a_good_history(events: list[Event]) -> None:
             "version 1 was delivered again after version 2",
         ),
         ([SENT, TAKEN, GONE, LISTED], "step 2 removed it and it is listed"),
+        (
+            [delivered(1, "X", order="A0"), delivered(1, "X")],
+            "control id X belongs to A0",
+        ),
     ],
 )
 def test_a_broken_promise(events: list[Event], problem: str) -> None:

@@ -34,11 +34,11 @@ def main() -> int:
     first = asked.first if asked.seed is None else asked.seed
     count = 1 if asked.seed is not None else max(1, asked.schedules // BATCH)
     with bug():
-        runs = [run(each, first, count) for each in ([story] if story else STORIES)]
+        runs = [run(each, first, count, asked.bug) for each in ([story] if story else STORIES)]
     return 0 if all(runs) else 1
 
 
-def run(story: str, first: int, count: int) -> bool:
+def run(story: str, first: int, count: int, bug: str | None) -> bool:
     """Run the seeds of a story until a promise is broken; return whether none was."""
     began, faults = time.monotonic(), Counter[str]()
     schedules, steps, number, result = 0, 0, first, Result()
@@ -48,7 +48,7 @@ def run(story: str, first: int, count: int) -> bool:
         steps += result.steps
         faults += result.faults
         if result.problems:
-            show_problem(story, number, result)
+            show_problem(story, number, result, bug)
             break
     else:
         show(f"{story}: {schedules} schedules, {steps} steps, no promise broken")
@@ -57,7 +57,7 @@ def run(story: str, first: int, count: int) -> bool:
     return not result.problems
 
 
-def show_problem(story: str, number: int, result: Result) -> None:
+def show_problem(story: str, number: int, result: Result, bug: str | None) -> None:
     """Print the smallest plan that was found, its last steps and the command that repeats it."""
     show(f"{story}: PROMISE BROKEN after {result.schedules} schedules of seed {number}")
     for problem in result.problems:
@@ -65,7 +65,8 @@ def show_problem(story: str, number: int, result: Result) -> None:
     show(f"  plan: {result.plan}")
     for line in result.trace[-TRACE_LINES:]:
         show(f"  {line}")
-    show(f"  to repeat: .venv/bin/python -m tests.simulation --story {story} --seed {number}")
+    repeat = f"--story {story} --seed {number}" + (f" --bug {bug}" if bug else "")
+    show(f"  to repeat: .venv/bin/python -m tests.simulation {repeat}")
 
 
 if __name__ == "__main__":

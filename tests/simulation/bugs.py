@@ -68,7 +68,7 @@ def _act_without_heartbeat() -> AbstractContextManager[object]:
     return patch.object(Heartbeat, "session", lambda _: 1)
 
 
-def _keep_late_retries() -> AbstractContextManager[object]:
+def _leave_future_retries() -> AbstractContextManager[object]:
     return patch.object(Inbox, "make_due", lambda *_: 0)
 
 
@@ -90,15 +90,15 @@ def _fresh_control_ids() -> Iterator[None]:
         yield
 
 
-def _silence_is_consent() -> AbstractContextManager[object]:
-    def consenting(
+def _count_silence_as_accepted() -> AbstractContextManager[object]:
+    def accepting(
         reply: ReplyKind, replies: Mapping[str, str], attempts: int, detail: str = ""
     ) -> PolicyDecision:
         if reply is ReplyKind.SILENCE:
             return PolicyDecision(QueueEvent.ACCEPTED, None)
         return decide(reply, replies, attempts, detail)
 
-    return patch.object(reply_policy, "decide", consenting)
+    return patch.object(reply_policy, "decide", accepting)
 
 
 BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = MappingProxyType(
@@ -107,9 +107,9 @@ BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = M
         "claim-out-of-order": ("intake", _claim_out_of_order),
         "recover-too-early": ("intake", _recover_too_early),
         "act-after-a-freeze": ("intake", _act_after_a_freeze),
-        "keep-late-retries": ("intake", _keep_late_retries),
+        "leave-future-retries": ("intake", _leave_future_retries),
         "fresh-control-ids": ("delivery", _fresh_control_ids),
-        "silence-is-consent": ("delivery", _silence_is_consent),
+        "count-silence-as-accepted": ("delivery", _count_silence_as_accepted),
         "act-without-heartbeat": ("cluster", _act_without_heartbeat),
     }
 )

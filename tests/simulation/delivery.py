@@ -148,7 +148,7 @@ class Receiver(MessageSender):
         """Send a message; the reply comes after a while, or none."""
         claimed = current_delivery.get()
         assert claimed is not None
-        self._story.check_send(self._node, claimed.delivery_id, payload)
+        self._story.check_send(self._node, claimed.delivery_id)
         return Deferred.fromFuture(asyncio.ensure_future(self._exchange(payload)))
 
     async def _exchange(self, payload: bytes) -> bytes:
@@ -156,11 +156,11 @@ class Receiver(MessageSender):
         if story.is_away():
             raise NotConnected
         await asyncio.sleep(delay())
-        reply = story.receive(payload)
+        reply = story.next_reply(payload)
         if reply == "away":
             raise NotConnected
         if reply != "silence":  # else the message was lost on its way
-            story.deliver(payload)
+            story.record_received(payload)
         late, self._late = self._late, reply == "late"
         if reply in ("silence", "late"):
             await asyncio.sleep(REPLY_SECONDS)
@@ -273,7 +273,7 @@ class DeliveryStory:
         for item in items:
             report = f"R{item.subject}"
             version = self._service.release(report)
-            script = [REPLIES[item.twist % 8]] * (1 + item.twist // 8)
+            script = [REPLIES[item.variant % 8]] * (1 + item.variant // 8)
             self._replies[f"{report} {version}"] = script
             world.note(f"release of {report} version {version}; replies {script}")
             world.see(Kind.RELEASED, report, version)
@@ -284,17 +284,17 @@ class DeliveryStory:
         """Tell whether the receiver cannot be reached."""
         return self._world.now < self._faults.peer_down_until
 
-    def check_send(self, node: Node, delivery_id: int, payload: bytes) -> None:
-        """Check that a node may send, and sends the bytes that were sent before."""
+    def check_send(self, node: Node, delivery_id: int) -> None:
+        """Check that a node may send a delivery."""
         self._claims.check_call(node.name, delivery_id)
         self._world.note(f"{node.name} sends delivery {delivery_id}")
 
-    def receive(self, payload: bytes) -> str:
-        """Return the receiver's reply to a message."""
+    def next_reply(self, payload: bytes) -> str:
+        """Return the receiver's next reply to a message."""
         script = self._replies[" ".join(map(str, content_of(payload)))]
         return script.pop(0) if script else "AA"
 
-    def deliver(self, payload: bytes) -> None:
+    def record_received(self, payload: bytes) -> None:
         """Record a message that the receiver got."""
         report, version = content_of(payload)
         control_id = peek(payload).control_id.decode()
@@ -333,6 +333,7 @@ class DeliveryStory:
         if not self._world.run(self._is_over, steps=60_000, seconds=900.0):
             rows = self._storage.rows("SELECT id, state, code FROM delivery WHERE state <> 'done'")
             self._world.violate(f"not ended: {rows}")
+        # A body that a failover lost is composed anew: its content may differ under one control id.
         self._world.seen = [
             replace(each, content=b"") if each.control_id in self._recomposed else each
             for each in self._world.seen

@@ -43,7 +43,7 @@ PATIENTS = ("A", "B", "C")
 ACK_SECONDS = 10.0
 _CALL_SECONDS = (0.0, 0.0, 0.0, 0.0, 12.0)
 MERGE, POISON = 0, 1
-"""Values of `Item.twist`: a merge of two patients; a message that the service refuses at first."""
+"""Variants of an item: a merge of two patients; a message that the service refuses at first."""
 
 
 @dataclass(slots=True)
@@ -224,9 +224,9 @@ class IntakeStory:
             name = f"S{actor}M{number}"
             order = f"S{actor}-{patient}"
             patients: tuple[str, ...] = (patient,)
-            if item.twist == MERGE:
+            if item.variant == MERGE:
                 order, patients = f"merge-{name}", (patient, PATIENTS[(item.subject + 1) % 3])
-            elif item.twist == POISON:
+            elif item.variant == POISON:
                 order = f"poison-{name}"
                 self._service.refuses.add(order)
             steps[order] = steps.get(order, 0) + 1

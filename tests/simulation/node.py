@@ -146,8 +146,6 @@ class Faults:
         self._world, self._storage, self._nodes = world, storage, nodes
         self._on_restore = on_restore
         self._server = server
-        self.pending = 0
-        """Faults that have not begun."""
         self.healed_at = 0.0
         """When the last fault ends, in seconds."""
         self.peer_down_until = 0.0
@@ -155,11 +153,9 @@ class Faults:
     def plan(self, plan: Plan) -> None:
         """Register the faults of a plan."""
         for fault in plan.faults:
-            self.pending += 1
             self._world.at_step(fault.step, partial(self._begin, fault))
 
     def _begin(self, fault: Fault) -> None:
-        self.pending -= 1
         node, world = self._nodes[fault.node % len(self._nodes)], self._world
         self.healed_at = max(self.healed_at, world.now + fault.seconds + RESTART_SECONDS)
         match fault.kind:
@@ -180,14 +176,12 @@ class Faults:
                 self.peer_down_until = world.now + fault.seconds
             case FaultKind.FAILOVER:
                 copy = self._storage.copy()
-                self.pending += 1
-                lag = world.steps + fault.seconds  # the standby lags by so many steps
-                world.at_step(lag, partial(self._fail_over, copy))
+                later = world.steps + fault.lag_steps
+                world.at_step(later, partial(self._fail_over, copy))
                 return
         world.fault(fault.kind, f"{node.name} {fault.seconds} s")
 
     def _fail_over(self, copy: sqlite3.Connection) -> None:
-        self.pending -= 1
         for node in self._nodes:
             node.link.lose_answer = False
             node.cut(RESTART_SECONDS)

@@ -25,12 +25,17 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault before step `step`, of a node, for so many seconds."""
+    """
+    A fault before step `step`, of a node, for so many seconds.
+
+    A failover happens `lag_steps` steps later and restores the state before `step`.
+    """
 
     kind: FaultKind
     step: int
     node: int
     seconds: int
+    lag_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +43,13 @@ class Item:
     """
     One piece of work: a message of a sender, or a release of a report.
 
-    `subject` is the patient, or the report. `twist` selects the kind of message, or the receiver's
-    replies.
+    `subject` is the patient, or the report. `variant` selects the kind of message, or the
+    receiver's replies.
     """
 
     actor: int
     subject: int
-    twist: int
+    variant: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,12 @@ class Plan:
     nodes: int
 
 
-SECONDS = (1, 8, 30)
-"""Durations of faults: shorter and longer than a lease."""
+LENGTHS = (1, 8, 30)
+"""Seconds of a fault, shorter and longer than a lease; also the steps by which a standby lags."""
+
+
+def _fault(kind: FaultKind, step: int, node: int, length: int) -> Fault:
+    return Fault(kind, step, node, length, length if kind is FaultKind.FAILOVER else 0)
 
 
 def plans(
@@ -69,11 +78,11 @@ def plans(
     """Return the strategy of the plans of a story."""
     item = st.builds(Item, st.integers(0, 2), st.integers(0, 2), st.integers(0, 15))
     fault = st.builds(
-        Fault,
+        _fault,
         st.sampled_from(kinds),
         st.integers(0, 400),
         st.integers(0, nodes - 1),
-        st.sampled_from(SECONDS),
+        st.sampled_from(LENGTHS),
     )
     return st.builds(
         Plan,

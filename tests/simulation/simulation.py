@@ -40,7 +40,7 @@ STORIES: Mapping[str, tuple[Sequence[type[Story]], int]] = MappingProxyType(
         "cluster": ([ClusterIntakeStory, ClusterDeliveryStory], 3),
     }
 )
-"""The kinds of each story, and its largest number of nodes."""
+"""Story classes, chosen by the plan's seed; and the largest number of nodes."""
 
 
 @dataclass
@@ -64,10 +64,10 @@ def simulate(name: str, plan: Plan) -> Result:
     index_key.use(bytes(range(index_key.KEY_BYTES)))
     world, store = World(plan.seed), storage()
     store.begin(world.boot_ms)
-    kinds = STORIES[name][0]
+    classes = STORIES[name][0]
     with _without_logs():
         try:
-            kinds[plan.seed % len(kinds)](plan, world, store).run()
+            classes[plan.seed % len(classes)](plan, world, store).run()
         finally:
             world.close()
     problems = list(dict.fromkeys([*world.broken, *violations(world.seen)]))

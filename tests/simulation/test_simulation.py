@@ -11,9 +11,9 @@ FOUND_BY = {
     "settle-without-owner": (4, 100),
     "claim-out-of-order": (0, 60),
     "recover-too-early": (1, 60),
-    "keep-late-retries": (2, 100),
+    "leave-future-retries": (2, 100),
     "fresh-control-ids": (0, 60),
-    "silence-is-consent": (0, 60),
+    "count-silence-as-accepted": (0, 60),
 }
 """Seeds, and numbers of schedules, that find a bug."""
 
