@@ -24,7 +24,7 @@ from bridge.audit.events import operator
 from bridge.console.message_search import message_text
 from bridge.errors import BridgeError
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind

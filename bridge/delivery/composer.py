@@ -147,7 +147,7 @@ OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
 """Called with the name and version of a definition and the codes its tables do not contain."""
 
 
-def ignore_unmapped_codes(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
+def ignore_unmapped_codes(_name: str, _version: str, _unmapped: Collection[UnmappedCode]) -> None:
     """Ignore unmapped codes."""
 
 
@@ -200,16 +200,16 @@ class Composer:
         self,
         database: Database,
         clock: Callable[[], datetime],
-        missing: OnUnmappedCodes = ignore_unmapped_codes,
+        on_unmapped_codes: OnUnmappedCodes = ignore_unmapped_codes,
     ) -> None:
         """
         Use the bridge's database; `clock` returns aware datetimes.
 
-        `missing` is called with codes that a definition's code tables do not contain.
+        `on_unmapped_codes` is called with codes that a definition's code tables do not contain.
         """
         self._database = database
         self._clock = clock
-        self._missing = missing
+        self._on_unmapped_codes = on_unmapped_codes
 
     def look_up(
         self, deliveries: Sequence[ClaimedDelivery], destination: CompiledDestination
@@ -234,7 +234,7 @@ class Composer:
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
         delivered = [*known.delivered, draft.now]
-        missed: list[UnmappedCode] = []
+        unmapped: list[UnmappedCode] = []
         context = ResultContext(
             event=draft.event,
             control_id=name,
@@ -253,7 +253,7 @@ class Composer:
             files=files,
             sent_sections=known.shown or (),
             document=document_names(delivery.report_id, delivery.release_key, delivered),
-            unmapped_codes=missed,
+            unmapped_codes=unmapped,
             **text_fields(draft.event, export, draft.addenda),
         )
         try:
@@ -261,8 +261,8 @@ class Composer:
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
-            if missed:
-                self._missing(*draft.mapping.identity, missed)
+            if unmapped:
+                self._on_unmapped_codes(*draft.mapping.identity, unmapped)
 
 
 def make_draft(

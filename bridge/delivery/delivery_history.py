@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.ledger.deduplication import is_intact
+from bridge.queue.digests import is_intact
 from bridge.queue.states import QueueState
 from bridge.store.statements import execute_keys, key_statement
 from mappings.hl7.message import Message

@@ -23,8 +23,7 @@ from twisted.python.failure import Failure
 from bridge.errors import BridgeError
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
-from bridge.queue.ledger.arrivals import digest
-from bridge.queue.ledger.deduplication import stored_digest
+from bridge.queue.digests import digest, stored_digest
 from bridge.transports import MessageSender
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame

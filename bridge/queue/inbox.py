@@ -22,9 +22,9 @@ from bridge.queue.claims import (
     SettlementResult,
     single_session,
 )
+from bridge.queue.digests import is_intact
 from bridge.queue.lanes import LaneClaim, Lanes
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
-from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS

@@ -18,9 +18,9 @@ from bridge.queue.deliveries import (
     DeliveryOutcome,
     DeliveryRequest,
 )
+from bridge.queue.digests import digest, is_intact, stored_digest
 from bridge.queue.lanes import Lanes
-from bridge.queue.ledger.arrivals import digest, lane
-from bridge.queue.ledger.deduplication import is_intact, stored_digest
+from bridge.queue.ledger.arrivals import lane
 from bridge.queue.statements import OUTBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS

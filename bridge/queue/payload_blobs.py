@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, text
 
+from bridge.queue.digests import stored_digest
 from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.deduplication import stored_digest
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.sqlite import file_of

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 
 from bridge.queue import payload_blobs
+from bridge.queue.digests import is_intact
 from bridge.queue.errors import NoSuchRow
-from bridge.queue.ledger.deduplication import is_intact
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY

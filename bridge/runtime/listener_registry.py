@@ -16,7 +16,7 @@ from typing_extensions import override
 from bridge.errors import BridgeError
 from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.validation.validator import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel

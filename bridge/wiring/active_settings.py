@@ -327,10 +327,10 @@ def version_finder(database: Database) -> Callable[[str, str], InboundMapping | 
     """Return a finder for stored versions by name and version; the finder raises StoreError."""
 
     @lru_cache(maxsize=_REMEMBERED)
-    def recall(name: str, version: str) -> InboundMapping | None:
+    def find_version(name: str, version: str) -> InboundMapping | None:
         with database.read() as connection:
             found = kept.find(connection, name, version)
         made = None if found is None else compile_sources(found.sources, name)
         return made if isinstance(made, InboundMapping) else None
 
-    return recall
+    return find_version

@@ -9,10 +9,10 @@ import structlog
 
 from bridge.errors import BridgeError
 from bridge.intake.patients.patient_check import PatientCheck
-from bridge.intake.receive.listener import (
+from bridge.intake.receive.listener_policy import (
     ListenerPolicy,
-    UnmappedCodeSink,
-    VersionLookup,
+    OnUnmappedCodes,
+    VersionFinder,
     ignore_unmapped_codes,
     no_earlier_version,
 )
@@ -51,17 +51,20 @@ class UnknownCharset(BridgeError):
 def make_listeners(
     settings: Settings,
     find: SourceFinder | None = None,
-    recall: VersionLookup = no_earlier_version,
-    missing: UnmappedCodeSink = ignore_unmapped_codes,
+    find_version: VersionFinder = no_earlier_version,
+    on_unmapped_codes: OnUnmappedCodes = ignore_unmapped_codes,
 ) -> dict[str, ListenerPolicy]:
     """
     Compile the listeners' definitions from the sources of `find`, by default the files on disk.
 
-    `recall` returns the versions of stored messages; `missing` is called with unmapped codes.
-    Raises MappingErrors, NotInbound, UnknownCharset.
+    `find_version` returns the versions of stored messages; `on_unmapped_codes` is called with
+    unmapped codes. Raises MappingErrors, NotInbound, UnknownCharset.
     """
     made = [_listening(settings, each, find) for each in settings.listener]
-    return {each.name: replace(each, recall=recall, missing=missing) for each in made}
+    return {
+        each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
+        for each in made
+    }
 
 
 def _listening(

@@ -20,10 +20,11 @@ from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, T
 from bridge.errors import BridgeError
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import ArrivalStore, ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter, WireCounter
 from bridge.metrics import Metrics
+from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
 from bridge.transports.folder_files import Folder

@@ -149,14 +149,14 @@ class IntakeParts:
             received_at=self._node.clock(),
         )
 
-        def settle(answer: Sequence[Receipt] | BaseException) -> None:
+        def on_stored(answer: Sequence[Receipt] | BaseException) -> None:
             if isinstance(answer, BaseException):
                 reply("AE")
                 return
             self._notes.add(answer[0].message_id)
             reply(answer[0].ack_code)
 
-        self._waiting.append(ArrivalGroup((made,), settle, len(made.payload)))
+        self._waiting.append(ArrivalGroup((made,), on_stored, len(made.payload)))
         if not self._is_writing:
             asyncio.get_running_loop().create_task(self._write())
 
@@ -166,7 +166,7 @@ class IntakeParts:
             groups, self._waiting = self._waiting, []
             answers = await Threads.LEDGER.run(self._writer.write, groups)
             for group, answer in zip(groups, answers, strict=True):
-                group.settle(answer)
+                group.on_stored(answer)
             self.worker.notify()
         self._is_writing = False
 

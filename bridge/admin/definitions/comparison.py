@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bridge.admin.definitions.console_forms import check_cached
 from bridge.errors import BridgeError
+from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries
 from bridge.queue.listing_rows import MessageRow
 from bridge.store.database import Database
@@ -136,7 +137,6 @@ OrderReader = Callable[[MessageSample], InboundMapping | None]
 """Returns the definition that reads the orders of a message, or None."""
 
 _USUAL = "orders"
-Recall = Callable[[str, str], InboundMapping | None]
 
 
 class NotAnOrderReader(BridgeError):
@@ -149,16 +149,16 @@ class NotAnOrderReader(BridgeError):
 class OrderReaders:
     """Finds the definition that reads a message. Raises MappingErrors if it has mistakes."""
 
-    def __init__(self, settings: Settings, find: SourceFinder, recall: Recall) -> None:
-        """`find` returns sources, `recall` returns versions; `settings` are the active settings."""
+    def __init__(self, settings: Settings, find: SourceFinder, find_version: VersionFinder) -> None:
+        """`find` returns sources, `find_version` versions; `settings` are the active settings."""
         self._settings = settings
         self._find = find
-        self._recall = recall
+        self._find_version = find_version
 
     def __call__(self, sample: MessageSample) -> InboundMapping | None:
         """Return the definition that reads the orders of a message."""
         if sample.mapping:
-            kept = self._recall(sample.mapping, sample.version)
+            kept = self._find_version(sample.mapping, sample.version)
             return kept or self._compiled(sample.mapping)
         try:
             header = peek(sample.payload)
@@ -187,9 +187,9 @@ def order_reader(
     if orders:
         return _named(settings.home, orders)
     # The reader is used after the database is closed, so the versions are loaded now.
-    recall = version_finder(database)
+    find_version = version_finder(database)
     stored_with = {(each.mapping, each.version) for each in samples if each.mapping}
-    kept = {key: recall(*key) for key in stored_with}
+    kept = {key: find_version(*key) for key in stored_with}
     current, find = active_settings.current(settings, database), active_sources(settings, database)
     return OrderReaders(current, find, lambda name, version: kept.get((name, version)))
 

@@ -23,7 +23,7 @@ from bridge.intake.process.addressing import (
 )
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.intake.process.planning import key_of
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
 from bridge.redaction import describe
 from bridge.store.database import Database

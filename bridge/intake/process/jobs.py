@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from bridge.intake.patients.demographics import KnownDemographics
 from bridge.intake.process.order_rules import SourceMessage
 from bridge.intake.receive.identity import part_number, parts_of
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import signed64
 from bridge.store.records.merged_patients import Patient
@@ -133,9 +133,9 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     if policy is None:
         raise DefinitionMissingError("listener")
     definition = _definition(policy, claimed.mapping, claimed.mapping_version)
-    missed: list[UnmappedCode] = []
-    asked = policy.read(definition, claimed.payload, _defaults(claimed, policy, missed))
-    return _job(claimed, policy, definition, asked, missed)
+    unmapped: list[UnmappedCode] = []
+    asked = policy.read(definition, claimed.payload, _defaults(claimed, policy, unmapped))
+    return _job(claimed, policy, definition, asked, unmapped)
 
 
 def read_inline(
@@ -148,24 +148,24 @@ def read_inline(
     definition = _active_version(policy, claimed.mapping, claimed.mapping_version)
     if definition is None or definition.takes_long:
         return None
-    missed: list[UnmappedCode] = []
-    given = _defaults(claimed, policy, missed)
+    unmapped: list[UnmappedCode] = []
+    given = _defaults(claimed, policy, unmapped)
     try:
         asked = policy.read(definition, claimed.payload, given)
     except (MessageRefusal, RuleFailed):  # `read` raises it again
         return None
-    if missed or part_number(claimed.flags) is not None:
+    if unmapped or part_number(claimed.flags) is not None:
         return None  # `read` must be the only one that counts unmapped codes
     if not _PATIENT_ACTIONS.isdisjoint([each.action for each in asked]):
         return None  # a patient may have thousands of orders
-    return _job(claimed, policy, definition, asked, missed)
+    return _job(claimed, policy, definition, asked, unmapped)
 
 
 def _defaults(
-    claimed: ClaimedMessage, policy: ListenerPolicy, missed: list[UnmappedCode]
+    claimed: ClaimedMessage, policy: ListenerPolicy, unmapped: list[UnmappedCode]
 ) -> ListenerDefaults:
     received = datetime.fromtimestamp(claimed.received_at / 1000, UTC)
-    return ListenerDefaults(policy.site, policy.time_zone, received, missed)
+    return ListenerDefaults(policy.site, policy.time_zone, received, unmapped)
 
 
 def _job(
@@ -173,11 +173,11 @@ def _job(
     policy: ListenerPolicy,
     definition: InboundMapping,
     asked: Sequence[OrderEvent],
-    missed: Sequence[UnmappedCode],
+    unmapped: Sequence[UnmappedCode],
 ) -> MessageJob:
     events = _part(asked, claimed.flags)
-    if missed:
-        policy.missing(definition.name, definition.version, missed)
+    if unmapped:
+        policy.on_unmapped_codes(definition.name, definition.version, unmapped)
     source = SourceMessage(
         claimed.message_id, sent_at(claimed.payload, policy, claimed.received_at)
     )
@@ -249,7 +249,7 @@ def _parse_sent_at(said: str, time_zone: str) -> tuple[int, Resolution, str] | N
 def _definition(policy: ListenerPolicy, name: str, version: str) -> InboundMapping:
     if found := _active_version(policy, name, version):
         return found
-    earlier = policy.recall(name, version) if version else None
+    earlier = policy.find_version(name, version) if version else None
     if earlier is not None:
         return earlier
     for definition in policy.definitions:

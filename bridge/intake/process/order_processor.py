@@ -76,7 +76,7 @@ from bridge.intake.process.worklist_changes import (
     unlink_if_unbound,
 )
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.errors import LeaseEnded

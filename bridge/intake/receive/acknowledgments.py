@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from bridge.intake.receive.identity import (
     acknowledges_us,
-    digest,
     flags_of_part,
     message_identity,
     payload_identity,
     single_identity,
 )
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Verdict
+from bridge.queue.digests import digest
 from bridge.queue.ledger.arrivals import Arrival, MessageFlag, signed64
 from bridge.queue.states import AcknowledgmentState, QueueState
 from config.listeners import Replies, ReusedControlId

@@ -50,16 +50,18 @@ def _compiled(source: DefinitionSource) -> InboundMapping:
 def _inspect(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Inspection, Sequence[UnmappedCode]]:
-    missed: list[UnmappedCode] = []
-    now = defaults._replace(unmapped_codes=missed)
-    return _compiled(source).inspect(raw, fallback, peek(raw), now), missed
+    unmapped: list[UnmappedCode] = []
+    now = defaults._replace(unmapped_codes=unmapped)
+    return _compiled(source).inspect(raw, fallback, peek(raw), now), unmapped
 
 
 def _read(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
-    missed: list[UnmappedCode] = []
-    return _compiled(source).read(raw, fallback, defaults._replace(unmapped_codes=missed)), missed
+    unmapped: list[UnmappedCode] = []
+    return _compiled(source).read(
+        raw, fallback, defaults._replace(unmapped_codes=unmapped)
+    ), unmapped
 
 
 def subjects(
@@ -78,8 +80,8 @@ def inspect(
 ) -> Inspection:
     """Inspect a message there. Raises MalformedMessage, WorkerError."""
     source = DefinitionSource.of(definition)
-    found, missed = offload.run(_inspect, raw, source, fallback, _bare(defaults))
-    _note(defaults, missed)
+    found, unmapped = offload.run(_inspect, raw, source, fallback, _bare(defaults))
+    _note(defaults, unmapped)
     return found  # type: ignore[no-any-return]  # the result of `_inspect`
 
 
@@ -92,8 +94,8 @@ def read(
 ) -> Sequence[OrderEvent]:
     """Map a message there. Raises the errors of `inspect` and of the definition's `read`."""
     source = DefinitionSource.of(definition)
-    events, missed = offload.run(_read, raw, source, fallback, _bare(defaults))
-    _note(defaults, missed)
+    events, unmapped = offload.run(_read, raw, source, fallback, _bare(defaults))
+    _note(defaults, unmapped)
     return events  # type: ignore[no-any-return]  # the result of `_read`
 
 
@@ -101,6 +103,6 @@ def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
     return defaults._replace(unmapped_codes=None)
 
 
-def _note(defaults: ListenerDefaults, missed: Sequence[UnmappedCode]) -> None:
+def _note(defaults: ListenerDefaults, unmapped: Sequence[UnmappedCode]) -> None:
     if defaults.unmapped_codes is not None:
-        defaults.unmapped_codes.extend(missed)
+        defaults.unmapped_codes.extend(unmapped)

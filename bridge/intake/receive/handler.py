@@ -24,10 +24,7 @@ from bridge.intake.receive.acknowledgments import (
     split,
 )
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
-from bridge.intake.receive.listener import (
-    ArrivalStore,
-    ListenerPolicy,
-)
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import (
     FrameEvaluator,
@@ -41,6 +38,7 @@ from bridge.intake.receive.verdict import (
     with_rule,
 )
 from bridge.queue.ledger.arrivals import Arrival, Receipt
+from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.queue.states import QueueState
 from bridge.redaction import describe, stack_frames
 from config.listeners import Acknowledge
@@ -173,7 +171,7 @@ class IntakeHandler:
             if verdict.parts:
                 self._store_parts(message, arrival).addCallbacks(reply, reply)
                 return
-            self._inbox.submit(arrival, partial(self._settle, reply, message))
+            self._inbox.submit(arrival, partial(self._on_stored, reply, message))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._report_error(error)
             reply(self._unavailable(message))
@@ -198,7 +196,7 @@ class IntakeHandler:
         else:
             self._inbox.acknowledged(receipt.message_id)
 
-    def _settle(
+    def _on_stored(
         self, reply: ReplyCallback, message: EvaluatedMessage, stored: Receipt | BaseException
     ) -> None:
         """Answer after the commit. Every error leads to an answer or closes the connection."""

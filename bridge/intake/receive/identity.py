@@ -12,13 +12,12 @@ import re
 from collections.abc import Sequence
 
 from bridge.index_key import keyed64
-from bridge.queue.ledger.arrivals import MessageFlag, digest, identity, lane, signed64
+from bridge.queue.ledger.arrivals import MessageFlag, identity, lane, signed64
 from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
 
 __all__ = [
     "acknowledges_us",
-    "digest",
     "lane",
     "message_identity",
     "payload_identity",

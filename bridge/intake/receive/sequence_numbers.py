@@ -15,9 +15,9 @@ from twisted.internet.defer import Deferred
 
 from bridge.executors import Threads
 from bridge.intake.receive.identity import part_number
-from bridge.intake.receive.listener import ArrivalStore
 from bridge.intake.receive.verdict import SequenceCheck, Verdict, looks_like_batch, split_batch
 from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
+from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.store.errors import StoreError
 from bridge.store.records.sequence_numbers import Links, SequenceLinks
 from config.listeners import SequenceNumbers
@@ -199,14 +199,16 @@ class Sequencer:
         case.steps.append((sender, step))
         return step.verdict
 
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+    def submit(
+        self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]
+    ) -> None:
         """Store one message, then its number. Abandoned frames have no number."""
         if not self._case.steps or self._case.stored is not None:
-            self._inbox.submit(arrival, settle)
+            self._inbox.submit(arrival, on_stored)
             return
 
         def report(answer: Answer) -> None:
-            settle(answer if isinstance(answer, BaseException) else answer[0])
+            on_stored(answer if isinstance(answer, BaseException) else answer[0])
 
         stored, finish = self._finisher(report)
         self._inbox.submit(

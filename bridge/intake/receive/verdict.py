@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from bridge.intake.receive.identity import lane, lanes_of, part_number, parts_of
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.ledger.arrivals import MAX_LANES
 from config.listeners import Acknowledge
 from mappings.hl7.batch import miscounted, split, stray
@@ -182,14 +182,14 @@ class FrameEvaluator:
         if place := null_place(payload, header):
             raise WrongDataType(place)
         policy = self._policy
-        missed: list[UnmappedCode] = []
-        defaults = ListenerDefaults(policy.site, policy.time_zone, now, missed)
+        unmapped: list[UnmappedCode] = []
+        defaults = ListenerDefaults(policy.site, policy.time_zone, now, unmapped)
         if policy.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
         found, suspect = policy.inspect(definition, payload, header, defaults)
         refusals = found.refusals
-        if missed and refusals:  # an accepted one is read again later and counted then
-            policy.missing(definition.name, definition.version, missed)
+        if unmapped and refusals:  # an accepted one is read again later and counted then
+            policy.on_unmapped_codes(definition.name, definition.version, unmapped)
         lanes = () if refusals else _lanes(found.lanes)
         verdict = Verdict(header, definition, lanes, refusals, suspect)
         if len(lanes) <= MAX_LANES:

@@ -35,8 +35,9 @@ class Arrival:
     """
     A received message and its acknowledgment. Treat it as immutable.
 
-    `identity` and `digest` are made by the functions of this module. `lanes` are one or two keys
-    that define the order of processing; none for a refused message. `received_at` is in ms.
+    `identity` is made by `identity` below, `digest` by `bridge.queue.digests`. `lanes` are one or
+    two keys that define the order of processing; none for a refused message. `received_at` is in
+    ms.
     `refuse_reuse` is the negative ACK to store and send instead, with `refuse_reuse_code`, if
     another message has used the control id.
     """
@@ -130,11 +131,6 @@ def _stem(*parts: bytes) -> int:
 def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
     """Return the hash that a retransmit shares with its original: MSH-3, MSH-4 and MSH-10, raw."""
     return sequential64(listener.encode(), application, facility, control_id)
-
-
-def digest(payload: bytes) -> bytes:
-    """Return the 16-byte digest that distinguishes a retransmit from a reused control id."""
-    return blake2b(payload, digest_size=16).digest()
 
 
 def lane(*key: str) -> int:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from typing_extensions import override
 
-from bridge.queue.ledger.arrivals import Arrival, digest
+from bridge.queue.digests import stored_digest
+from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.states import QueueState
 from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
@@ -54,16 +55,6 @@ class _Known:
     refused: bool
     stored: int | None
     batch_position: int | None
-
-
-def stored_digest(digest: bytes) -> int:
-    """Return the 64 bits of a digest that are stored."""
-    return int.from_bytes(digest[:8], signed=True)
-
-
-def is_intact(payload: bytes, stored: int | None) -> bool:
-    """Tell whether a stored payload has the digest that was stored with it; None: unknown."""
-    return stored is None or stored_digest(digest(payload)) == stored
 
 
 NEW_MESSAGE = AdmissionDecision(edition=0)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -64,6 +64,21 @@ def _ignore() -> None:
     """Do nothing."""
 
 
+class ArrivalStore(Protocol):
+    """What stores messages for a listener: the ledger, or a sequencer in front of it."""
+
+    def submit(
+        self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]
+    ) -> None:
+        """Store one message; call `on_stored` after the commit."""
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
+        """Store all messages or none."""
+
+    def acknowledged(self, message_id: int) -> None:
+        """Record that the acknowledgment of a message was passed to its connection."""
+
+
 class Ledger:
     """
     Stores arrivals. Its methods must be called on the event loop's thread.
@@ -93,7 +108,7 @@ class Ledger:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call_after_batch(self, to: Callable[[], object]) -> None:
-        """Call `to` on the loop's thread after each batch, once its arrivals are settled."""
+        """Call `to` on the loop's thread after each batch, once its results are reported."""
         self._on_batch = to
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -116,20 +131,22 @@ class Ledger:
         self._large_writer.close()
         self._writer.close()
 
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+    def submit(
+        self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]
+    ) -> None:
         """
-        Store one message, and call `settle` with the result.
+        Store one message, and call `on_stored` with the receipt or the error.
 
-        `settle` is called once, on the loop's thread soon after the commit; after `stop` within
-        this call. An exception of `settle` is logged and does not affect others of its batch.
+        It is called once, on the loop's thread soon after the commit; after `stop` within this
+        call. An exception of `on_stored` is logged and does not affect others of its batch.
         """
         if self._loop is None:
             raise LedgerClosed
 
-        def settle_one(answer: GroupResult) -> None:
-            settle(answer if isinstance(answer, BaseException) else answer[0])
+        def report(answer: GroupResult) -> None:
+            on_stored(answer if isinstance(answer, BaseException) else answer[0])
 
-        self._submit(ArrivalGroup((arrival,), settle_one, len(arrival.payload)))
+        self._submit(ArrivalGroup((arrival,), report, len(arrival.payload)))
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Store all messages of a batch, or none."""
@@ -146,7 +163,7 @@ class Ledger:
 
     def _submit(self, group: ArrivalGroup) -> None:
         if self._closing or self._loop is None:
-            group.settle(LedgerClosed())
+            group.on_stored(LedgerClosed())
             return
         self.arrived += len(group.arrivals)
         if group.size >= LARGE:
@@ -212,7 +229,7 @@ class Ledger:
         if self._delay is not None:
             self._delay.committed(self._writer.commit_seconds, len(groups), len(self._waiting))
         self._idle.set()
-        self._settle(groups, answers)
+        self._report(groups, answers)
         if not self._commit_on_loop():
             self._begin_writing()
 
@@ -228,13 +245,13 @@ class Ledger:
         except Exception:  # noqa: BLE001  # nothing was stored: the thread repeats it and reports the error
             return False
         self._waiting.clear()
-        self._settle(groups, answers)
+        self._report(groups, answers)
         return True
 
     async def _write_large(self, group: ArrivalGroup) -> None:
         """Store a large arrival concurrently with the batches; its sender waits for the receipt."""
         answer = await Threads.LARGE_ARRIVALS.run(self._large_writer.write_large, group)
-        self._settle([group], [answer])
+        self._report([group], [answer])
 
     def _next_batch(self) -> list[ArrivalGroup]:
         groups: list[ArrivalGroup] = []
@@ -246,13 +263,13 @@ class Ledger:
             groups.append(group)
         return groups
 
-    def _settle(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
+    def _report(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
         self._last_batch_size = len(groups)
         try:
             for group, answer in zip(groups, answers, strict=True):
                 try:
-                    group.settle(answer)
-                except Exception as error:  # noqa: BLE001  # the other groups must be settled
+                    group.on_stored(answer)
+                except Exception as error:  # noqa: BLE001  # the other groups need their results
                     _log.error(
                         "arrival not settled", error=describe(error), trace=stack_frames(error)
                     )

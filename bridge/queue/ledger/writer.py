@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bridge.queue.digests import stored_digest
 from bridge.queue.ledger.arrivals import Arrival, MessageFlag, Receipt
 from bridge.queue.ledger.deduplication import (
     LEDGER_DIALECTS,
@@ -20,7 +21,6 @@ from bridge.queue.ledger.deduplication import (
     Row,
     decide,
     insert_new,
-    stored_digest,
 )
 from bridge.queue.payload_blobs import PayloadBlobs
 from bridge.queue.states import QueueState
@@ -126,7 +126,7 @@ class ArrivalGroup:
     """Arrivals that are stored all or none, and the callback for the result."""
 
     arrivals: Sequence[Arrival]
-    settle: Callable[[GroupResult], object]
+    on_stored: Callable[[GroupResult], object]
     size: int
 
 

@@ -149,9 +149,9 @@ class UnmappedCodeCounter:
         self._counts: Counter[CodeKey] = Counter()
         self._about: dict[CodeKey, CodeUse] = {}
 
-    def note(self, mapping: str, version: str, missed: Collection[UnmappedCode]) -> None:
+    def note(self, mapping: str, version: str, unmapped: Collection[UnmappedCode]) -> None:
         """Count the unmapped codes of one message, each code once."""
-        found = {CodeKey(mapping, each.table, storable_code(each)): each for each in missed}
+        found = {CodeKey(mapping, each.table, storable_code(each)): each for each in unmapped}
         with self._guard:
             for key, each in found.items():
                 full = len(self._counts) >= MOST and key not in self._counts
@@ -167,13 +167,13 @@ class UnmappedCodeCounter:
         return {key: replace(met, count=counts[key]) for key, met in about.items()}
 
 
-def storable_code(missed: UnmappedCode) -> str:
+def storable_code(unmapped: UnmappedCode) -> str:
     """Return a code as it may be stored; empty if it may contain personal data."""
-    segment, _, rest = missed.place.partition("-")
+    segment, _, rest = unmapped.place.partition("-")
     field = f"{segment}-{rest.partition('.')[0].partition('(')[0]}"
     personal = segment in _PERSONAL_SEGMENTS and field not in _CODED_FIELDS
-    personal |= missed.place.startswith("$") and missed.place not in _IMPERSONAL_VARIABLES
-    code = missed.code.strip()
+    personal |= unmapped.place.startswith("$") and unmapped.place not in _IMPERSONAL_VARIABLES
+    code = unmapped.code.strip()
     return (
         UNNAMED
         if personal or field in _ORDER_NUMBER_FIELDS or len(code) > _MAX_CODE_LENGTH

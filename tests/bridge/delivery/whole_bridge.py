@@ -31,7 +31,7 @@ from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from twisted.internet.defer import Deferred
 
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics

@@ -10,6 +10,7 @@ from bridge import index_key
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import DeliveryRequest
+from bridge.queue.digests import digest
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
 from bridge.queue.ledger.arrivals import Arrival
@@ -39,7 +40,7 @@ def arrival(
     values: dict[str, Any] = {
         "listener": "ris-orders",
         "identity": arrivals.identity("ris-orders", b"RIS", b"NORTH", name.encode()),
-        "digest": arrivals.digest(payload),
+        "digest": digest(payload),
         "payload": payload,
         "lanes": tuple(arrivals.lane("SITE1", each) for each in patients),
         "message_type": "ORM^O01",

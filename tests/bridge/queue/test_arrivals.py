@@ -1,7 +1,8 @@
 """Hashes of arrivals depend on every part and on the boundaries of the parts."""
 
 from bridge import index_key
-from bridge.queue.ledger.arrivals import digest, identity, lane, signed64
+from bridge.queue.digests import digest
+from bridge.queue.ledger.arrivals import identity, lane, signed64
 
 
 def test_parts_do_not_run_together() -> None:

@@ -1,11 +1,11 @@
 """Decisions on retransmits, reused control ids and corrected refusals."""
 
+from bridge.queue.digests import stored_digest
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.deduplication import (
     AdmissionDecision,
     StoredMessage,
     decide,
-    stored_digest,
 )
 from tests.bridge.queue.samples import arrival, refused
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.intake.receive.identity import lane
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from config.listeners import MergedPatients

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records import visit_transfers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.intake.process.jobs import sent_at
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.store.database import Database
 from bridge.store.records.message_time import is_earlier
 from tests.bridge.delivery.fixtures import SITE

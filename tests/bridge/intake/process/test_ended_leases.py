@@ -8,7 +8,7 @@ import pytest
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueEvent, QueueState

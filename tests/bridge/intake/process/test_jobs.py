@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
@@ -32,7 +32,7 @@ def version(note: str) -> InboundMapping:
 OLD, NEW = version("old"), version("new")
 
 
-def recall(name: str, wanted: str) -> InboundMapping | None:
+def find_version(name: str, wanted: str) -> InboundMapping | None:
     """Remember the old version."""
     return OLD if (name, wanted) == ("mine", OLD.version) else None
 
@@ -48,20 +48,22 @@ def notes(listening: ListenerPolicy, wanted: str) -> str:
 
 def test_a_message_finishes_under_its_version() -> None:
     """A message that was accepted before an activation is mapped with the former version."""
-    listening = ListenerPolicy("ris", (NEW,), "SITE1", recall=recall)
+    listening = ListenerPolicy("ris", (NEW,), "SITE1", find_version=find_version)
     assert notes(listening, OLD.version) == "old"
     assert notes(listening, NEW.version) == "new"
 
 
 def test_a_version_that_was_never_kept() -> None:
     """The active version reads messages of older releases."""
-    listening = ListenerPolicy("ris", (NEW,), "SITE1", recall=recall)
+    listening = ListenerPolicy("ris", (NEW,), "SITE1", find_version=find_version)
     assert notes(listening, "0123456789abcdef") == "new"
 
 
 def test_a_definition_that_left_the_settings() -> None:
     """Its messages are still processed; without any version there is no definition."""
-    assert notes(ListenerPolicy("ris", (), "SITE1", recall=recall), OLD.version) == "old"
+    assert (
+        notes(ListenerPolicy("ris", (), "SITE1", find_version=find_version), OLD.version) == "old"
+    )
     with pytest.raises(DefinitionMissingError):
         notes(ListenerPolicy("ris", (), "SITE1"), OLD.version)
 
@@ -117,7 +119,7 @@ def test_missing_codes_are_told_once() -> None:
     def missing(_name: str, _version: str, missed: Collection[UnmappedCode]) -> None:
         told.append(missed)
 
-    listening = ListenerPolicy("ris", (version("seen"),), "SITE1", missing=missing)
+    listening = ListenerPolicy("ris", (version("seen"),), "SITE1", on_unmapped_codes=missing)
     unknown = RAW.replace(b"|||||||||||||||A1", b"|||||||||||||||A1|||||XX")
     for _ in range(4):
         read(claimed_of(listening, unknown), {"ris": listening})

@@ -14,7 +14,7 @@ from bridge.intake.patients.patient_check import _has_merge
 from bridge.intake.process.jobs import read
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import Arrival

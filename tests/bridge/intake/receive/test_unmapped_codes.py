@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bridge.intake.process.jobs import read
-from bridge.intake.receive.listener import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records.unmapped_codes import (
@@ -54,7 +54,7 @@ def met(raw: bytes) -> dict[CodeKey, CodeUse]:
     made = compile_sources(SOURCES, "mine")
     assert isinstance(made, InboundMapping)
     tally = UnmappedCodeCounter()
-    listening = ListenerPolicy("ris", (made,), missing=tally.note)
+    listening = ListenerPolicy("ris", (made,), on_unmapped_codes=tally.note)
     verdict = FrameEvaluator(listening, fail).evaluate(Frame(raw), NOW)
     if not verdict.refusals:
         claimed = ClaimedMessage(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")

@@ -1,15 +1,14 @@
-"""The policy of one listener: how its messages are inspected and read, and where they are stored.
+"""
+The policy of one listener: how its messages are inspected, read and acknowledged.
 
 `bridge.wiring` builds policies from settings and compiled mappings.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bridge.intake.receive import definition_offload
-from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.workers.offload import LARGE, Offload
 from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
 from mappings.hl7.header import Header
@@ -19,7 +18,7 @@ from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Issue
 from mappings.language.scope import ListenerDefaults
 
-VersionLookup = Callable[[str, str], InboundMapping | None]
+VersionFinder = Callable[[str, str], InboundMapping | None]
 """Finds a definition by name and version, as stored messages refer to it. Blocking."""
 
 
@@ -28,11 +27,11 @@ def no_earlier_version(_name: str, _version: str) -> InboundMapping | None:
     return None
 
 
-UnmappedCodeSink = Callable[[str, str, Collection[UnmappedCode]], None]
+OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
 """Receives the unmapped codes of one message, with the definition's name and version."""
 
 
-def ignore_unmapped_codes(_name: str, _version: str, _missed: Collection[UnmappedCode]) -> None:
+def ignore_unmapped_codes(_name: str, _version: str, _unmapped: Collection[UnmappedCode]) -> None:
     """Discard unmapped codes."""
 
 
@@ -71,9 +70,9 @@ class ListenerPolicy:
     patient_conflict: PatientConflict = PatientConflict.PARK
     commit_blocks: bool = False
     """Whether a commit block of MLLP release 2 precedes each reply."""
-    recall: VersionLookup = no_earlier_version
+    find_version: VersionFinder = no_earlier_version
     """Finds the definition version that a stored message was accepted under."""
-    missing: UnmappedCodeSink = ignore_unmapped_codes
+    on_unmapped_codes: OnUnmappedCodes = ignore_unmapped_codes
     """Receives unmapped codes."""
     checks: tuple[MessageCheck, ...] = field(default=(), repr=False)
     offload: Offload | None = field(default=None, repr=False, compare=False)
@@ -87,7 +86,8 @@ class ListenerPolicy:
         self, definition: InboundMapping, raw: bytes, head: Header, defaults: ListenerDefaults
     ) -> Inspection:
         """
-        Return the issues that a definition and the checks find in a message, and its patients.
+        Return the pre-check of a message with the issues of the checks, and whether its bytes are
+        not in the declared character set.
 
         Raises MalformedMessage, WorkerError.
         """
@@ -114,16 +114,3 @@ class ListenerPolicy:
         if self.offload is None or len(raw) < LARGE:
             return definition.read(raw, self.charset, defaults)
         return definition_offload.read(self.offload, definition, raw, self.charset, defaults)
-
-
-class ArrivalStore(Protocol):
-    """The durable store of received messages: the ledger, or a sequencer in front of it."""
-
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        """Store one message; call `settle` after the commit."""
-
-    def accept_many(self, arrivals: Sequence[Arrival]) -> "asyncio.Future[Sequence[Receipt]]":
-        """Store all messages or none."""
-
-    def acknowledged(self, message_id: int) -> None:
-        """Record that the acknowledgment of a message was passed to its connection."""
