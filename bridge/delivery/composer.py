@@ -158,29 +158,30 @@ class DeliveryContext:
 
     After a patient merge an order is found by site and accession alone. `survivors` are the
     surviving MRNs of such orders, by the position of the order, if the merge is newer than the
-    delivery. `shown` is None if an earlier message has changed since it was stored.
+    delivery. `sent_sections` are the sections that the receiver has; None if one of the messages
+    that contain them is damaged.
     """
 
     orders: list[IndexedOrder | None]
     delivered: list[DeliveredEvent]
-    shown: tuple[SentSection, ...] | None = ()
+    sent_sections: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class MessageDraft:
+class MessagePlan:
     """A message before it is written: its delivery, its event for this receiver, its mapping."""
 
     delivery: ClaimedDelivery
     known: DeliveryContext
-    now: DeliveredEvent
+    delivered_event: DeliveredEvent
     mapping: OutboundMapping
     destination: CompiledDestination
 
     @property
     def event(self) -> ResultEvent:
         """The event for this receiver, such as a correction for a second final text."""
-        return self.now.event
+        return self.delivered_event.event
 
     @property
     def addenda(self) -> int:
@@ -221,22 +222,22 @@ class Composer:
             for each, orders in zip(deliveries, find_orders(connection, deliveries), strict=True):
                 delivered = delivered_events[each.delivery_id]
                 asks = delivered and uses_sections(destination, ResultEvent(each.event))
-                shown = observations_sent_before(connection, each) if asks else ()
+                sections = observations_sent_before(connection, each) if asks else ()
                 survivors = _survivors(connection, each, orders)
-                found[each.delivery_id] = DeliveryContext(orders, delivered, shown, survivors)
+                found[each.delivery_id] = DeliveryContext(orders, delivered, sections, survivors)
         return found
 
     def write(
-        self, draft: MessageDraft, export: ReportExport | None, files: Mapping[FileFormat, bytes]
+        self, plan: MessagePlan, export: ReportExport | None, files: Mapping[FileFormat, bytes]
     ) -> tuple[bytes, str]:
         """Return the message and its control id. Blocking. Raises CompositionError."""
-        delivery, known, destination = draft.delivery, draft.known, draft.destination
+        delivery, known, destination = plan.delivery, plan.known, plan.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
-        delivered = [*known.delivered, draft.now]
+        delivered = [*known.delivered, plan.delivered_event]
         unmapped: list[UnmappedCode] = []
         context = ResultContext(
-            event=draft.event,
+            event=plan.event,
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
@@ -251,34 +252,37 @@ class Composer:
             time_zone=destination.time_zone,
             earlier=events_since_cancellation(known.delivered),
             files=files,
-            sent_sections=known.shown or (),
+            sent_sections=known.sent_sections or (),
             document=document_names(delivery.report_id, delivery.release_key, delivered),
             unmapped_codes=unmapped,
-            **text_fields(draft.event, export, draft.addenda),
+            **text_fields(plan.event, export, plan.addenda),
         )
         try:
-            return draft.mapping.render(context), name
+            return plan.mapping.render(context), name
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
             if unmapped:
-                self._on_unmapped_codes(*draft.mapping.identity, unmapped)
+                self._on_unmapped_codes(*plan.mapping.identity, unmapped)
 
 
-def make_draft(
+def plan_message(
     delivery: ClaimedDelivery, known: DeliveryContext, destination: CompiledDestination
-) -> MessageDraft:
+) -> MessagePlan:
     """Choose the event and the mapping of a delivery. Raises CompositionError."""
-    if known.shown is None:
+    if known.sent_sections is None:
         raise StoredMessageDamaged
-    now = as_delivered_event(known.delivered, ResultEvent(delivery.event), delivery.release_key)
-    mapping = destination.mapping_for(now.event)
+    delivered_event = as_delivered_event(
+        known.delivered, ResultEvent(delivery.event), delivery.release_key
+    )
+    event = delivered_event.event
+    mapping = destination.mapping_for(event)
     if mapping is None or not delivery.orders["orders"]:
         raise NoDefinitionForEvent(delivery.event)
-    delivered = events_since_cancellation(known.delivered)
-    if now.event in RETRACTABLE_EVENTS and RETRACTABLE_EVENTS[now.event].isdisjoint(delivered):
+    earlier = events_since_cancellation(known.delivered)
+    if event in RETRACTABLE_EVENTS and RETRACTABLE_EVENTS[event].isdisjoint(earlier):
         raise NothingToRetract
-    return MessageDraft(delivery, known, now, mapping, destination)
+    return MessagePlan(delivery, known, delivered_event, mapping, destination)
 
 
 def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:

@@ -16,7 +16,12 @@ import structlog
 
 from bridge.delivery.composer import Composer
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.preparation import ClaimedBatch, Preparation, PreparedDelivery, ReportTexts
+from bridge.delivery.preparation import (
+    ClaimedDeliveries,
+    Preparation,
+    PreparedDelivery,
+    ReportTexts,
+)
 from bridge.delivery.reply_policy import (
     REPLY_OF_LOSS,
     CircuitBreaker,
@@ -28,7 +33,7 @@ from bridge.delivery.reply_policy import (
 )
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.queue.claims import Lease, Session, single_session
+from bridge.queue.claims import CurrentSession, Lease, no_heartbeat_session
 from bridge.queue.deliveries import (
     INTERRUPTED,
     NOT_CONNECTED,
@@ -72,7 +77,7 @@ class Courier:
         on_pause: Callable[[str], object] = _ignore_pause,
         poll: float = POLL_SECONDS,
         timer: Callable[[], float] = time.monotonic,
-        session: Session = single_session,
+        session: CurrentSession = no_heartbeat_session,
     ) -> None:
         """
         Send by `sender`; `clock` is in milliseconds, `poll` and `timer` in seconds.
@@ -101,7 +106,7 @@ class Courier:
         self._timer = timer
         self._session = session
         self._claims: dict[int, Lease] = {}  # by delivery id
-        self._claiming: asyncio.Task[ClaimedBatch] | None = None
+        self._claiming: asyncio.Task[ClaimedDeliveries] | None = None
         self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -191,12 +196,12 @@ class Courier:
         claimed = await asyncio.shield(self._claiming)  # `_release_claims` waits for it
         return await self._preparation.compose(claimed, destination)
 
-    async def _claim(self, destination: CompiledDestination) -> ClaimedBatch:
+    async def _claim(self, destination: CompiledDestination) -> ClaimedDeliveries:
         now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
         most = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
-        claim = await self._preparation.claim(destination, now, most)
-        self._claims |= {each.delivery_id: lease.copy() for each in claim[0]}
-        return claim
+        claimed = await self._preparation.claim(destination, now, most)
+        self._claims |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
+        return claimed
 
     async def _wait_for_wakeup(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -289,10 +294,10 @@ class Courier:
                 if self._claims[each].is_held:
                     self._claims[each].ends_at = ends_at
 
-    async def bring_forward(self) -> None:
-        """Bring forward retries that are late because the clock was set back. Raises StoreError."""
+    async def correct_due_times(self) -> None:
+        """Make retries due that a clock which was ahead has put too far off. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
-        if await Threads.DELIVERY.run(self._outbox.make_due, name, self._clock(), longest):
+        if await Threads.DELIVERY.run(self._outbox.correct_due_times, name, self._clock(), longest):
             self._wakeup.set()
 
     def _log_error(self, event: str, error: Exception) -> None:

@@ -17,12 +17,12 @@ from bridge.delivery.composer import (
     Composer,
     CompositionError,
     DeliveryContext,
-    MessageDraft,
+    MessagePlan,
     ReportGone,
     ReportNotSigned,
     ReportUnstable,
     StoredMessageDamaged,
-    make_draft,
+    plan_message,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
 from bridge.delivery.destinations import CompiledDestination, key_of
@@ -69,20 +69,20 @@ class ReportTexts:
         self._client = client
         self._singly_until = 0.0  # loop time
 
-    async def read(self, drafts: Sequence[MessageDraft]) -> list[ReportContent | BaseException]:
-        """Return the content of each draft, in order, or its EngineFailure or CompositionError."""
-        signed = await self._signed([each for each in drafts if _is_signed_text(each)])
+    async def read(self, plans: Sequence[MessagePlan]) -> list[ReportContent | BaseException]:
+        """Return the content of each plan, in order, or its EngineFailure or CompositionError."""
+        signed = await self._signed([each for each in plans if _is_signed_text(each)])
         return await asyncio.gather(
-            *(self._content(each, signed.get(_order(each))) for each in drafts),
+            *(self._content(each, signed.get(_order(each))) for each in plans),
             return_exceptions=True,
         )
 
-    async def _signed(self, drafts: Sequence[MessageDraft]) -> dict[OrderKey, ReportExport]:
+    async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKey, ReportExport]:
         """Read many signed reports in one call per token; unsigned and unknown ones are absent."""
         if asyncio.get_running_loop().time() < self._singly_until:
             return {}
         by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
-        for order in dict.fromkeys(map(_order, drafts)):
+        for order in dict.fromkeys(map(_order, plans)):
             by_token[self._client.token_of(order.site)].append(order)
         answers = await asyncio.gather(
             *map(self._client.signed_texts, by_token.values()), return_exceptions=True
@@ -97,36 +97,36 @@ class ReportTexts:
                 self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
         return found
 
-    async def _content(self, draft: MessageDraft, signed: ReportExport | None) -> ReportContent:
-        if draft.event in EVENTS_WITHOUT_TEXT or draft.event in WITHDRAWALS:
+    async def _content(self, plan: MessagePlan, signed: ReportExport | None) -> ReportContent:
+        if plan.event in EVENTS_WITHOUT_TEXT or plan.event in WITHDRAWALS:
             return NO_CONTENT
         if signed is not None:
-            _check_signed(draft, signed)
+            _check_signed(plan, signed)
             return ReportContent(signed)
         try:
-            return await self._exported(draft)
+            return await self._exported(plan)
         except EngineFailure as failure:
-            if draft.event is ResultEvent.PRELIMINARY and failure.code in PRELIM_NOT_FOUND:
+            if plan.event is ResultEvent.PRELIMINARY and failure.code in PRELIM_NOT_FOUND:
                 raise ReportGone from None
             raise
 
-    async def _exported(self, draft: MessageDraft) -> ReportContent:
+    async def _exported(self, plan: MessagePlan) -> ReportContent:
         """Export one report with files of the same text; a preliminary read as of its release."""
-        delivery, order = draft.delivery, _order(draft)
-        until = delivery.release_at if draft.event is ResultEvent.PRELIMINARY else None
+        delivery, order = plan.delivery, _order(plan)
+        until = delivery.release_at if plan.event is ResultEvent.PRELIMINARY else None
         export = await self._client.export_json(order, prelim_until=until)
-        _check_signed(draft, export)
+        _check_signed(plan, export)
         for _ in range(_ATTEMPTS):
             files = {
                 each: await self._file(each)(
-                    order, draft.time_zone, addenda=draft.addenda, prelim_until=until
+                    order, plan.time_zone, addenda=plan.addenda, prelim_until=until
                 )
-                for each in draft.mapping.style.formats
+                for each in plan.mapping.style.formats
             }
             if not files:
                 return ReportContent(export)
             before, export = export, await self._client.export_json(order, prelim_until=until)
-            _check_signed(draft, export)
+            _check_signed(plan, export)
             if before == export:
                 return ReportContent(export, files)
         raise ReportUnstable
@@ -137,15 +137,15 @@ class ReportTexts:
         ]
 
 
-def _order(draft: MessageDraft) -> OrderKey:
-    return key_of(draft.delivery.orders["orders"][0])
+def _order(plan: MessagePlan) -> OrderKey:
+    return key_of(plan.delivery.orders["orders"][0])
 
 
-def _is_signed_text(draft: MessageDraft) -> bool:
-    return draft.event in EVENTS_OF_SIGNED_TEXT and not draft.mapping.style.formats
+def _is_signed_text(plan: MessagePlan) -> bool:
+    return plan.event in EVENTS_OF_SIGNED_TEXT and not plan.mapping.style.formats
 
 
-def _check_signed(draft: MessageDraft, export: ReportExport) -> None:
+def _check_signed(plan: MessagePlan, export: ReportExport) -> None:
     """
     Raise ReportNotSigned or ReportGone if the export is not what the delivery is about.
 
@@ -154,21 +154,27 @@ def _check_signed(draft: MessageDraft, export: ReportExport) -> None:
     has been signed, because its text must not be sent before the release.
     """
     signed = export.report.signed_at is not None
-    if draft.event is ResultEvent.PRELIMINARY and signed:
+    if plan.event is ResultEvent.PRELIMINARY and signed:
         raise ReportGone
-    delivered = {each.event for each in draft.known.delivered}
-    if draft.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
-        if not signed or len(export.addenda) < draft.addenda:
+    delivered = {each.event for each in plan.known.delivered}
+    if plan.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
+        if not signed or len(export.addenda) < plan.addenda:
             raise ReportGone
-    elif draft.event in EVENTS_OF_SIGNED_TEXT and not signed:
+    elif plan.event in EVENTS_OF_SIGNED_TEXT and not signed:
         raise ReportNotSigned
 
 
 PreparedDelivery = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
 """A delivery with the bytes to send, or with its outcome if there are none."""
 
-ClaimedBatch = tuple[Sequence[ClaimedDelivery], Mapping[int, DeliveryContext]]
-"""Claimed deliveries, and the contexts of those without a stored message, by delivery id."""
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDeliveries:
+    """Claimed deliveries, and by delivery id the contexts of those without a stored message."""
+
+    deliveries: Sequence[ClaimedDelivery]
+    contexts: Mapping[int, DeliveryContext]
+
 
 _Message = tuple[bytes, str]
 """A message and its control id."""
@@ -192,95 +198,99 @@ class Preparation:
         self._outcome_policy = outcome_policy
         self._on_error = on_error
 
-    async def claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedBatch:
+    async def claim(
+        self, destination: CompiledDestination, now: int, most: int
+    ) -> ClaimedDeliveries:
         """Claim up to `most` deliveries and read their contexts. Raises StoreError."""
         return await Threads.DELIVERY.run(self._claim, destination, now, most)
 
-    def _claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedBatch:
+    def _claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedDeliveries:
         claimed = self._outbox.claim(destination.name, now, most)
         fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
         try:
-            return claimed, self._composer.look_up(fresh, destination) if fresh else {}
+            contexts = self._composer.look_up(fresh, destination) if fresh else {}
         except StoreError:
-            return claimed, {}
+            contexts = {}
+        return ClaimedDeliveries(claimed, contexts)
 
     async def compose(
-        self, claim: ClaimedBatch, destination: CompiledDestination
+        self, claimed: ClaimedDeliveries, destination: CompiledDestination
     ) -> list[PreparedDelivery]:
         """Return deliveries with the bytes to send, in order; a retry has the stored bytes."""
-        claimed, known = claim
         given: dict[int, bytes | DeliveryOutcome] = {}
-        drafts: list[MessageDraft] = []
-        for each in claimed:
+        plans: list[MessagePlan] = []
+        for each in claimed.deliveries:
             if each.is_damaged:
                 given[each.delivery_id] = self._damaged(each)
             elif each.payload is not None:
                 given[each.delivery_id] = each.payload
-            elif each.delivery_id not in known:
+            elif each.delivery_id not in claimed.contexts:
                 given[each.delivery_id] = self._unstored(each)
             else:
                 try:
-                    drafts.append(make_draft(each, known[each.delivery_id], destination))
+                    plans.append(
+                        plan_message(each, claimed.contexts[each.delivery_id], destination)
+                    )
                 except CompositionError as error:
                     given[each.delivery_id] = outcome_without_message(each, error)
-        if drafts:
-            given |= await self._composed(drafts)
-        return [(each, given[each.delivery_id]) for each in claimed]
+        if plans:
+            given |= await self._composed(plans)
+        return [(each, given[each.delivery_id]) for each in claimed.deliveries]
 
-    async def _composed(self, drafts: Sequence[MessageDraft]) -> dict[int, bytes | DeliveryOutcome]:
+    async def _composed(self, plans: Sequence[MessagePlan]) -> dict[int, bytes | DeliveryOutcome]:
         """
         Read the texts; write messages with slow hooks on separate threads, the others on one
         thread.
         """
-        contents = await self._texts.read(drafts)
+        contents = await self._texts.read(plans)
         given: dict[int, bytes | DeliveryOutcome] = {}
-        ready: list[tuple[MessageDraft, ReportContent]] = []
-        for draft, content in zip(drafts, contents, strict=True):
+        ready: list[tuple[MessagePlan, ReportContent]] = []
+        for plan, content in zip(plans, contents, strict=True):
             if isinstance(content, ReportContent):
-                ready.append((draft, content))
+                ready.append((plan, content))
             else:
-                given[draft.delivery.delivery_id] = self._failed(draft, content)
+                given[plan.delivery.delivery_id] = self._failed(plan, content)
         slow = [each for each in ready if each[0].mapping.takes_long]
         written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *each) for each in slow))
         messages = {
-            draft.delivery.delivery_id: one for (draft, _), one in zip(slow, written, strict=True)
+            plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
         quick = [each for each in ready if not each[0].mapping.takes_long]
-        return given | await Threads.DELIVERY.run(self._finish, quick, messages, drafts)
+        return given | await Threads.DELIVERY.run(self._finish, quick, messages, plans)
 
     def _finish(
         self,
-        quick: Sequence[tuple[MessageDraft, ReportContent]],
+        quick: Sequence[tuple[MessagePlan, ReportContent]],
         written: Mapping[int, _Message | DeliveryOutcome],
-        drafts: Sequence[MessageDraft],
+        plans: Sequence[MessagePlan],
     ) -> dict[int, bytes | DeliveryOutcome]:
         """Write the `quick` messages, then store them and the `written` ones. Blocking."""
         every = {
             **written,
-            **{draft.delivery.delivery_id: self._write(draft, text) for draft, text in quick},
+            **{plan.delivery.delivery_id: self._write(plan, text) for plan, text in quick},
         }
         messages = {each: one for each, one in every.items() if isinstance(one, tuple)}
         failed = {each: one for each, one in every.items() if isinstance(one, DeliveryOutcome)}
-        of = {draft.delivery.delivery_id: draft.delivery for draft in drafts}
+        of = {plan.delivery.delivery_id: plan.delivery for plan in plans}
         return {**failed, **self._store(messages, of)}
 
-    def _write(self, draft: MessageDraft, content: ReportContent) -> _Message | DeliveryOutcome:
+    def _write(self, plan: MessagePlan, content: ReportContent) -> _Message | DeliveryOutcome:
         try:
-            return self._composer.write(draft, content.export, content.files)
+            return self._composer.write(plan, content.export, content.files)
         except Exception as error:  # noqa: BLE001  # it fails this delivery only
-            return self._failed(draft, error)
+            return self._failed(plan, error)
 
-    def _failed(self, draft: MessageDraft, error: BaseException) -> DeliveryOutcome:
+    def _failed(self, plan: MessagePlan, error: BaseException) -> DeliveryOutcome:
         match error:
             case EngineFailure():
                 return self._outcome_policy.after_composition_failure(
-                    draft.delivery, error.failure, error.code, error.retry_after
+                    plan.delivery, error.failure, error.code, error.retry_after
                 )
             case CompositionError():
-                return outcome_without_message(draft.delivery, error)
+                return outcome_without_message(plan.delivery, error)
             case Exception():  # unexpected: park the delivery for an operator
                 self._on_error("not composed", error)
-                return give_up(draft.delivery, "not_composed")
+                return give_up(plan.delivery, "not_composed")
             case _:
                 raise error
 

@@ -1,5 +1,5 @@
 """
-Claims: the rows that a worker receives, the outcomes that it returns, and the settlement of both.
+Claimed rows, the outcomes of work on them, and the settlement that ends a claim.
 
 No I/O. An outcome names an event; `states.TRANSITIONS` defines the state that follows.
 """
@@ -13,12 +13,12 @@ from bridge.errors import FailureKind
 from bridge.queue.errors import LeaseEnded
 from bridge.queue.states import QueueEvent, QueueState, next_state
 
-Session = Callable[[], int | None]
+CurrentSession = Callable[[], int | None]
 """Returns the session of this process's heartbeat lock; None if it may have lost the lock."""
 
 
-def single_session() -> int | None:
-    """Return the session of a process without a heartbeat lock."""
+def no_heartbeat_session() -> int | None:
+    """Return a constant: without heartbeat locks a session never ends."""
     return 0
 
 
@@ -26,8 +26,9 @@ class Lease:
     """
     The lease of a claim as its owner sees it. Other nodes may act on the claim when it has ended.
 
-    It ends at `ends_at` by the monotonic clock `timer` (seconds), and with the session in which
-    the claim was made: a process that was frozen or cut off loses its claims before that time.
+    It ends at `ends_at` by the monotonic clock `timer` (seconds), or earlier with the heartbeat
+    session in which the claim was made. The server ends that session if the process is frozen or
+    cut off from it.
     """
 
     __slots__ = ("_claimed_in", "_session", "_timer", "ends_at")
@@ -36,7 +37,7 @@ class Lease:
         self,
         ends_at: float = float("inf"),
         timer: Callable[[], float] = time.monotonic,
-        session: Session = single_session,
+        session: CurrentSession = no_heartbeat_session,
     ) -> None:
         self.ends_at = ends_at
         self._timer = timer
@@ -81,7 +82,7 @@ class ClaimedMessage:
     flags: int
     message_type: str
     ambiguous_attempts: int = 0
-    unreadable: str = ""
+    unreadable_code: str = ""
     """Code of the error because of which the payload cannot be read now; empty if it was read."""
     digest: int | None = field(default=None, compare=False)
     """The digest that was stored with the payload."""

@@ -15,12 +15,12 @@ from sqlalchemy import Connection, Row, text
 from bridge.queue import payload_blobs
 from bridge.queue.claims import (
     ClaimedMessage,
+    CurrentSession,
     Lease,
     MessageOutcome,
-    Session,
     Settlement,
     SettlementResult,
-    single_session,
+    no_heartbeat_session,
 )
 from bridge.queue.digests import is_intact
 from bridge.queue.lanes import LaneClaim, Lanes
@@ -65,7 +65,7 @@ _CLAIMED = key_statement("""
     WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
 """)
 _ADD_LANE = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
-_MAKE_DUE = text("""
+_CORRECT_DUE_TIMES = text("""
     UPDATE message SET not_before = :now
     WHERE state = 'queued' AND blocked = 0 AND not_before > :now AND settled_at > :latest
 """)
@@ -115,7 +115,7 @@ class Inbox:
         write_records: WriteRecords = _ignore_records,
         timer: Callable[[], float] = time.monotonic,
         acknowledgments: AcknowledgmentNotes | None = None,
-        session: Session = single_session,
+        session: CurrentSession = no_heartbeat_session,
     ) -> None:
         self.lease = lease
         self.short_work = database.short_work
@@ -207,7 +207,7 @@ class Inbox:
             with self._database.read() as connection:
                 whole = payload_blobs.content(connection, claimed.message_id, b"")
         except StoreUnavailable as error:
-            return replace(claimed, unreadable=error.code)
+            return replace(claimed, unreadable_code=error.code)
         return _verified(replace(claimed, payload=whole))
 
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
@@ -300,7 +300,7 @@ class Inbox:
         with self._database.write() as connection:
             return self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
 
-    def make_due(self, now: int) -> int:
+    def correct_due_times(self, now: int) -> int:
         """
         Make postponed messages due whose last attempt is in the future; return the number.
 
@@ -308,7 +308,7 @@ class Inbox:
         """
         given = {"now": now, "latest": now + CLOCK_TOLERANCE_MS}
         with self._database.write() as connection:
-            return connection.execute(_MAKE_DUE, given).rowcount
+            return connection.execute(_CORRECT_DUE_TIMES, given).rowcount
 
     def requeue_expired_claims(
         self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()

@@ -175,7 +175,7 @@ _READ_CLAIMS = text("""
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))
-_MAKE_DUE = text("""
+_CORRECT_DUE_TIMES = text("""
     UPDATE delivery SET not_before = :now
     WHERE destination = :destination AND state = 'queued' AND blocked = 0 AND not_before > :latest
 """)
@@ -329,7 +329,7 @@ class Outbox:
             self._lanes.settle(connection, self._owner, now, settlements)
             self._database.notify(connection, CHANNEL)
 
-    def make_due(self, destination: str, now: int, longest: float) -> int:
+    def correct_due_times(self, destination: str, now: int, longest: float) -> int:
         """
         Make deliveries due whose next attempt is more than `longest` seconds away; return the
         number.
@@ -339,7 +339,7 @@ class Outbox:
         latest = now + round(longest * 1000) + CLOCK_TOLERANCE_MS
         given = {"destination": destination, "now": now, "latest": latest}
         with self._database.write() as connection:
-            return connection.execute(_MAKE_DUE, given).rowcount
+            return connection.execute(_CORRECT_DUE_TIMES, given).rowcount
 
     def extend(self, delivery_ids: Sequence[int], now: int) -> set[int]:
         """

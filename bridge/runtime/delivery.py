@@ -332,7 +332,7 @@ class DeliveryParts:
         if await Threads.LEASES.run(self._outbox.requeue_expired_claims, now_ms()):
             self._notify()
         for courier in self._couriers:
-            await courier.bring_forward()
+            await courier.correct_due_times()
 
     async def _reconcile(self) -> None:
         """Compare the next page with the service, on the node that leads."""

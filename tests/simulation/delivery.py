@@ -33,7 +33,7 @@ from bridge.engine_client.transport import (
 )
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.queue.claims import single_session
+from bridge.queue.claims import no_heartbeat_session
 from bridge.queue.deliveries import current_delivery
 from bridge.queue.errors import QueueError
 from bridge.queue.operations import retry_delivery
@@ -213,7 +213,7 @@ class DeliveryParts:
             random=node.random,
             poll=6.0,
             timer=node.timer,
-            session=single_session if self._member is None else self._member.session,
+            session=no_heartbeat_session if self._member is None else self._member.session,
         )
         processor = ChangeProcessor(node.database, self._outbox, [receiver], node.clock)
         self._reader = ChangeFeedReader(
@@ -239,7 +239,7 @@ class DeliveryParts:
         await self.courier.keep_leases()
         if await Threads.LEASES.run(self._outbox.requeue_expired_claims, self._node.clock()):
             self.courier.notify()
-        await self.courier.bring_forward()
+        await self.courier.correct_due_times()
 
 
 class DeliveryStory:

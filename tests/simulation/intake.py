@@ -17,7 +17,7 @@ from bridge.engine_client.transport import no_answer, unreachable
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.process.job_context import failure_outcome, interrupted_outcome
-from bridge.queue.claims import ClaimedMessage, MessageOutcome, single_session
+from bridge.queue.claims import ClaimedMessage, MessageOutcome, no_heartbeat_session
 from bridge.queue.errors import LeaseEnded, QueueError
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
@@ -119,7 +119,7 @@ class IntakeParts:
             lease=lease,
             timer=node.timer,
             acknowledgments=self._notes,
-            session=single_session if self._member is None else self._member.session,
+            session=no_heartbeat_session if self._member is None else self._member.session,
         )
         self.worker = Worker(
             inbox,

@@ -125,8 +125,8 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     """
     if claimed.is_damaged:
         raise ContentDamagedError
-    if claimed.unreadable:
-        raise ContentUnreadableError(claimed.unreadable)
+    if claimed.unreadable_code:
+        raise ContentUnreadableError(claimed.unreadable_code)
     if not claimed.payload:
         raise ContentMissingError
     policy = listeners.get(claimed.listener)

@@ -87,9 +87,7 @@ class Worker:
         self._notified = asyncio.Event()
         self._stopping = False
         self._failed_batches = 0  # consecutive batches that did not reach the engine
-        self._undecided = (
-            False  # whether the last claim left messages that wait for one in progress
-        )
+        self._undecided = False  # as `LaneClaim.undecided`, of the last claim
         self._loop: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -118,7 +116,7 @@ class Worker:
         self._notified.set()
 
     def notify_of_old_messages(self) -> None:
-        """As `notify`, if other processes may have queued old messages."""
+        """As `notify`. Also scan old rows: another process may have requeued some."""
         self._inbox.expect_old_messages()
         self.notify()
 
@@ -140,7 +138,7 @@ class Worker:
             if each.message_id in extended and each.lease.is_held:
                 each.lease.ends_at = ends_at
         requeued = await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock())
-        if await Threads.LEASES.run(self._inbox.make_due, self._clock()) or requeued:
+        if await Threads.LEASES.run(self._inbox.correct_due_times, self._clock()) or requeued:
             self.notify_of_old_messages()
 
     async def _run(self) -> None:
@@ -164,7 +162,7 @@ class Worker:
             return False
         self._newest = task = asyncio.create_task(self._work(batch.messages))
         self._batches.add(task, batch.messages, after)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._batch_ended)
         return True
 
     async def _wait_for_throttle(self) -> None:
@@ -210,7 +208,7 @@ class Worker:
                 await asyncio.wait([newest], timeout=self._gather_seconds)
         return self._more or self._newest is newest
 
-    def _finished(self, task: Batch) -> None:
+    def _batch_ended(self, task: Batch) -> None:
         self._batches.remove(task)
         if self._undecided:
             self.notify()
@@ -254,16 +252,16 @@ class Worker:
                     engine_reached |= any(
                         each.failure is not FailureKind.TRANSIENT for each in outcomes
                     )
-                    await self._finish(outcomes, unsettled, engine_reached=engine_reached)
+                    await self._settle_known(outcomes, unsettled, engine_reached=engine_reached)
         except Exception as error:  # noqa: BLE001  # the messages must be retried after any error
             kind = type(error).__name__  # a traceback may quote the message
             _log.error("applying %d messages failed: %s", len(claimed), kind)
         unknown = [_unknown(message_id) for message_id in unsettled]
         self._failed_batches = 0 if engine_reached or unknown else self._failed_batches + 1
-        await self._finish(unknown, unsettled)
+        await self._settle_known(unknown, unsettled)
         self._throttle.worked(asyncio.get_running_loop().time() - began)
 
-    async def _finish(
+    async def _settle_known(
         self,
         outcomes: Sequence[MessageOutcome],
         unsettled: dict[int, int],
@@ -277,7 +275,7 @@ class Worker:
             if e.message_id in unsettled
         ]
         if known:
-            await self._settle(
+            await self._store_outcomes(
                 known,
                 claim_next=engine_reached and self._can_claim_next(len(unsettled) - len(known)),
             )
@@ -306,12 +304,14 @@ class Worker:
         self._alarm.add_due_time(outcome.retry_at or 0)
         return outcome
 
-    async def _settle(self, outcomes: Sequence[MessageOutcome], *, claim_next: bool) -> None:
+    async def _store_outcomes(
+        self, outcomes: Sequence[MessageOutcome], *, claim_next: bool
+    ) -> None:
         """Store the outcomes; retry while the database is unavailable."""
         last = self._clock()
         while True:
             now = self._clock()
-            outcomes, last = _moved(outcomes, now - last), now
+            outcomes, last = _shift_retry_times(outcomes, now - last), now
             try:
                 if claim_next:
                     await self._settle_and_claim(outcomes)
@@ -344,8 +344,8 @@ class Worker:
         self._start_batch(batch, done)
 
 
-def _moved(outcomes: Sequence[MessageOutcome], passed: int) -> Sequence[MessageOutcome]:
-    """Keep the delays of retries if the clock has moved by `passed` ms, or was set."""
+def _shift_retry_times(outcomes: Sequence[MessageOutcome], passed: int) -> Sequence[MessageOutcome]:
+    """Add the `passed` ms since their computation to retry times, to keep the delays."""
     if not passed:
         return outcomes
     return [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.delivery.composer import Composer, make_draft
+from bridge.delivery.composer import Composer, plan_message
 from bridge.delivery.preparation import ReportContent, ReportTexts
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
@@ -87,10 +87,10 @@ async def test_unmapped_codes_are_reported_by_definition(
         await hospital.follow()
         (claimed,) = Outbox(database, "another").claim("ris", hospital.time(), 1)
         composer = Composer(database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]])))
-        draft = make_draft(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
-        (content,) = await ReportTexts(hospital.client).read([draft])
+        plan = plan_message(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
+        (content,) = await ReportTexts(hospital.client).read([plan])
         assert isinstance(content, ReportContent)
-        composer.write(draft, content.export, content.files)
+        composer.write(plan, content.export, content.files)
     version = compile_sources(SOURCES, "street").version
     assert version != mappings[0].version, "the words are part of it"
     assert told == [("street", version, [UnmappedCode("bodies", "A1", "$order.Accession", "keep")])]

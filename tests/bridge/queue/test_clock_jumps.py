@@ -61,6 +61,6 @@ def test_a_clock_that_is_set_back_delays_no_retry(store: Database, intake: Intak
     asked_for = MessageOutcome(second, QueueEvent.POSTPONED, retry_at=NOW + JUMP)
     inbox.settle([postponed], NOW)
     inbox.settle([asked_for], NOW - JUMP)
-    assert inbox.make_due(NOW - 1000) == 0
-    assert inbox.make_due(NOW - JUMP) == 1
+    assert inbox.correct_due_times(NOW - 1000) == 0
+    assert inbox.correct_due_times(NOW - JUMP) == 1
     assert [each.message_id for each in inbox.claim(NOW - JUMP, 10)] == [first]

@@ -256,8 +256,8 @@ def test_due_times_of_a_wrong_clock_are_corrected(store: Database, outbox: Outbo
     for destination in (HERE, "archive"):
         (claimed,) = outbox.claim(destination, NOW, 10)
         _settle(outbox, claimed, QueueEvent.POSTPONED, retry_at=NOW + 3_600_000)
-    assert outbox.make_due(HERE, NOW, longest=3300) == 0
-    assert outbox.make_due(HERE, NOW, longest=60) == 1
+    assert outbox.correct_due_times(HERE, NOW, longest=3300) == 0
+    assert outbox.correct_due_times(HERE, NOW, longest=60) == 1
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
     assert outbox.claim("archive", NOW, 10) == []
 

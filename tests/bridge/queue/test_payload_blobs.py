@@ -277,9 +277,9 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
         with pytest.raises(StoreUnavailable, match="EIO"):
             [queries.message(store, each.message_id) for each in claimed]
 
-    (broken,) = [each for each in claimed if each.unreadable]
-    (other,) = [each for each in claimed if not each.unreadable]
-    assert (len(claimed), broken.payload, broken.unreadable) == (2, b"", "EIO")
+    (broken,) = [each for each in claimed if each.unreadable_code]
+    (other,) = [each for each in claimed if not each.unreadable_code]
+    assert (len(claimed), broken.payload, broken.unreadable_code) == (2, b"", "EIO")
     assert len(other.payload) > LENGTH
     with pytest.raises(ContentUnreadableError) as raised:
         read_job(broken, {})
@@ -287,5 +287,5 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
     assert (outcome.event, outcome.code) == (QueueEvent.POSTPONED, "content_unreadable")
     inbox.settle([dataclasses.replace(outcome, retry_at=NOW)], NOW)
     (again,) = inbox.claim(NOW, 10)
-    assert (again.message_id, again.unreadable) == (broken.message_id, "")
+    assert (again.message_id, again.unreadable_code) == (broken.message_id, "")
     assert len(again.payload) > LENGTH
