@@ -15,7 +15,7 @@ from bridge.admin.console_connections import ConsoleConnections, probe
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.admin.message_replay import StoredMessageReplay
-from bridge.admin.package_activation import ConsolePackages
+from bridge.admin.packages.activation import ConsolePackages
 from bridge.admin.selection import MessageSubjects
 from bridge.console.access import AccessAdministration, ReportEngine
 from bridge.console.context import ConsoleContext, PageAssets

@@ -86,7 +86,7 @@ def export_(
     home: Home,
 ) -> None:
     """Write settings, active definitions and code tables to a folder, without secrets."""
-    from bridge.admin.package_folder import export
+    from bridge.admin.packages.folder import export
 
     for path in export(home, names, folder):
         print(f"wrote {path}")
@@ -105,8 +105,8 @@ def import_(
     reason: Annotated[str, typer.Option("--reason", "-m", help="Reason, for the history.")] = "",
 ) -> None:
     """Add an exported interface to this data directory: all of it, or nothing after an error."""
-    from bridge.admin.package_activation import activate_folder
-    from bridge.admin.package_folder import import_folder
+    from bridge.admin.packages.activation import activate_folder
+    from bridge.admin.packages.folder import import_folder
 
     if activate:
         added = activate_folder(home, folder, reason, replace=replace)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.admin.package_activation import packed
+from bridge.admin.packages.activation import packed
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order

@@ -9,8 +9,8 @@ from io import BytesIO
 
 import pytest
 
-from bridge.admin.package_activation import unpacked
-from bridge.admin.package_folder import NotImported
+from bridge.admin.packages.activation import unpacked
+from bridge.admin.packages.folder import NotImported
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE, TOML

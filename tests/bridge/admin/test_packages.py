@@ -9,8 +9,8 @@ import pytest
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate_files
-from bridge.admin.package_activation import ConsolePackages, packed, unpacked
-from bridge.admin.package_folder import NotImported
+from bridge.admin.packages.activation import ConsolePackages, packed, unpacked
+from bridge.admin.packages.folder import NotImported
 from bridge.console.context import PackageImport
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
 from bridge.store.database import Database

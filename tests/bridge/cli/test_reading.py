@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bridge.admin.checks.checks import check_home
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, VersionConflict, activate
-from bridge.admin.package_folder import export
+from bridge.admin.packages.folder import export
 from bridge.cli.application import application
 from bridge.store.records import mapping_versions as kept
 from bridge.wiring import active_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bridge.admin.package_activation import packed, unpacked
+from bridge.admin.packages.activation import packed, unpacked
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender

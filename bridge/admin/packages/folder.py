@@ -7,7 +7,7 @@ Interface packages as folders: export one, and import one into the files of the 
 A package contains no secrets. The settings in it name the files that must exist.
 
 An import is planned and checked first; nothing is written if there is an error. The service uses
-the files after its next start. `bridge.admin.package_activation` activates a package on all nodes.
+the files after its next start. `bridge.admin.packages.activation` activates a package on all nodes.
 """
 
 import json

@@ -26,7 +26,7 @@ from bridge.admin.audit_events import audited
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.definitions.console_forms import as_console_errors
-from bridge.admin.package_folder import (
+from bridge.admin.packages.folder import (
     FILE,
     MAPPINGS,
     FileChange,
