@@ -62,21 +62,21 @@ def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engin
     """An engine that has the loop alone, and one that shares it."""
     harness = ServiceHarness(database)
     executor = DatabaseExecutor(database, 4, alone=request.param)
-    here = LOOP if request.param and database.dialect == "sqlite" else THREAD
+    here = LOOP if request.param and database.short_work is not None else THREAD
     yield Engine(harness, executor, here)
     executor.close()
 
 
 def test_brief_changes_run_on_the_loop_of_a_lone_engine(engine: Engine) -> None:
-    """They run on the loop for SQLite; with a listener, or on PostgreSQL, in a thread."""
+    """They run on the loop with the plug-in of SQLite; else, or with a listener, in a thread."""
     assert engine.do("A", "B") == [engine.expected] * 2
     assert engine.feed() == ["A", "B"]
 
 
 def test_urgent_changes_run_on_the_loop(engine: Engine) -> None:
-    """On SQLite also beside a listener."""
-    is_file = engine.harness.database.dialect == "sqlite"
-    assert engine.do("A", urgent=True) == [LOOP if is_file else THREAD]
+    """With the plug-in of SQLite also beside a listener."""
+    has_short_work = engine.harness.database.short_work is not None
+    assert engine.do("A", urgent=True) == [LOOP if has_short_work else THREAD]
 
 
 def test_a_lost_race_is_repeated_in_a_thread(engine: Engine) -> None:
