@@ -36,7 +36,7 @@ class AsyncInbox:
         def settle(_limit: int) -> SettlementResult:
             return self._inbox.settle(outcomes, now)
 
-        return await self._run(settle, 0, is_short=_are_short(outcomes))
+        return await self._run(settle, 0, is_short=not self._more and _are_short(outcomes))
 
     async def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int

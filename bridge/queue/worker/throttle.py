@@ -25,7 +25,8 @@ SHARE_FACTOR, SHARE_INCREASE = (
     0.05,
 )  # multiplicative decrease and additive increase of the share
 LONGEST_PAUSE = 2.0  # seconds; longest pause
-STEADY_RATE = 20.0  # arrivals per second, on average, that senders may notice large batches
+STEADY_RATE = 20.0  # arrivals per second, on average, from which batches are small
+QUIET_SECONDS = 0.25  # without arrivals, until batches are large again
 SMALL_BATCH = 20  # messages of a batch while messages arrive
 _SAMPLE = 0.1  # seconds
 _AVERAGE = 1.0  # seconds of the moving average of the arrival rate
@@ -45,6 +46,7 @@ class ProcessingThrottle:
         self._timer = timer
         self._spent = spent
         self._before = (timer(), arrived(), spent())
+        self._arrived_at = float("-inf")
         self._share = 1.0
         self._average_rate = 0.0  # arrivals a second
         self._took = 0.0
@@ -52,7 +54,9 @@ class ProcessingThrottle:
     @property
     def is_limited(self) -> bool:
         """Whether to apply one small batch at a time."""
-        return self._current_share() < 1.0 or self._average_rate >= STEADY_RATE
+        share = self._current_share()
+        arriving = self._before[0] - self._arrived_at < QUIET_SECONDS
+        return share < 1.0 or (arriving and self._average_rate >= STEADY_RATE)
 
     @property
     def pause(self) -> float:
@@ -71,6 +75,8 @@ class ProcessingThrottle:
         if now - at >= _SAMPLE:
             self._before = (now, self._arrived(), self._spent())
             rate = (self._before[1] - count) / (now - at)
+            if rate:
+                self._arrived_at = now
             self._average_rate += (rate - self._average_rate) * min(1.0, (now - at) / _AVERAGE)
             bound = FLOOD_CPU_LIMIT if self._average_rate >= FLOOD_RATE else CPU_LIMIT
             full = (self._before[2] - spent) / (now - at) > bound

@@ -7,6 +7,7 @@ from bridge.queue.worker.throttle import (
     FLOOD_RATE,
     LONGEST_PAUSE,
     MINIMUM_SHARE,
+    QUIET_SECONDS,
     RUSH_RATE,
     STEADY_RATE,
     ProcessingThrottle,
@@ -51,7 +52,7 @@ def test_batches_are_small_while_messages_arrive(rate: float) -> None:
     assert not day.throttle.is_limited
     day.goes_by(rate, load=0.1)
     assert day.throttle.is_limited
-    day.goes_by(0, load=0.1, seconds=5)
+    day.goes_by(0, load=0.1, seconds=QUIET_SECONDS + 0.25)
     assert not day.throttle.is_limited
 
 
