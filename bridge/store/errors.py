@@ -153,7 +153,7 @@ class VersionDamaged(StoreError):
 
 _ERRORS = (StatementError, PoolTimeout, sqlite3.Error)
 
-_NOT_UTF8 = "Could not decode to UTF-8"  # of a text column: its bytes have changed
+NOT_UTF8 = "Could not decode to UTF-8"  # of a text column: its bytes have changed
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_FULL,
@@ -215,7 +215,7 @@ def _postgresql_driver() -> ModuleType | None:
 
 def _translate_sqlite(error: sqlite3.Error) -> StoreError:
     extended: int | None = getattr(error, "sqlite_errorcode", None)
-    if extended is None and str(error).startswith(_NOT_UTF8):  # the text may quote the row
+    if extended is None and str(error).startswith(NOT_UTF8):  # the text may quote the row
         return StoreUnavailable("SQLITE_CORRUPT")
     if extended is None:  # raised by the sqlite3 module, not by SQLite
         return StatementRefused(type(error).__name__)

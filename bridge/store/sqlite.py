@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from bridge.store.errors import UnsupportedStore
+from bridge.store.errors import NOT_UTF8, UnsupportedStore
 from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 from bridge.store.statements import execute_sql
 from config.private_files import create_empty
@@ -67,7 +67,10 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
 def _prepare(connection: DBAPIConnection, record: object) -> None:
     cursor = connection.cursor()
     cursor.execute(_WAIT_FOR_LOCKS)
-    _enable_wal(cursor)
+    try:
+        _enable_wal(cursor)  # the first statement that reads the schema
+    except UnicodeDecodeError:  # SQLite quotes a damaged schema in its message
+        raise sqlite3.DatabaseError(NOT_UTF8) from None
     for setting in _SETTINGS:
         cursor.execute(setting)
     cursor.close()

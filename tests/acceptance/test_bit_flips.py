@@ -24,7 +24,8 @@ ORDERS, REPORTS = 8, 4
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
 REPORTED = re.compile(r"damage|SQLITE_CORRUPT|SQLITE_NOTADB|file is not a database")
 FLIPS = 6
-PATIENCE = 15.0  # seconds
+SEED = 7
+PATIENCE = 60.0  # seconds
 
 
 @dataclass
@@ -111,7 +112,7 @@ def flip_bodies(connection: Connection, chance: random.Random) -> None:
 @pytest.mark.slow
 def test_bodies(waiting: Waiting) -> None:
     """Each changed message and result is parked, listed and logged; the others go on."""
-    house, seed = waiting.house, random.randrange(2**32)
+    house, seed = waiting.house, SEED
     waiting.wait(LARGE)
     engine = sqlalchemy.create_engine(house.database or f"sqlite:///{house.home / 'bridge.db'}")
     with engine.begin() as connection:
@@ -142,7 +143,7 @@ def test_pages(waiting: Waiting, tmp_path: Path) -> None:
     """A bit anywhere in the file: all is right, or it is reported; nothing changed goes on."""
     waiting.wait()
     shutil.copytree(waiting.house.home, tmp_path / "before")
-    seed = random.randrange(2**32)
+    seed = SEED
     for number in range(FLIPS):
         shutil.rmtree(waiting.house.home)
         shutil.copytree(tmp_path / "before", waiting.house.home)
@@ -174,18 +175,15 @@ def outcome(waiting: Waiting) -> str:
         return "not started" if house.service.process.poll() and REPORTED.search(printed) else ""
     expected = {f"A{number}": f"M{number}" for number in range(ORDERS)}
     expected |= {f"R{number}": f"R{number}" for number in range(REPORTS)}
-    deadline, found = time.monotonic() + PATIENCE, {}
-    while time.monotonic() < deadline:
-        found = waiting.listed()
-        if found == expected and sorted(set(waiting.ris.received)) == waiting.results:
-            break
+    deadline, found, is_right = time.monotonic() + PATIENCE, dict[str, str](), False
+    while not is_right and time.monotonic() < deadline and not REPORTED.search(house.log()):
         time.sleep(0.2)
-    else:
-        deadline = 0
+        found = waiting.listed()
+        is_right = found == expected and sorted(set(waiting.ris.received)) == waiting.results
     house.kill()
     assert set(waiting.ris.received) <= set(waiting.results)
     assert found.items() <= expected.items()
-    if deadline:
+    if is_right:
         return "right"
     if REPORTED.search(house.log()):
         return "logged"

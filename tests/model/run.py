@@ -15,7 +15,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 HERE = Path(__file__).parent
-QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 1'
+SMALL_QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 0'
+"""It is checked completely, in minutes."""
+
+QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 4 MaxStops = 1 MaxReplays = 1'
 OUTBOX = 'CONSTANTS Couriers = {"c1", "c2"} MaxFaults = 2'
 
 
@@ -35,7 +38,7 @@ PROPERTIES = {
     "PROPERTIES EveryReleaseArrives EveryDeliveryEnds",
 }
 CHECKS = [
-    Check("Queue", QUEUE),
+    Check("Queue", SMALL_QUEUE),
     Check("Outbox", OUTBOX),
     Check("Queue", QUEUE, "locks wait", "Temporal properties were violated"),
     Check("Queue", QUEUE, "claims without a look", "is violated"),

@@ -1,12 +1,15 @@
 """Driver errors are translated by their code, without the text about the row."""
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError
 
+from bridge.store.database import Database
 from bridge.store.errors import (
     Busy,
     Conflict,
@@ -62,3 +65,16 @@ def test_bytes_that_are_no_text() -> None:
     assert str(translate(error)) == (
         "the database is unavailable (SQLITE_CORRUPT: its file is damaged)"
     )
+
+
+def test_a_damaged_schema_that_is_not_utf8(tmp_path: Path) -> None:
+    """SQLite quotes it in an error message that Python cannot decode."""
+    file = tmp_path / "bridge.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE patient (mrn TEXT)")
+    content = file.read_bytes().replace(b"patient", b"patien\xd5")
+    file.write_bytes(content.replace(b"CREATE", b"CREATX"))
+    database = Database(f"sqlite:///{file}")
+    with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT"), database.read() as connection:
+        connection.exec_driver_sql("SELECT 1")
+    database.dispose()
