@@ -28,7 +28,7 @@ class AsyncInbox:
     async def claim(self, now: int, limit: int) -> ClaimedBatch:
         """Claim up to `limit` messages, fewer if that is faster. Raises StoreError."""
         claim = partial(self._inbox.claim_without_blobs, now)
-        return await self._with_payloads(await self._run(claim, limit, is_short=not self._more))
+        return await self._with_payloads(await self._run(claim, limit, is_short=True))
 
     async def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """Settle outcomes. Raises StoreError."""
@@ -36,15 +36,14 @@ class AsyncInbox:
         def settle(_limit: int) -> SettlementResult:
             return self._inbox.settle(outcomes, now)
 
-        return await self._run(settle, 0, is_short=not self._more and _are_short(outcomes))
+        return await self._run(settle, 0, is_short=_are_short(outcomes))
 
     async def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> ClaimedBatch:
         """Settle outcomes and claim in one transaction. Raises StoreError."""
         turn_over = partial(self._inbox.settle_and_claim, outcomes, now)
-        is_short = not self._more and _are_short(outcomes)
-        _, batch = await self._run(turn_over, limit, is_short=is_short)
+        _, batch = await self._run(turn_over, limit, is_short=_are_short(outcomes))
         return await self._with_payloads(batch)
 
     async def _with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
@@ -54,8 +53,12 @@ class AsyncInbox:
         return await Threads.INTAKE.run(self._inbox.with_payloads, batch)
 
     async def _run(self, work: Callable[[int], Result], limit: int, *, is_short: bool) -> Result:
-        """Run work that claims up to `limit` messages; fewer if it runs on the loop."""
-        if is_short and self._short_work is not None:
+        """
+        Run work that claims up to `limit` messages; fewer if it runs on the loop.
+
+        In a backlog nothing runs on the loop: acknowledgments would wait for it.
+        """
+        if is_short and not self._more and self._short_work is not None:
             try:
                 return self._short_work.run(partial(work, min(limit, SHORT)))
             except Busy:  # nothing was claimed; settled outcomes stay settled
