@@ -6,6 +6,7 @@ No I/O. An outcome names an event; `states.TRANSITIONS` defines the state that f
 
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,9 +47,7 @@ class Lease:
 
     def copy(self) -> "Lease":
         """Return an equal lease, for another claim of the same transaction."""
-        made = Lease(self.ends_at, self._timer, self._session)
-        made._claimed_in = self._claimed_in
-        return made
+        return copy(self)
 
     @property
     def is_held(self) -> bool:
