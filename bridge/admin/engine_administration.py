@@ -244,11 +244,6 @@ class EngineAdministration:
             for each in found
         ]
 
-    def has_account(self, email: str) -> bool:
-        """Tell whether an enabled account with this address exists."""
-        with self._database.read() as connection:
-            return users.known_account(connection, email) is not None
-
     def create_token(self, email: str, *, label: str, expires_days: int | None) -> str:
         """Create a token and return its secret, which cannot be read again."""
         event = self.event("token-create", user=email.strip().lower(), label=label)
