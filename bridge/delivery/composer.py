@@ -14,7 +14,7 @@ Reads the order index and earlier deliveries. `ReportTexts` reads the report ser
         * ReportGone         the report or addendum was deleted or recalled before it was sent
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -38,6 +38,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import CodeRefused
@@ -142,13 +143,6 @@ DEMOGRAPHICS = ("PatientName", "PatientBirthDate", "PatientSex", "PatientAge", "
 
 WITHDRAWN = "This report has been withdrawn."
 """The text of a retracted report. The editor then contains an unsigned draft, which is not sent."""
-
-OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
-"""Called with the name and version of a definition and the codes its tables do not contain."""
-
-
-def ignore_unmapped_codes(_name: str, _version: str, _unmapped: Collection[UnmappedCode]) -> None:
-    """Ignore unmapped codes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,7 @@ from bridge.errors import BridgeError
 from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.listener_policy import (
     ListenerPolicy,
-    OnUnmappedCodes,
     VersionFinder,
-    ignore_unmapped_codes,
     no_earlier_version,
 )
 from bridge.intake.validation.profiles import load_profile
@@ -21,6 +19,7 @@ from bridge.intake.validation.structure import validate
 from bridge.intake.validation.validator import ValidatingHandler, Validator
 from bridge.metrics import Metrics
 from bridge.store.database import Database
+from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from bridge.wiring.active_settings import SourceFinder, file_sources
 from config import Settings
 from config.listeners import Acknowledge, ListenerSettings, ListenerTLS, Validation

@@ -4,17 +4,17 @@ The policy of one listener: how its messages are inspected, read and acknowledge
 `bridge.wiring` builds policies from settings and compiled mappings.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from bridge.intake.receive import definition_offload
+from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from bridge.workers.offload import LARGE, Offload
 from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
 from mappings.hl7.header import Header
 from mappings.inbound.definition import InboundMapping, Inspection
 from mappings.inbound.events import OrderEvent
-from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Issue
 from mappings.language.scope import ListenerDefaults
 
@@ -25,14 +25,6 @@ VersionFinder = Callable[[str, str], InboundMapping | None]
 def no_earlier_version(_name: str, _version: str) -> InboundMapping | None:
     """Find no version: only the active ones are known."""
     return None
-
-
-OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
-"""Receives the unmapped codes of one message, with the definition's name and version."""
-
-
-def ignore_unmapped_codes(_name: str, _version: str, _unmapped: Collection[UnmappedCode]) -> None:
-    """Discard unmapped codes."""
 
 
 class MessageCheck(Protocol):

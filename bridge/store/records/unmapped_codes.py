@@ -7,7 +7,7 @@ Codes that may identify a person are counted without their text.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import NamedTuple
@@ -21,6 +21,14 @@ MAX_NAMED_CODES = 200
 """Number of codes of a table that are stored by name; others are counted together."""
 UNNAMED = ""
 _RETENTION_MS = 90 * 86_400_000  # ms
+
+
+OnUnmappedCodes = Callable[[str, str, Collection[UnmappedCode]], None]
+"""Called with the name and version of a definition and the codes its tables do not contain."""
+
+
+def ignore_unmapped_codes(_name: str, _version: str, _unmapped: Collection[UnmappedCode]) -> None:
+    """Ignore unmapped codes."""
 
 
 class CodeKey(NamedTuple):
