@@ -248,6 +248,11 @@ class Metrics:
             self.queue_depth.labels(queue, state).set(depth)
         self.queue_age.labels(queue).set(oldest_seconds)
 
+    def hide_queues(self) -> None:
+        """Remove the gauges of all queues: they are unknown now, and an old value would mislead."""
+        self.queue_depth.clear()
+        self.queue_age.clear()
+
     def render(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

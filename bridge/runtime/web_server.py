@@ -261,8 +261,8 @@ class Probes:
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def _show(self, request: Request) -> Response:
-        if self._depths is not None:  # without a result, the counters are shown anyway
-            await self._depths.succeeded()
+        if self._depths is not None and not await self._depths.succeeded():
+            self._metrics.hide_queues()  # the counters are shown anyway
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     def _measure(self, database: Database) -> None:

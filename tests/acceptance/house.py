@@ -261,8 +261,8 @@ class House:
             lines = httpx.get(f"{self.url}/metrics", timeout=PATIENCE).text.splitlines()
             waiting = [
                 line for line in lines if line.startswith((f"{depth}queued", f"{depth}claimed"))
-            ]
-            return all(line.endswith(" 0.0") for line in waiting)
+            ]  # none while the database does not answer
+            return len(waiting) == 2 and all(line.endswith(" 0.0") for line in waiting)
 
         eventually(is_settled, patience)
 

@@ -62,6 +62,23 @@ async def test_an_unreachable_database_delays_no_probe() -> None:
     assert took < 2 * ANSWER_SECONDS
 
 
+async def test_depths_of_queues_are_hidden_while_they_are_unknown(tmp_path: Path) -> None:
+    """Without an answer of the database `/metrics` shows no depth rather than an old one."""
+    metrics = Metrics()
+    metrics.show_queue("inbox", {"queued": 0}, 0.0)
+    database = Database(f"sqlite:///{tmp_path / 'none' / 'bridge.db'}")
+    probes = Probes(metrics, Readiness(), database, lambda: 0).router(None)
+    transport = httpx.ASGITransport(app=probes)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            answer = await client.get("/metrics")
+    finally:
+        database.dispose()
+
+    assert answer.status_code == 200
+    assert "bridge_queue_depth{" not in answer.text
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 async def test_an_exhausted_pool_does_not_affect_readiness(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
