@@ -30,6 +30,8 @@ class PreCheck:
 
     issues: tuple[Issue, ...]
     lanes: tuple[str, ...]
+    charset_suspect: bool = False
+    """Whether the bytes of the message are not in the declared character set."""
 
     @property
     def refusals(self) -> tuple[MessageRefusal, ...]:
@@ -45,13 +47,6 @@ class Subjects(NamedTuple):
     sites: frozenset[str] = frozenset()
     patients: frozenset[str] = frozenset()
     orders: frozenset[str] = frozenset()
-
-
-class Inspection(NamedTuple):
-    """The pre-check of a message, and whether its bytes are not in the declared character set."""
-
-    pre_check: PreCheck
-    charset_suspect: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +75,17 @@ class InboundMapping:
         """Tell whether messages of this type, trigger and sender are accepted."""
         return self.acceptance.accepts(header)
 
-    def inspect(
-        self, raw: bytes, fallback: str, head: Header, defaults: ListenerDefaults
-    ) -> Inspection:
-        """Parse and pre-check a message whose header is known. Raises MalformedMessage."""
-        message = Message.parse(raw, fallback=fallback, head=head)
-        return Inspection(self.pre_check(message, defaults), message.charset_suspect)
-
     def pre_check(self, message: Message, defaults: ListenerDefaults) -> PreCheck:
         """Check a message and determine its lanes. Raises nothing."""
         scopes = self.plan.scopes(message, defaults)
         if len(scopes) > MAX_GROUPS:
-            return PreCheck((_issue(_too_many(scopes)),), ())
+            issue = _issue(_too_many(scopes))
+            return PreCheck((issue,), (), message.charset_suspect)
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
             issues += (_SUSPECT_CHARSET,)
-        return PreCheck(issues, self._lanes(scopes))
+        return PreCheck(issues, self._lanes(scopes), message.charset_suspect)
 
     def check(self, message: Message, defaults: ListenerDefaults) -> list[Issue]:
         """Return the issues of a message. A message with a refusal is not acceptable."""
@@ -137,14 +126,6 @@ class InboundMapping:
     def apply(self, message: Message, defaults: ListenerDefaults) -> list[OrderEvent]:
         """Map a message. Raises MessageRefusal if it was not pre-checked, and RuleFailed."""
         return self.events(self.plan.scopes(message, defaults), message)
-
-    def read(self, raw: bytes, fallback: str, defaults: ListenerDefaults) -> list[OrderEvent]:
-        """
-        Map a stored message; `fallback` is the codec if MSH-18 is empty.
-
-        Raises MessageRefusal, RuleFailed.
-        """
-        return self.apply(Message.parse(raw, fallback=fallback), defaults)
 
     def events(self, scopes: Sequence[MessageScope], message: Message) -> list[OrderEvent]:
         """Map a message that is split into groups. Raises as `apply`."""

@@ -113,7 +113,7 @@ def with_more_rules() -> InboundMapping:
 
 def mapped(mapping: InboundMapping) -> Work:
     """From the bytes to events, as the bridge does it."""
-    return lambda raw: mapping.read(raw, CHARSET, DEFAULTS)
+    return lambda raw: mapping.apply(Message.parse(raw, fallback=CHARSET), DEFAULTS)
 
 
 def check(mapping: InboundMapping) -> Work:
@@ -122,7 +122,8 @@ def check(mapping: InboundMapping) -> Work:
     def checked(raw: bytes) -> object:
         header = peek(raw)
         assert mapping.accepts(header)
-        found = mapping.inspect(raw, CHARSET, header, DEFAULTS).pre_check
+        message = Message.parse(raw, fallback=CHARSET, head=header)
+        found = mapping.pre_check(message, DEFAULTS)
         assert found.lanes
         return found.lanes
 

@@ -10,9 +10,8 @@ from functools import lru_cache
 from bridge.workers.hooks import install
 from bridge.workers.offload import Offload
 from mappings.compiler import compile_sources
-from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.inbound.definition import InboundMapping, Inspection, Subjects
+from mappings.inbound.definition import InboundMapping, PreCheck, Subjects
 from mappings.inbound.events import OrderEvent
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Sources
@@ -49,19 +48,20 @@ def _compiled(source: DefinitionSource) -> InboundMapping:
 
 def _inspect(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
-) -> tuple[Inspection, Sequence[UnmappedCode]]:
+) -> tuple[PreCheck, Sequence[UnmappedCode]]:
     unmapped: list[UnmappedCode] = []
+    message = Message.parse(raw, fallback=fallback)
     now = defaults._replace(unmapped_codes=unmapped)
-    return _compiled(source).inspect(raw, fallback, peek(raw), now), unmapped
+    return _compiled(source).pre_check(message, now), unmapped
 
 
 def _read(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
     unmapped: list[UnmappedCode] = []
-    return _compiled(source).read(
-        raw, fallback, defaults._replace(unmapped_codes=unmapped)
-    ), unmapped
+    message = Message.parse(raw, fallback=fallback)
+    now = defaults._replace(unmapped_codes=unmapped)
+    return _compiled(source).apply(message, now), unmapped
 
 
 def subjects(
@@ -77,7 +77,7 @@ def inspect(
     raw: bytes,
     fallback: str,
     defaults: ListenerDefaults,
-) -> Inspection:
+) -> PreCheck:
     """Inspect a message there. Raises MalformedMessage, WorkerError."""
     source = DefinitionSource.of(definition)
     found, unmapped = offload.run(_inspect, raw, source, fallback, _bare(defaults))
@@ -92,7 +92,7 @@ def read(
     fallback: str,
     defaults: ListenerDefaults,
 ) -> Sequence[OrderEvent]:
-    """Map a message there. Raises the errors of `inspect` and of the definition's `read`."""
+    """Map a message there. Raises the errors of `inspect` and of the definition's `apply`."""
     source = DefinitionSource.of(definition)
     events, unmapped = offload.run(_read, raw, source, fallback, _bare(defaults))
     _note(defaults, unmapped)

@@ -13,7 +13,8 @@ from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped
 from bridge.workers.offload import LARGE, Offload
 from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
 from mappings.hl7.header import Header
-from mappings.inbound.definition import InboundMapping, Inspection
+from mappings.hl7.message import Message
+from mappings.inbound.definition import InboundMapping, PreCheck
 from mappings.inbound.events import OrderEvent
 from mappings.language.diagnostics import Issue
 from mappings.language.scope import ListenerDefaults
@@ -76,24 +77,21 @@ class ListenerPolicy:
 
     def inspect(
         self, definition: InboundMapping, raw: bytes, head: Header, defaults: ListenerDefaults
-    ) -> Inspection:
+    ) -> PreCheck:
         """
-        Return the pre-check of a message with the issues of the checks, and whether its bytes are
-        not in the declared character set.
+        Return the pre-check of a message with the issues of the checks.
 
         Raises MalformedMessage, WorkerError.
         """
         if self.offload is None or len(raw) < LARGE:
-            inspection = definition.inspect(raw, self.charset, head, defaults)
+            message = Message.parse(raw, fallback=self.charset, head=head)
+            found = definition.pre_check(message, defaults)
         else:
-            inspection = definition_offload.inspect(
+            found = definition_offload.inspect(
                 self.offload, definition, raw, self.charset, defaults
             )
         issues = [issue for check in self.checks for issue in check.issues(raw)]
-        if not issues:
-            return inspection
-        found, suspect = inspection
-        return Inspection(replace(found, issues=(*found.issues, *issues)), suspect)
+        return replace(found, issues=(*found.issues, *issues)) if issues else found
 
     def read(
         self, definition: InboundMapping, raw: bytes, defaults: ListenerDefaults
@@ -101,8 +99,8 @@ class ListenerPolicy:
         """
         Map a message to order events.
 
-        Raises the errors of `inspect` and of the definition's `read`.
+        Raises the errors of `inspect` and of the definition's `apply`.
         """
         if self.offload is None or len(raw) < LARGE:
-            return definition.read(raw, self.charset, defaults)
+            return definition.apply(Message.parse(raw, fallback=self.charset), defaults)
         return definition_offload.read(self.offload, definition, raw, self.charset, defaults)

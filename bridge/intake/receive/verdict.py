@@ -186,12 +186,12 @@ class FrameEvaluator:
         defaults = ListenerDefaults(policy.site, policy.time_zone, now, unmapped)
         if policy.acknowledge is Acknowledge.STORED:
             return self._unchecked(header, definition, payload, defaults)
-        found, suspect = policy.inspect(definition, payload, header, defaults)
+        found = policy.inspect(definition, payload, header, defaults)
         refusals = found.refusals
         if unmapped and refusals:  # an accepted one is read again later and counted then
             policy.on_unmapped_codes(definition.name, definition.version, unmapped)
         lanes = () if refusals else _lanes(found.lanes)
-        verdict = Verdict(header, definition, lanes, refusals, suspect)
+        verdict = Verdict(header, definition, lanes, refusals, found.charset_suspect)
         if len(lanes) <= MAX_LANES:
             return verdict
         return _in_parts(verdict, policy.read(definition, payload, defaults))
@@ -205,14 +205,14 @@ class FrameEvaluator:
     ) -> Verdict:
         """Accept every message that can be stored; errors show up when it is processed."""
         try:
-            found, suspect = self._policy.inspect(definition, payload, header, defaults)
+            found = self._policy.inspect(definition, payload, header, defaults)
             lanes = _lanes(found.lanes)
             several = len(lanes) > MAX_LANES
             events = self._policy.read(definition, payload, defaults) if several else ()
         except MessageRefusal:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._policy.name, sender),))
-        verdict = Verdict(header, definition, lanes, (), suspect)
+        verdict = Verdict(header, definition, lanes, (), found.charset_suspect)
         return _in_parts(verdict, events) if events else verdict
 
 
