@@ -5,15 +5,15 @@ from pathlib import Path
 import trustme
 
 
-class Papers:
+class Certificates:
     """An authority, a server's and a client's certificate, and an untrusted authority."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.authority, self.stranger = trustme.CA(), trustme.CA()
+        self.authority, self.untrusted_authority = trustme.CA(), trustme.CA()
         server = self.authority.issue_cert("127.0.0.1", "ris.example")
         self.ca = self.write("ca", self.authority.cert_pem.bytes())
-        self.strange_ca = self.write("strange-ca", self.stranger.cert_pem.bytes())
+        self.untrusted_ca = self.write("untrusted-ca", self.untrusted_authority.cert_pem.bytes())
         self.certificate = self.write(
             "certificate", b"".join(one.bytes() for one in server.cert_chain_pems)
         )

@@ -10,31 +10,31 @@ from mllp.contract import ClientObserver
 from mllp.testing import MemoryEndpoint, RawConnection, deliver_all
 
 
-class Counter(ClientObserver):
+class RecordingObserver(ClientObserver):
     """Records all events in one list."""
 
     def __init__(self) -> None:
-        self.seen: list[object] = []
+        self.events: list[object] = []
 
     @override
     def connected(self) -> None:
-        self.seen.append("connected")
+        self.events.append("connected")
 
     @override
     def connect_failed(self, attempt: int) -> None:
-        self.seen.append(attempt)
+        self.events.append(attempt)
 
     @override
     def disconnected(self) -> None:
-        self.seen.append("disconnected")
+        self.events.append("disconnected")
 
     @override
     def noise(self, length: int) -> None:
-        self.seen.append(("noise", length))
+        self.events.append(("noise", length))
 
     @override
     def unexpected_frame(self) -> None:
-        self.seen.append("unexpected")
+        self.events.append("unexpected")
 
 
 class Outcome:
@@ -56,7 +56,7 @@ class Outcome:
         return self.value is None and self.error is None
 
 
-class Full(RawConnection):
+class ClosingReceiver(RawConnection):
     """A receiver that closes at accept."""
 
     @override
@@ -64,13 +64,13 @@ class Full(RawConnection):
         self.close()
 
 
-class Bench:
-    """A client and the server ends of its connections; the test acts as the receiver."""
+class ClientHarness:
+    """A client and the server ends of its connections. The test acts as the receiver."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.endpoint = MemoryEndpoint(clock)
-        self.counter = Counter()
+        self.observer = RecordingObserver()
         self.client = MLLPClient(
             self.endpoint,
             clock=clock,
@@ -79,7 +79,7 @@ class Bench:
             max_frame=1000,
             reply_matches=lambda sent, reply: reply.split()[1] == sent,
             backoff=lambda attempt: float(2**attempt),
-            observer=self.counter,
+            observer=self.observer,
         )
 
     def send(self, payload: bytes) -> Outcome:

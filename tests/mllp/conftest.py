@@ -7,15 +7,15 @@ import pytest
 from twisted.internet.task import Clock
 
 from mllp.testing import deliver_all
-from tests.mllp.certificates import Papers
-from tests.mllp.client_fixture import Bench
+from tests.mllp.certificates import Certificates
+from tests.mllp.client_fixture import ClientHarness
 from tests.mllp.process import Live
-from tests.mllp.server_fixture import Counter, Desk
+from tests.mllp.server_fixture import ManualHandler, RecordingObserver
 
 
 @pytest.fixture
 def live() -> Iterator[Callable[..., Live]]:
-    """Start `live.py` with options; it is killed at the end if it still runs."""
+    """Start `live.py` with options. The fixture kills it at the end if it still runs."""
     running: list[Live] = []
 
     def start(command: str, **options: Any) -> Live:
@@ -29,37 +29,37 @@ def live() -> Iterator[Callable[..., Live]]:
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """A clock; at the end it must have no pending calls."""
+    """A test clock that has no pending calls at the end."""
     clock = Clock()
     yield clock
     assert not clock.getDelayedCalls()
 
 
 @pytest.fixture
-def desk() -> Desk:
-    """A handler that waits for the test."""
-    return Desk()
+def handler() -> ManualHandler:
+    """A handler whose replies the test fires."""
+    return ManualHandler()
 
 
 @pytest.fixture
-def counter() -> Counter:
+def observer() -> RecordingObserver:
     """An observer that records events."""
-    return Counter()
+    return RecordingObserver()
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A client with its receiver; at the end it closes and leaves nothing pending."""
-    bench = Bench(Clock())
-    yield bench
+def harness() -> Iterator[ClientHarness]:
+    """A client and its receiver. At the end the client closes and leaves no pending calls."""
+    harness = ClientHarness(Clock())
+    yield harness
     closed: list[object] = []
-    bench.client.close().addCallback(closed.append)
-    deliver_all(bench.clock)
+    harness.client.close().addCallback(closed.append)
+    deliver_all(harness.clock)
     assert closed == [None]
-    assert not bench.clock.getDelayedCalls()
+    assert not harness.clock.getDelayedCalls()
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Fresh certificates."""
-    return Papers(tmp_path_factory.mktemp("papers"))
+    return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -1,8 +1,8 @@
 """
-A server or a client on real sockets, in a process of its own, on Twisted's asyncio reactor.
+A server or a client on real sockets, in its own process, on Twisted's asyncio reactor.
 
-The application runs on that reactor, and installing one is for ever: hence the process.
-`python live.py serve|send JSON`; what happens is told on stdout, a JSON array a line.
+An installed reactor cannot be removed: hence the process. Usage: `python live.py serve|send JSON`.
+The process writes each event to stdout, one JSON array a line.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from mllp.tls import client_options, server_options  # noqa: E402
 the_reactor: Any = reactor
 
 
-def tell(*words: object) -> None:
-    """Write what happened."""
+def report(*words: object) -> None:
+    """Write an event to stdout."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
@@ -41,28 +41,31 @@ def path(options: dict[str, Any], name: str) -> Path | None:
     return Path(options[name]) if options.get(name) else None
 
 
-class Teller(ServerObserver):
-    """Reports the events of the connection."""
+class ReportingObserver(ServerObserver):
+    """Reports the events of the connections."""
 
     @override
     def connection_refused(self) -> None:
-        tell("refused")
+        report("refused")
 
     @override
     def handshake_failed(self, peer: Peer) -> None:
-        tell("handshake failed")
+        report("handshake failed")
 
     @override
     def frame_refused(self, reason: FramingError) -> None:
-        tell("frame refused", type(reason).__name__)
+        report("frame refused", type(reason).__name__)
 
     @override
     def connection_closed(self, peer: Peer) -> None:
-        tell("closed")
+        report("closed")
 
 
 def handle(arrived: Frame, peer: Peer, done: ReplyCallback) -> None:
-    """Answer with the payload in lower case, or its length if that is long; SLOW takes a while."""
+    """
+    Reply with the payload in lower case, or with its length if it is long.
+    SLOW is answered later.
+    """
     reply = b"%d" % len(arrived.payload) if len(arrived.payload) > 99 else arrived.payload.lower()
     if arrived.payload.startswith(b"SLOW"):
         the_reactor.callLater(0.3, done, [reply])
@@ -76,7 +79,7 @@ async def serve(options: dict[str, Any]) -> None:
         handle,
         ServerLimits(**options.get("limits", {})),
         clock=the_reactor,
-        observer=Teller(),
+        observer=ReportingObserver(),
         on_unframed=lambda error, head: type(error).__name__.encode() + b" " + head[:4],
     )
     certificate, key = path(options, "certificate"), path(options, "key")
@@ -86,11 +89,11 @@ async def serve(options: dict[str, Any]) -> None:
         tls = server_options(certificate, key, path(options, "client_ca"))
         endpoint = where.SSL4ServerEndpoint(the_reactor, 0, tls, interface="127.0.0.1")
     port = await endpoint.listen(factory).asFuture(loop)
-    tell("listening", port.getHost().port)
+    report("listening", port.getHost().port)
     await asyncio.to_thread(sys.stdin.read)
     await maybeDeferred(port.stopListening).asFuture(loop)
     await factory.drain().asFuture(loop)
-    tell("drained")
+    report("drained")
 
 
 async def send(options: dict[str, Any]) -> None:
@@ -105,15 +108,15 @@ async def send(options: dict[str, Any]) -> None:
     for payload in options["payloads"]:
         try:
             reply = await client.send(payload.encode()).asFuture(loop)
-            tell("reply", reply.decode())
+            report("reply", reply.decode())
         except MLLPError as error:
-            tell(type(error).__name__, str(error))
+            report(type(error).__name__, str(error))
     await client.close().asFuture(loop)
-    tell("closed", len(the_reactor.getDelayedCalls()))
+    report("closed", len(the_reactor.getDelayedCalls()))
 
 
 if __name__ == "__main__":
     command = {"serve": serve, "send": send}[sys.argv[1]]
     the_reactor.startRunning(installSignalHandlers=False)
     loop.run_until_complete(command(json.loads(sys.argv[2])))
-    the_reactor.fireSystemEvent("shutdown")  # its threads look names up; they must end, too
+    the_reactor.fireSystemEvent("shutdown")  # ends the threads of the name resolver

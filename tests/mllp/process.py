@@ -1,4 +1,4 @@
-"""A process that runs `live.py`, and its reports."""
+"""A process that runs `live.py`, and the events it reports."""
 
 import json
 import os
@@ -28,21 +28,21 @@ class Live:
         self.port = int(self.next()[1]) if command == "serve" else 0
 
     def next(self) -> list[Any]:
-        """Return its next report; an empty list if it has ended."""
+        """Return the next event, or an empty list after the last one."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return list(json.loads(line)) if line else []
 
     def rest(self) -> list[list[Any]]:
-        """Close its stdin, and return its remaining reports."""
+        """Close stdin, and return the remaining events."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        told = list(iter(self.next, []))
+        events = list(iter(self.next, []))
         assert self.process.wait(PATIENCE) == 0
-        return told
+        return events
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):

@@ -13,42 +13,42 @@ from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.testing import MemoryServer, RawConnection
 
 
-class Counter(ServerObserver):
+class RecordingObserver(ServerObserver):
     """Records all events in one list."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[object, ...]] = []
+        self.events: list[tuple[object, ...]] = []
 
     @override
     def connection_opened(self, peer: Peer) -> None:
-        self.seen.append(("opened", peer.connection_id))
+        self.events.append(("opened", peer.connection_id))
 
     @override
     def connection_closed(self, peer: Peer) -> None:
-        self.seen.append(("closed", peer.connection_id))
+        self.events.append(("closed", peer.connection_id))
 
     @override
     def connection_refused(self) -> None:
-        self.seen.append(("refused",))
+        self.events.append(("refused",))
 
     @override
     def noise(self, length: int) -> None:
-        self.seen.append(("noise", length))
+        self.events.append(("noise", length))
 
     @override
     def frame_refused(self, reason: FramingError) -> None:
-        self.seen.append(("frame refused", type(reason)))
+        self.events.append(("frame refused", type(reason)))
 
     @override
     def handler_failed(self, kind: str, place: str) -> None:
-        self.seen.append(("failed", kind))
+        self.events.append(("failed", kind))
 
     @override
     def replies_dropped(self, frames: int) -> None:
-        self.seen.append(("dropped", frames))
+        self.events.append(("dropped", frames))
 
 
-class Desk:
+class ManualHandler:
     """A handler whose replies the test fires, in any order."""
 
     def __init__(self) -> None:
@@ -72,34 +72,34 @@ class Desk:
 
 
 @implementer(IHalfCloseableProtocol)
-class Stubborn(RawConnection):
+class HalfOpenSender(RawConnection):
     """A sender's end that stays open after the server's half-close."""
 
     def readConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
-        """Go on."""
+        """Keep the connection open."""
 
     def writeConnectionLost(self) -> None:  # noqa: N802  # Twisted's name
-        """Go on."""
+        """Keep the connection open."""
 
 
 def echo(arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
-    """Answer at once, with the payload in lower case."""
+    """Reply at once with the payload in lower case."""
     reply([arrived.payload.lower()])
 
 
-def farewell(error: FramingError, head: bytes) -> bytes:
-    """Return the reason and the head."""
+def refusal_reply(error: FramingError, head: bytes) -> bytes:
+    """Return the name of the error and the first bytes of the frame."""
     return type(error).__name__.encode() + b" " + head[:4]
 
 
 def server_for(
-    desk: Desk, clock: Clock, counter: Counter | None = None, **limits: float
+    handler: ManualHandler, clock: Clock, observer: RecordingObserver | None = None, **limits: float
 ) -> MemoryServer:
-    """Make a server with small limits."""
+    """Create a server with small limits."""
     return MemoryServer(
-        desk,
+        handler,
         ServerLimits(**limits),  # type: ignore[arg-type]  # the tests name whole numbers as such
         clock=clock,
-        observer=counter,
-        on_unframed=farewell,
+        observer=observer,
+        on_unframed=refusal_reply,
     )

@@ -1,4 +1,4 @@
-"""Admission control: which connections are accepted, and which are closed for them."""
+"""Admission control decides which connections the server accepts, and which it closes for them."""
 
 from ipaddress import ip_network
 from typing import Any
@@ -16,11 +16,11 @@ from mllp.admission import (
 )
 from mllp.contract import ServerLimits
 from mllp.testing import MemoryCaller, MemoryServer, connect_protocols, deliver_all
-from tests.mllp.server_fixture import Counter, Desk, echo
+from tests.mllp.server_fixture import ManualHandler, RecordingObserver, echo
 
 
 class Slot:
-    """A connection as admission control sees it."""
+    """A connection as admission control knows it."""
 
     def __init__(
         self, host: str, since: float, activity: ConnectionActivity = ConnectionActivity.IDLE
@@ -29,12 +29,12 @@ class Slot:
         self.evicted = False
 
     def evict(self) -> None:
-        """Remember it."""
+        """Record the eviction."""
         self.evicted = True
 
 
 def fill(admission: Admission, *slots: Slot) -> None:
-    """Add connections that are admitted."""
+    """Register admitted connections."""
     for slot in slots:
         admission.enter(slot)
 
@@ -53,23 +53,23 @@ def fill(admission: Admission, *slots: Slot) -> None:
     ],
 )
 def test_sources(host: str, source: str) -> None:
-    """An IPv6 host chooses the lower half of its address, so only the /64 counts."""
+    """An IPv6 host chooses the lower half of its address, so only the /64 identifies a source."""
     assert source_of(host) == source
 
 
 class TestAllowList:
-    """Where connections may come from."""
+    """The addresses from which the server accepts connections."""
 
     @pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3", "192.0.2.9", "2001:db8::5"])
-    def test_listed(self, host: str) -> None:
-        """Networks and single addresses, IPv4 in IPv6 too."""
+    def test_listed_addresses(self, host: str) -> None:
+        """Admission accepts listed networks and addresses, also as IPv4 mapped to IPv6."""
         allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9", "2001:db8::/32")]
 
         assert Admission(9, allow=allow).request(host, 0) is None
 
     @pytest.mark.parametrize("host", ["10.2.0.1", "192.0.2.10", "::1", "", "localhost"])
-    def test_others(self, host: str) -> None:
-        """Other addresses are refused, and no connection is closed for them."""
+    def test_other_addresses(self, host: str) -> None:
+        """Admission refuses other addresses, and evicts no connection for them."""
         allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9")]
         admission = Admission(1, allow=allow)
         idle = Slot("10.1.0.1", since=0)
@@ -80,52 +80,63 @@ class TestAllowList:
 
 
 class TestLimits:
-    """Which connection is closed for a new one."""
+    """The connection that is evicted for a new one."""
 
     def test_a_source_with_all_slots(self) -> None:
-        """Idle connections of one address never keep out another, however new they are."""
+        """
+        A source that holds all slots loses an idle connection to another source,
+        however recent.
+        """
         admission = Admission(10)
-        crowd = [Slot("10.0.0.1", since=number) for number in range(10)]
-        fill(admission, *crowd)
+        connections = [Slot("10.0.0.1", since=number) for number in range(10)]
+        fill(admission, *connections)
 
         assert admission.request("10.0.0.2", 9.1) is None
 
-        assert [each.evicted for each in crowd] == [True] + [False] * 9
+        assert [each.evicted for each in connections] == [True] + [False] * 9
         assert len(admission) == 9
 
     def test_the_heaviest_source_gives_way(self) -> None:
-        """The only connection of a quiet sender stays, although it is idle the longest."""
+        """The source with most connections loses one. A single, longer idle connection stays."""
         admission = Admission(4)
-        quiet, *crowd = Slot("10.0.0.9", since=0), *(Slot("10.0.0.1", since=50) for _ in range(3))
-        fill(admission, quiet, *crowd)
+        quiet, *connections = (
+            Slot("10.0.0.9", since=0),
+            *(Slot("10.0.0.1", since=50) for _ in range(3)),
+        )
+        fill(admission, quiet, *connections)
 
         assert admission.request("10.0.0.2", 100) is None
 
         assert not quiet.evicted
-        assert sum(each.evicted for each in crowd) == 1
+        assert sum(each.evicted for each in connections) == 1
 
-    def test_a_crowd_takes_no_slots_of_lighter_sources(self) -> None:
-        """A source with many connections does not displace sources with few."""
+    def test_a_heavy_source_evicts_no_lighter_source(self) -> None:
+        """A source with many connections does not evict sources with few."""
         admission = Admission(3)
         quiet = Slot("10.0.0.9", since=0)
-        crowd = [Slot("10.0.0.1", 0, ConnectionActivity.UNFINISHED) for _ in range(2)]
-        fill(admission, quiet, *crowd)
+        connections = [Slot("10.0.0.1", 0, ConnectionActivity.UNFINISHED) for _ in range(2)]
+        fill(admission, quiet, *connections)
 
         assert admission.request("10.0.0.1", 100) is AdmissionRefusal.LIMIT
         assert not quiet.evicted
 
     def test_unfinished_frames_give_way_to_lighter_sources(self) -> None:
-        """The oldest one; equals do not displace each other."""
+        """
+        A lighter source evicts the oldest unfinished frame.
+        A source of equal weight evicts none.
+        """
         admission = Admission(3)
-        crowd = [Slot("10.0.0.1", 5 - number, ConnectionActivity.UNFINISHED) for number in range(3)]
-        fill(admission, *crowd)
+        connections = [
+            Slot("10.0.0.1", 5 - number, ConnectionActivity.UNFINISHED) for number in range(3)
+        ]
+        fill(admission, *connections)
 
         assert admission.request("10.0.0.1", 6) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.2", 6) is None
-        assert [each.evicted for each in crowd] == [False, False, True]
+        assert [each.evicted for each in connections] == [False, False, True]
 
-    def test_sources_of_equal_weight_take_nothing_from_each_other(self) -> None:
-        """They are refused; a source with few connections still gets one."""
+    def test_sources_of_equal_weight_do_not_evict_each_other(self) -> None:
+        """Sources of equal weight are refused. A source with few connections is still accepted."""
         admission = Admission(12)
         for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
             fill(admission, *(Slot(host, 0, ConnectionActivity.UNFINISHED) for _ in range(4)))
@@ -134,15 +145,18 @@ class TestLimits:
         assert admission.request("10.0.0.2", 5.01) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.9", 5.02) is None
 
-    def test_owed_replies_are_never_given_up(self) -> None:
-        """Then the new connection is refused."""
+    def test_busy_connections_are_not_evicted(self) -> None:
+        """A connection that waits for a reply is never evicted; the new connection is refused."""
         admission = Admission(2)
         fill(admission, *(Slot("10.0.0.1", 0, ConnectionActivity.BUSY) for _ in range(2)))
 
         assert admission.request("10.0.0.2", 100) is AdmissionRefusal.LIMIT
 
     def test_limit_of_a_source(self) -> None:
-        """It replaces its own idle connections; others have their own limit."""
+        """
+        A source at its limit replaces its own idle connections.
+        Other sources have their own limit.
+        """
         admission = Admission(10, per_source=2)
         first, second = Slot("10.0.0.1", since=0), Slot("10.0.0.1", since=1)
         fill(admission, first, second)
@@ -153,8 +167,8 @@ class TestLimits:
         assert admission.request("10.0.0.1", 1.5) is AdmissionRefusal.SOURCE_LIMIT
         assert admission.request("10.0.0.2", 1.5) is None
 
-    def test_the_ceiling_of_the_process(self) -> None:
-        """The limit counts the connections of all listeners."""
+    def test_limit_of_the_process(self) -> None:
+        """The limit of the process counts the connections of all listeners."""
         ceiling = SharedConnectionLimit(2)
         one, other = (Admission(9, ceiling=ceiling) for _ in range(2))
         slots = [Slot("10.0.0.1", 0, ConnectionActivity.BUSY) for _ in range(2)]
@@ -178,65 +192,70 @@ def call(server: MemoryServer, host: str) -> MemoryCaller:
 
 
 class TestServer:
-    """The same rules, by an MLLP server's own connections."""
+    """The same rules on the connections of an MLLP server."""
 
-    def test_idle_connections_of_one_address(self, clock: Clock, counter: Counter) -> None:
-        """Five hundred idle connections do not block other sources."""
-        server = MemoryServer(echo, ServerLimits(max_connections=5), clock=clock, observer=counter)
-        crowd = [call(server, "192.0.2.1") for _ in range(5)]
+    def test_idle_connections_of_one_address(
+        self, clock: Clock, observer: RecordingObserver
+    ) -> None:
+        """Idle connections of one address do not block other sources."""
+        server = MemoryServer(echo, ServerLimits(max_connections=5), clock=clock, observer=observer)
+        connections = [call(server, "192.0.2.1") for _ in range(5)]
 
         assert call(server, "192.0.2.2").exchange(b"ORDER") == [b"order"]
 
-        assert [each.closed for each in crowd].count(True) == 1
-        assert ("refused",) not in counter.seen
+        assert [each.closed for each in connections].count(True) == 1
+        assert ("refused",) not in observer.events
 
     def test_noise_is_no_activity(self, clock: Clock) -> None:
-        """The connection that sends bytes and no frames is the one that is idle the longest."""
+        """A connection that sends bytes but no frames counts as idle."""
         limits = ServerLimits(max_connections=2)
         server = MemoryServer(echo, limits, clock=clock)
         noisy = call(server, "192.0.2.1")
         clock.advance(5)
-        honest = call(server, "192.0.2.1")
+        other_source = call(server, "192.0.2.1")
         clock.advance(5)
         noisy.write(b"hello?")
 
         call(server, "192.0.2.3")
 
-        assert (noisy.closed, honest.closed) == (True, False)
+        assert (noisy.closed, other_source.closed) == (True, False)
 
-    def test_a_reply_that_is_owed(self, clock: Clock, desk: Desk) -> None:
-        """Its connection stays until it is answered."""
-        server = MemoryServer(desk, ServerLimits(max_connections=2), clock=clock)
+    def test_an_unanswered_frame(self, clock: Clock, handler: ManualHandler) -> None:
+        """A connection with an unanswered frame stays open until the reply."""
+        server = MemoryServer(handler, ServerLimits(max_connections=2), clock=clock)
         waiting, idle = call(server, "192.0.2.1"), call(server, "192.0.2.1")
         waiting.send(b"1")
         clock.advance(100)
 
         assert not call(server, "192.0.2.2").closed
-        desk.answer(0, b"A")
+        handler.answer(0, b"A")
         deliver_all(clock)
 
         assert (waiting.frames, idle.closed) == ([b"A"], True)
 
-    def test_allow_list(self, clock: Clock, counter: Counter) -> None:
-        """Other addresses are closed at accept, and counted."""
+    def test_allow_list(self, clock: Clock, observer: RecordingObserver) -> None:
+        """The server closes other addresses at accept, and counts them."""
         limits = ServerLimits(allow=[ip_network("192.0.2.0/28")])
-        server = MemoryServer(echo, limits, clock=clock, observer=counter)
+        server = MemoryServer(echo, limits, clock=clock, observer=observer)
 
         assert call(server, "192.0.2.200").closed
-        assert counter.seen == [("refused",)]
+        assert observer.events == [("refused",)]
         assert call(server, "192.0.2.3").exchange(b"ORDER") == [b"order"]
 
-    def test_frames_without_end_of_many_sources(self, clock: Clock, desk: Desk) -> None:
-        """An address without a connection gets one at once."""
+    def test_unfinished_frames_of_many_sources(self, clock: Clock, handler: ManualHandler) -> None:
+        """
+        A new source is accepted at once while other sources hold all slots with
+        unfinished frames.
+        """
         limits = ServerLimits(max_connections=8, max_connections_per_source=4)
-        server = MemoryServer(desk, limits, clock=clock)
+        server = MemoryServer(handler, limits, clock=clock)
         for host in ("192.0.2.1", "192.0.2.2"):
             for _ in range(4):
                 call(server, host).write(b"\x0bMSH|")
 
-        honest = call(server, "192.0.2.3")
-        honest.send(b"1")
+        other_source = call(server, "192.0.2.3")
+        other_source.send(b"1")
 
-        assert desk.payloads == [b"1"]
-        desk.answer(0, b"A")
+        assert handler.payloads == [b"1"]
+        handler.answer(0, b"A")
         clock.advance(15)

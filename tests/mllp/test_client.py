@@ -4,264 +4,267 @@ from mllp import LossReason, NotConnected, ReplyLost, Unframeable
 from mllp.client import MLLPClient
 from mllp.exchange import ClientState
 from mllp.testing import MemoryServer, answering, deliver_all
-from tests.mllp.client_fixture import Bench, Outcome
+from tests.mllp.client_fixture import ClientHarness, Outcome
 
 
 class TestExchange:
-    """One payload, one reply."""
+    """One payload gets one reply."""
 
-    def test_the_reply_comes_back(self, bench: Bench) -> None:
-        """And the connection stays."""
-        outcome = bench.send(b"1")
+    def test_a_reply(self, harness: ClientHarness) -> None:
+        """The client returns the reply, and the connection stays open."""
+        outcome = harness.send(b"1")
         assert outcome.pending
 
-        bench.reply(b"AA 1")
+        harness.reply(b"AA 1")
 
         assert outcome.value == b"AA 1"
-        assert bench.client.state is ClientState.READY
+        assert harness.client.state is ClientState.READY
 
-    def test_one_in_flight(self, bench: Bench) -> None:
-        """The next payload is sent after the reply, on the same connection."""
-        first, second = bench.send(b"1"), bench.send(b"2")
-        assert bench.receivers[0].frames == [b"1"]
-        assert bench.client.waiting == 1
+    def test_one_in_flight(self, harness: ClientHarness) -> None:
+        """The client sends the next payload after the reply, on the same connection."""
+        first, second = harness.send(b"1"), harness.send(b"2")
+        assert harness.receivers[0].frames == [b"1"]
+        assert harness.client.waiting == 1
 
-        bench.reply(b"AA 1")
-        assert bench.receivers[0].frames == [b"1", b"2"]
-        bench.reply(b"AA 2")
+        harness.reply(b"AA 1")
+        assert harness.receivers[0].frames == [b"1", b"2"]
+        harness.reply(b"AA 2")
 
         assert (first.value, second.value) == (b"AA 1", b"AA 2")
-        assert len(bench.receivers) == 1
+        assert len(harness.receivers) == 1
 
-    def test_padding_around_the_reply(self, bench: Bench) -> None:
-        """Noise is counted and ignored."""
-        outcome = bench.send(b"1")
+    def test_padding_around_the_reply(self, harness: ClientHarness) -> None:
+        """The client counts and ignores bytes around the reply."""
+        outcome = harness.send(b"1")
 
-        bench.write(b"\0\0\x0bAA 1\x1c\r\r\n")
+        harness.write(b"\0\0\x0bAA 1\x1c\r\r\n")
 
         assert outcome.value == b"AA 1"
-        assert ("noise", 2) in bench.counter.seen
-        assert bench.client.state is ClientState.READY
+        assert ("noise", 2) in harness.observer.events
+        assert harness.client.state is ClientState.READY
 
-    def test_a_reply_drop_by_drop(self, bench: Bench) -> None:
-        """A large reply arrives complete."""
-        outcome = bench.send(b"1")
+    def test_a_large_reply_in_pieces(self, harness: ClientHarness) -> None:
+        """A large reply that arrives in pieces is complete."""
+        outcome = harness.send(b"1")
         for byte in b"\x0bAA 1\x1c\r":
-            bench.write(bytes([byte]))
+            harness.write(bytes([byte]))
 
         assert outcome.value == b"AA 1"
 
-    def test_a_commit_block_is_not_the_reply(self, bench: Bench) -> None:
-        """MLLP release 2: a commit ACK means the payload is stored; the reply follows."""
-        outcome = bench.send(b"1")
-        bench.reply(b"\x06")
+    def test_a_commit_block_is_not_the_reply(self, harness: ClientHarness) -> None:
+        """MLLP release 2: a commit ACK means that the payload is stored. The reply follows."""
+        outcome = harness.send(b"1")
+        harness.reply(b"\x06")
         assert outcome.pending
 
-        bench.reply(b"AA 1")
+        harness.reply(b"AA 1")
 
         assert outcome.value == b"AA 1"
 
-    def test_a_negative_commit_block(self, bench: Bench) -> None:
-        """A commit NAK means that it was not stored: it must be sent again."""
-        outcome = bench.send(b"1")
+    def test_a_negative_commit_block(self, harness: ClientHarness) -> None:
+        """A commit NAK means that the payload was not stored, so it must be sent again."""
+        outcome = harness.send(b"1")
 
-        bench.reply(b"\x15")
+        harness.reply(b"\x15")
 
         assert isinstance(outcome.error, ReplyLost)
         assert outcome.error.reason is LossReason.GARBAGE
 
-    def test_sending_from_the_callback(self, bench: Bench) -> None:
-        """A callback of a reply may send the next payload."""
+    def test_sending_from_the_callback(self, harness: ClientHarness) -> None:
+        """The callback of a reply may send the next payload."""
         later: list[Outcome] = []
-        first = bench.client.send(b"1")
-        first.addCallback(lambda _: later.append(Outcome(bench.client.send(b"2"))))
-        deliver_all(bench.clock)
-        bench.reply(b"AA 1")
-        bench.reply(b"AA 2")
+        first = harness.client.send(b"1")
+        first.addCallback(lambda _: later.append(Outcome(harness.client.send(b"2"))))
+        deliver_all(harness.clock)
+        harness.reply(b"AA 1")
+        harness.reply(b"AA 2")
 
         assert later[0].value == b"AA 2"
 
-    def test_what_cannot_be_framed(self, bench: Bench) -> None:
-        """It is refused at once, without effect on others."""
-        outcome = bench.send(b"A\x1c\rB")
+    def test_an_unframeable_payload(self, harness: ClientHarness) -> None:
+        """The client refuses a payload with frame bytes at once, and sends the others."""
+        outcome = harness.send(b"A\x1c\rB")
 
         assert isinstance(outcome.error, Unframeable)
-        assert not bench.receivers
+        assert not harness.receivers
 
 
 class TestReplyLost:
-    """The result is unknown: the connection is closed, so that a late reply is ignored."""
+    """
+    After a lost reply the result is unknown. The client closes the connection to ignore late
+    replies.
+    """
 
-    def lost(self, bench: Bench, outcome: Outcome, reason: LossReason) -> None:
-        """Check the reason of the loss, and that the connection is closed."""
-        deliver_all(bench.clock)
+    def lost(self, harness: ClientHarness, outcome: Outcome, reason: LossReason) -> None:
+        """Assert the reason of the loss, and that the client closed the connection."""
+        deliver_all(harness.clock)
         assert isinstance(outcome.error, ReplyLost)
         assert outcome.error.reason is reason
-        assert bench.receivers[-1].closed
-        assert bench.client.state is ClientState.BACKING_OFF
+        assert harness.receivers[-1].closed
+        assert harness.client.state is ClientState.BACKING_OFF
 
-    def test_silence(self, bench: Bench) -> None:
-        """The reply time-out."""
-        outcome = bench.send(b"1")
-        bench.clock.advance(29)
+    def test_silence(self, harness: ClientHarness) -> None:
+        """The reply is lost after the reply time-out."""
+        outcome = harness.send(b"1")
+        harness.clock.advance(29)
         assert outcome.pending
 
-        bench.clock.advance(1)
+        harness.clock.advance(1)
 
-        self.lost(bench, outcome, LossReason.TIMEOUT)
+        self.lost(harness, outcome, LossReason.TIMEOUT)
 
-    def test_half_a_reply(self, bench: Bench) -> None:
-        """Noise is not a reply."""
-        outcome = bench.send(b"1")
-        bench.write(b"\x0bAA")
-        bench.clock.advance(20)
-        bench.write(b" 1")
+    def test_half_a_reply(self, harness: ClientHarness) -> None:
+        """A partial reply is lost after the reply time-out."""
+        outcome = harness.send(b"1")
+        harness.write(b"\x0bAA")
+        harness.clock.advance(20)
+        harness.write(b" 1")
 
-        bench.clock.advance(10)
+        harness.clock.advance(10)
 
-        self.lost(bench, outcome, LossReason.TIMEOUT)
+        self.lost(harness, outcome, LossReason.TIMEOUT)
 
-    def test_a_close(self, bench: Bench) -> None:
-        """A clean close without a reply."""
-        outcome = bench.send(b"1")
-        bench.receivers[0].close()
+    def test_a_close(self, harness: ClientHarness) -> None:
+        """The receiver closes the connection without a reply."""
+        outcome = harness.send(b"1")
+        harness.receivers[0].close()
 
-        self.lost(bench, outcome, LossReason.CLOSED)
+        self.lost(harness, outcome, LossReason.CLOSED)
 
-    def test_a_cut(self, bench: Bench) -> None:
-        """A close within the reply."""
-        outcome = bench.send(b"1")
-        bench.write(b"\x0bAA")
-        bench.receivers[0].reset()
+    def test_a_cut(self, harness: ClientHarness) -> None:
+        """The connection closes within the reply."""
+        outcome = harness.send(b"1")
+        harness.write(b"\x0bAA")
+        harness.receivers[0].reset()
 
-        self.lost(bench, outcome, LossReason.CLOSED)
+        self.lost(harness, outcome, LossReason.CLOSED)
 
-    def test_anothers_reply(self, bench: Bench) -> None:
-        """A reply that does not match is not used."""
-        outcome = bench.send(b"1")
-        bench.reply(b"AA 7")
+    def test_a_reply_to_another_payload(self, harness: ClientHarness) -> None:
+        """A reply that does not match the payload is not used."""
+        outcome = harness.send(b"1")
+        harness.reply(b"AA 7")
 
-        self.lost(bench, outcome, LossReason.MISMATCH)
+        self.lost(harness, outcome, LossReason.MISMATCH)
 
-    def test_a_reply_that_nobody_can_read(self, bench: Bench) -> None:
+    def test_an_unreadable_reply(self, harness: ClientHarness) -> None:
         """An error in the matcher counts as no match."""
-        outcome = bench.send(b"1")
-        bench.reply(b"UNREADABLE")
+        outcome = harness.send(b"1")
+        harness.reply(b"UNREADABLE")
 
-        self.lost(bench, outcome, LossReason.GARBAGE)
+        self.lost(harness, outcome, LossReason.GARBAGE)
 
-    def test_a_truncated_reply(self, bench: Bench) -> None:
-        """Two joined replies are not a reply."""
-        outcome = bench.send(b"1")
-        bench.write(b"\x0bAA\x0bAA 1\x1c\r")
+    def test_a_truncated_reply(self, harness: ClientHarness) -> None:
+        """Two joined replies do not count as a reply."""
+        outcome = harness.send(b"1")
+        harness.write(b"\x0bAA\x0bAA 1\x1c\r")
 
-        self.lost(bench, outcome, LossReason.GARBAGE)
+        self.lost(harness, outcome, LossReason.GARBAGE)
 
-    def test_what_comes_behind_it(self, bench: Bench) -> None:
-        """A second reply is ignored, also in the same packet."""
-        outcome = bench.send(b"1")
-        bench.write(b"\x0bAA 7\x1c\r\x0bAA 1\x1c\r")
+    def test_a_second_reply(self, harness: ClientHarness) -> None:
+        """The client ignores a second reply, also in the same packet."""
+        outcome = harness.send(b"1")
+        harness.write(b"\x0bAA 7\x1c\r\x0bAA 1\x1c\r")
 
-        self.lost(bench, outcome, LossReason.MISMATCH)
-        assert "unexpected" not in bench.counter.seen
+        self.lost(harness, outcome, LossReason.MISMATCH)
+        assert "unexpected" not in harness.observer.events
 
-    def test_an_endless_reply(self, bench: Bench) -> None:
-        """Longer than any frame may be."""
-        outcome = bench.send(b"1")
-        bench.write(b"\x0b" + b"A" * 2000)
+    def test_an_endless_reply(self, harness: ClientHarness) -> None:
+        """A reply longer than the frame limit is lost."""
+        outcome = harness.send(b"1")
+        harness.write(b"\x0b" + b"A" * 2000)
 
-        self.lost(bench, outcome, LossReason.GARBAGE)
+        self.lost(harness, outcome, LossReason.GARBAGE)
 
-    def test_a_late_reply_meets_nobody(self, bench: Bench) -> None:
-        """Later bytes of the old connection are ignored."""
-        first, second = bench.send(b"1"), bench.send(b"2")
-        old = bench.receivers[0]
-        bench.clock.advance(30)
+    def test_a_late_reply(self, harness: ClientHarness) -> None:
+        """The client ignores later bytes of the old connection."""
+        first, second = harness.send(b"1"), harness.send(b"2")
+        old = harness.receivers[0]
+        harness.clock.advance(30)
         old.send(b"AA 2")
-        deliver_all(bench.clock)
+        deliver_all(harness.clock)
         assert isinstance(first.error, ReplyLost)
         assert second.pending
 
-        bench.clock.advance(2)
-        assert bench.receivers[1].frames == [b"2"]
-        bench.reply(b"AA 2")
+        harness.clock.advance(2)
+        assert harness.receivers[1].frames == [b"2"]
+        harness.reply(b"AA 2")
 
         assert second.value == b"AA 2"
 
-    def test_cancelled_in_flight(self, bench: Bench) -> None:
-        """Cancelling a payload in flight closes the connection, for the same reason."""
-        reply = bench.client.send(b"1")
+    def test_cancelled_in_flight(self, harness: ClientHarness) -> None:
+        """Cancelling a payload in flight closes the connection to ignore the late reply."""
+        reply = harness.client.send(b"1")
         Outcome(reply)
-        deliver_all(bench.clock)
+        deliver_all(harness.clock)
 
         reply.cancel()
-        deliver_all(bench.clock)
+        deliver_all(harness.clock)
 
-        assert bench.receivers[0].closed
-        assert bench.client.state is ClientState.BACKING_OFF
+        assert harness.receivers[0].closed
+        assert harness.client.state is ClientState.BACKING_OFF
 
 
 class TestNothingInFlight:
-    """Unexpected data."""
+    """The receiver sends data without a payload in flight."""
 
-    def test_a_frame_too_many(self, bench: Bench) -> None:
-        """It closes the connection, so that it is not taken for the next reply."""
-        first = bench.send(b"1")
-        bench.receivers[0].send(b"AA 1", b"AA 2")
-        deliver_all(bench.clock)
+    def test_an_unexpected_frame(self, harness: ClientHarness) -> None:
+        """An unexpected frame closes the connection, so that it is not used as the next reply."""
+        first = harness.send(b"1")
+        harness.receivers[0].send(b"AA 1", b"AA 2")
+        deliver_all(harness.clock)
         assert first.value == b"AA 1"
-        assert "unexpected" in bench.counter.seen
-        assert bench.receivers[0].closed
+        assert "unexpected" in harness.observer.events
+        assert harness.receivers[0].closed
 
-        second = bench.send(b"2")
+        second = harness.send(b"2")
         assert second.pending
-        bench.reply(b"AA 2")
+        harness.reply(b"AA 2")
 
         assert second.value == b"AA 2"
 
-    def test_garbage(self, bench: Bench) -> None:
-        """The same for an endless frame."""
-        bench.send(b"1")
-        bench.reply(b"AA 1")
+    def test_an_endless_frame(self, harness: ClientHarness) -> None:
+        """An endless frame closes the connection."""
+        harness.send(b"1")
+        harness.reply(b"AA 1")
 
-        bench.write(b"\x0b" + b"A" * 2000)
+        harness.write(b"\x0b" + b"A" * 2000)
 
-        assert bench.receivers[0].closed
-        assert bench.client.state is ClientState.DISCONNECTED
+        assert harness.receivers[0].closed
+        assert harness.client.state is ClientState.DISCONNECTED
 
 
 class TestClose:
-    """Closing the client."""
+    """The client closes."""
 
-    def test_with_a_payload_in_flight(self, bench: Bench) -> None:
-        """The payload in flight is lost, and queued ones were not sent."""
-        first, second = bench.send(b"1"), bench.send(b"2")
+    def test_with_a_payload_in_flight(self, harness: ClientHarness) -> None:
+        """The payload in flight is lost. The queued payloads were not sent."""
+        first, second = harness.send(b"1"), harness.send(b"2")
 
-        bench.client.close()
-        deliver_all(bench.clock)
+        harness.client.close()
+        deliver_all(harness.clock)
 
         assert isinstance(first.error, ReplyLost)
         assert isinstance(second.error, NotConnected)
-        assert bench.receivers[0].closed
+        assert harness.receivers[0].closed
 
-    def test_while_connecting(self, bench: Bench) -> None:
-        """The attempt is cancelled."""
-        bench.endpoint.mute = True
-        outcome = bench.send(b"1")
+    def test_while_connecting(self, harness: ClientHarness) -> None:
+        """The client cancels the connection attempt."""
+        harness.endpoint.mute = True
+        outcome = harness.send(b"1")
 
-        bench.client.close()
+        harness.client.close()
 
         assert isinstance(outcome.error, NotConnected)
 
-    def test_afterwards(self, bench: Bench) -> None:
-        """Nothing is sent any more."""
-        bench.client.close()
+    def test_afterwards(self, harness: ClientHarness) -> None:
+        """A closed client sends nothing."""
+        harness.client.close()
 
-        assert isinstance(bench.send(b"1").error, NotConnected)
+        assert isinstance(harness.send(b"1").error, NotConnected)
 
 
 def test_the_real_client_and_the_real_server() -> None:
-    """The client works with our server."""
+    """The client exchanges payloads with our server."""
     server = MemoryServer(answering(lambda payload: [b"AA " + payload]))
     client = MLLPClient(server.endpoint, clock=server.clock, backoff=lambda _: 1.0)
     outcomes = [Outcome(client.send(b"%d" % number)) for number in range(20)]

@@ -6,7 +6,7 @@ from mllp.contract import Deadline
 
 
 def test_it_expires() -> None:
-    """It expires once."""
+    """A deadline expires once."""
     clock, expired = Clock(), list[int]()
     Deadline(clock, 5, lambda: expired.append(1)).start()
     clock.advance(4.9)
@@ -19,8 +19,8 @@ def test_it_expires() -> None:
     assert not clock.getDelayedCalls()
 
 
-def test_touching_puts_it_off() -> None:
-    """The seconds count from the last touch."""
+def test_touch() -> None:
+    """A touch restarts the deadline."""
     clock, expired = Clock(), list[int]()
     deadline = Deadline(clock, 5, lambda: expired.append(1))
     deadline.start()
@@ -35,8 +35,8 @@ def test_touching_puts_it_off() -> None:
     assert expired
 
 
-def test_what_comes_in_the_same_turn_is_in_time() -> None:
-    """Bytes of the same reactor turn still stop or postpone it."""
+def test_bytes_of_the_same_turn() -> None:
+    """Bytes of the same reactor turn still stop or postpone the deadline."""
     clock, expired = Clock(), list[int]()
     stopped, put_off = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
     stopped.start()
@@ -65,8 +65,8 @@ def test_stopping_leaves_no_call() -> None:
     assert not clock.getDelayedCalls()
 
 
-def test_no_seconds_is_never() -> None:
-    """A limit of 0 is switched off."""
+def test_zero_never_expires() -> None:
+    """A limit of 0 never expires."""
     clock = Clock()
     Deadline(clock, 0, lambda: None).start()
 

@@ -9,7 +9,7 @@ from mllp.exchange import TRANSITIONS, ClientEvent, ClientState, IllegalTransiti
 
 @pytest.mark.parametrize(("state", "event"), list(product(ClientState, ClientEvent)))
 def test_every_pair(state: ClientState, event: ClientEvent) -> None:
-    """A pair in the table has its result; any other raises an error."""
+    """Each pair in the table has its result. Other pairs raise an error."""
     if (state, event) in TRANSITIONS:
         assert next_state(state, event) is TRANSITIONS[state, event]
     else:
@@ -18,17 +18,17 @@ def test_every_pair(state: ClientState, event: ClientEvent) -> None:
 
 
 def test_every_state_is_reachable() -> None:
-    """Every state can be reached."""
+    """Each state can be reached."""
     assert set(ClientState) == {ClientState.DISCONNECTED, *TRANSITIONS.values()}
 
 
 def test_every_event_is_used() -> None:
-    """Every event has a transition."""
+    """Each event has a transition."""
     assert {event for _, event in TRANSITIONS} == set(ClientEvent)
 
 
-def test_a_connection_without_its_reply_is_never_used_again() -> None:
-    """From AWAITING only a reply leads back to READY."""
+def test_only_a_reply_makes_the_connection_ready() -> None:
+    """Only a reply leads from AWAITING to READY."""
     onwards = {
         event: to for (state, event), to in TRANSITIONS.items() if state is ClientState.AWAITING
     }
@@ -40,5 +40,5 @@ def test_a_connection_without_its_reply_is_never_used_again() -> None:
 
 
 def test_closed_is_the_end() -> None:
-    """Nothing happens to a client that is closed."""
+    """CLOSED has no transition to another state."""
     assert not [event for state, event in TRANSITIONS if state is ClientState.CLOSED]

@@ -1,4 +1,4 @@
-"""Framing: every case in one piece, byte by byte, and cut anywhere."""
+"""Framing: each case in one piece, byte by byte, and cut at each place."""
 
 import time
 import tracemalloc
@@ -44,44 +44,44 @@ CASES: dict[str, tuple[bytes, list[Event]]] = {
 
 
 def events(reader: FrameReader, *parts: bytes) -> list[Event]:
-    """Feed the parts one after the other; add up noise that comes in several parts."""
-    found: list[Event] = []
+    """Feed the parts in order, and join consecutive noise."""
+    events_found: list[Event] = []
     for part in parts:
         reader.receive(part)
         while (event := reader.next_event()) is not None:
-            last = found[-1] if found else None
+            last = events_found[-1] if events_found else None
             if isinstance(event, Noise) and isinstance(last, Noise):
-                found[-1] = Noise(last.length + event.length)
+                events_found[-1] = Noise(last.length + event.length)
             else:
-                found.append(event)
-    return found
+                events_found.append(event)
+    return events_found
 
 
 @pytest.mark.parametrize(("wire", "expected"), list(CASES.values()), ids=list(CASES))
 class TestEveryCase:
-    """A table of byte streams and their events, however they arrive."""
+    """A table of byte streams and their events."""
 
-    def test_whole(self, wire: bytes, expected: list[Event]) -> None:
-        """The stream arrives at once."""
+    def test_one_part(self, wire: bytes, expected: list[Event]) -> None:
+        """The stream arrives in one part."""
         assert events(FrameReader(), wire) == expected
 
     def test_byte_by_byte(self, wire: bytes, expected: list[Event]) -> None:
-        """Every byte arrives alone."""
+        """Each byte arrives alone."""
         assert events(FrameReader(), *(bytes([byte]) for byte in wire)) == expected
 
     def test_cut_anywhere(self, wire: bytes, expected: list[Event]) -> None:
-        """The stream arrives in two parts, wherever it is cut."""
+        """The stream arrives in two parts, cut at each place."""
         for cut in range(len(wire)):
             assert events(FrameReader(), wire[:cut], wire[cut:]) == expected
 
-    def test_at_one_look(self, wire: bytes, expected: list[Event]) -> None:
-        """`whole` returns the same frame as `next_event` for exactly one frame; otherwise None."""
-        found = FrameReader().whole(wire)
+    def test_whole(self, wire: bytes, expected: list[Event]) -> None:
+        """`whole` returns the frame of `next_event` if there is exactly one frame, else None."""
+        events_found = FrameReader().whole(wire)
 
-        assert found is None or [found] == expected
+        assert events_found is None or [events_found] == expected
 
-    def test_a_frame_behind_it(self, wire: bytes, expected: list[Event]) -> None:
-        """After each case the next frame is read correctly."""
+    def test_the_next_frame(self, wire: bytes, expected: list[Event]) -> None:
+        """The reader reads the next frame correctly after each case."""
         if wire.endswith(END):
             assert events(FrameReader(), wire, b"\x0bZ\x1c\r") == [*expected, Frame(b"Z")]
 
@@ -95,7 +95,10 @@ NOISE = st.binary(max_size=20).filter(lambda data: START not in data)
     cuts=st.lists(st.integers(0, 800), max_size=12),
 )
 def test_any_frames_any_cuts(pieces: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
-    """All frames are found, whatever is between them and however the stream is cut."""
+    """
+    The reader finds all frames,
+    whatever bytes are between them and wherever the stream is cut.
+    """
     wire = b"".join(noise + frame(payload) for noise, payload in pieces)
     edges = sorted({0, len(wire), *(min(cut, len(wire)) for cut in cuts)})
     expected: list[Event] = []
@@ -113,29 +116,29 @@ def test_any_garbage_stays_bounded(parts: list[bytes], limit: int) -> None:
     reader = FrameReader(limit)
     for part in parts:
         try:
-            found = events(reader, part)
+            events_found = events(reader, part)
         except FrameTooLarge:
             assert reader.received > limit
             return
-        assert reader.received <= limit + 1  # an FS may wait for its CR
-        assert all(len(one.payload) <= limit for one in found if isinstance(one, Frame))
+        assert reader.received <= limit + 1  # the reader may hold an FS until the next byte
+        assert all(len(one.payload) <= limit for one in events_found if isinstance(one, Frame))
 
 
 @given(stream=st.lists(st.sampled_from([b"\x0b", b"\x1c", b"\r", b"A"]), max_size=24))
 def test_the_same_events_byte_by_byte(stream: list[bytes]) -> None:
-    """Delimiter bytes in any order: the events do not depend on the cut."""
+    """The events of delimiter bytes in any order do not depend on the cut."""
     assert events(FrameReader(), b"".join(stream)) == events(FrameReader(), *stream)
 
 
 class TestLimits:
     """The size limit."""
 
-    def test_exactly_as_long_as_may_be(self) -> None:
-        """The limit is the longest payload, not the first that is too long."""
+    def test_as_long_as_the_limit(self) -> None:
+        """A payload as long as the limit is accepted."""
         assert events(FrameReader(3), b"\x0bABC\x1c", b"\r") == [Frame(b"ABC")]
 
     def test_one_byte_too_long(self) -> None:
-        """It applies to a complete frame too."""
+        """A complete frame one byte longer is refused."""
         with pytest.raises(FrameTooLarge, match="longer than 3 bytes"):
             events(FrameReader(3), b"\x0bABCD\x1c\r")
 
@@ -144,8 +147,8 @@ class TestLimits:
         with pytest.raises(FrameTooLarge):
             events(FrameReader(3), b"\x0bABCD")
 
-    def test_the_head_of_what_was_too_long(self) -> None:
-        """The head of a refused frame is available."""
+    def test_head_of_a_refused_frame(self) -> None:
+        """The reader returns the first bytes of a refused frame."""
         reader = FrameReader(3)
         with pytest.raises(FrameTooLarge):
             events(reader, b"\x0bMSH|^~")
@@ -153,7 +156,7 @@ class TestLimits:
         assert reader.head(4) == b"MSH|"
 
     def test_noise_without_end_is_not_kept(self) -> None:
-        """Ten megabytes of noise are not kept."""
+        """The reader does not store ten megabytes of noise."""
         reader = FrameReader(10)
         for _ in range(160):
             assert events(reader, b"x" * 65536) == [Noise(65536)]
@@ -180,8 +183,8 @@ def test_close_between_frames() -> None:
     reader.receive_eof()
 
 
-def test_what_would_end_too_early_is_not_framed() -> None:
-    """A payload with FS CR is refused: the peer would see two frames."""
+def test_a_payload_with_an_end_block() -> None:
+    """A payload with FS CR is refused, because the peer would read two frames."""
     with pytest.raises(Unframeable, match="at byte 3"):
         checked_frame(b"MSH\x1c\rPID")
 
@@ -205,21 +208,21 @@ def test_time_is_linear(piece: bytes) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda data: START not in data)))
-def test_packets_that_wait_together(payloads: list[bytes]) -> None:
+def test_buffered_packets(payloads: list[bytes]) -> None:
     """Buffered packets yield their frames in order."""
     sent = [payload for payload in payloads if END not in payload + END[:1]]
     reader = FrameReader()
     for payload in sent:
         reader.receive(frame(payload))
-    found = []
+    events_found = []
     while (event := reader.next_event()) is not None:
-        found.append(event)
-    assert found == [Frame(payload) for payload in sent]
+        events_found.append(event)
+    assert events_found == [Frame(payload) for payload in sent]
 
 
 @given(payload=PAYLOADS.filter(bool), begun=st.sampled_from([b"", b"\0", b"\x0b", b"\x0bA\x1c"]))
 def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
-    """It is recognized only if nothing is buffered."""
+    """The reader recognizes a packet that is one frame only if its buffer is empty."""
     reader = FrameReader()
     reader.receive(begun)
 
@@ -228,13 +231,16 @@ def test_a_packet_that_is_a_frame(payload: bytes, begun: bytes) -> None:
 
 
 class TestLargeFrames:
-    """They are assembled as they arrive."""
+    """The reader assembles large frames as they arrive."""
 
     LENGTH = 2**20 + 17
 
     @pytest.mark.parametrize("step", [2**16, 2**16 + 1, 300_000, 2**21])
     def test_however_they_are_cut(self, step: int) -> None:
-        """With a split end, a lone FS at each packet's end, and a following frame."""
+        """
+        A large frame is read with a split end, an FS at the end of each packet, and a following
+        frame.
+        """
         payload = (b"x" * (step - 2) + b"\x1c")[: self.LENGTH] * (self.LENGTH // step + 1)
         wire = frame(payload) + frame(b"next")
         parts = [wire[at : at + step] for at in range(0, len(wire), step)]
@@ -244,14 +250,17 @@ class TestLargeFrames:
 
     @pytest.mark.parametrize("at", [1, 2**18, 2**18 + 1, 2**20])
     def test_a_second_start_makes_it_truncated(self, at: int) -> None:
-        """At any place; the next frame is not affected."""
+        """A second start byte at any place truncates the frame. The next frame is not affected."""
         payload = b"x" * at + START + b"x" * (self.LENGTH - at)
         wire = frame(payload) + frame(b"A" * self.LENGTH)
         parts = [wire[at : at + 2**16] for at in range(0, len(wire), 2**16)]
         assert [each[1] for each in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
 
-    def test_one_that_is_given_up(self) -> None:
-        """Its length and head are available, also if it is broken off or too large."""
+    def test_length_and_head_of_a_refused_frame(self) -> None:
+        """
+        The reader returns length and first bytes of a large frame that is cut off or
+        too large.
+        """
         reader = FrameReader(self.LENGTH)
         assert events(reader, START + b"MSH|" + b"x" * 2**19) == []
         assert (reader.received, reader.head(5)) == (2**19 + 4, b"MSH|x")
@@ -262,12 +271,12 @@ class TestLargeFrames:
         assert reader.head(5) == b"MSH|x"
 
     def test_it_is_not_copied_at_its_end(self) -> None:
-        """It is never copied: its last packet takes no longer than others."""
+        """The last packet of a frame takes no longer than others, so the frame is not copied."""
         part, reader = b"x" * 2**16, FrameReader()
         tracemalloc.start()
         try:
-            (found,) = events(reader, START, *[part] * 64, END)
+            (events_found,) = events(reader, START, *[part] * 64, END)
             assert tracemalloc.get_traced_memory()[1] < 1.5 * 2**22
         finally:
             tracemalloc.stop()
-        assert found == Frame(part * 64)
+        assert events_found == Frame(part * 64)

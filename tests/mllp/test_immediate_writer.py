@@ -1,4 +1,4 @@
-"""Replies are written to the socket at once, and stay in order if it is full."""
+"""The server writes replies to the socket at once, and keeps their order if the socket is full."""
 
 import socket
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ class Transport:
         self.buffered = b""
 
     def getHandle(self) -> socket.socket:  # noqa: N802  # Twisted's name
-        """Give the socket."""
+        """Return the socket."""
         return self.handle
 
     def write(self, data: bytes) -> None:
-        """Keep for later."""
+        """Buffer the data."""
         self.buffered += data
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Transport, socket.socket]]:
-    """A transport, and the peer's end of its connection."""
+    """A transport and the peer's end of its connection."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
@@ -37,41 +37,41 @@ def ends() -> Iterator[tuple[Transport, socket.socket]]:
 
 
 def arrived(theirs: socket.socket) -> bytes:
-    """Read all that the socket took."""
-    found = b""
+    """Read all bytes that the socket accepted."""
+    received = b""
     try:
         while part := theirs.recv(2**16):
-            found += part
+            received += part
     except BlockingIOError:
         pass
-    return found
+    return received
 
 
 def test_a_reply_leaves_at_once(ends: tuple[Transport, socket.socket]) -> None:
-    """Nothing is left for the reactor to do."""
+    """The writer leaves nothing for the reactor."""
     wire, theirs = ends
     ImmediateWriter(wire).write(b"reply")  # type: ignore[arg-type]  # as much of a transport as is used
     assert (arrived(theirs), wire.buffered) == (b"reply", b"")
 
 
-def test_what_the_socket_does_not_take_keeps_its_order(
+def test_a_full_socket_keeps_the_order(
     ends: tuple[Transport, socket.socket],
 ) -> None:
-    """The rest waits in the transport, and everything after it does too."""
+    """The transport buffers the rest, and everything that follows."""
     wire, theirs = ends
     outlet = ImmediateWriter(wire)  # type: ignore[arg-type]
     outlet.write(MORE_THAN_FITS + b"first")
     sent = arrived(theirs)
     outlet.write(b"second")
     assert 0 < len(sent) < len(MORE_THAN_FITS)
-    assert arrived(theirs) == b"", "there is room now, but others are before it"
+    assert arrived(theirs) == b"", "the socket has room, but the transport holds earlier bytes"
     assert sent + wire.buffered == MORE_THAN_FITS + b"firstsecond"
 
 
-def test_a_lost_connection_is_the_transports_business(
+def test_a_lost_connection(
     ends: tuple[Transport, socket.socket],
 ) -> None:
-    """It learns of the loss, and tells the connection."""
+    """The transport detects the loss, and reports it to the connection."""
     wire, theirs = ends
     theirs.close()
     ImmediateWriter(wire).write(b"reply")  # type: ignore[arg-type]

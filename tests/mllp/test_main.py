@@ -1,4 +1,4 @@
-"""The command line of `python -m mllp`; `test_sockets.py` runs it."""
+"""The command line of `python -m mllp`. `test_sockets.py` runs it as a process."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from mllp.testing import MemoryPeer
     ],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    """A host and a port; brackets around what contains colons itself."""
+    """An address is a host and a port. Brackets enclose a host with colons."""
     assert address(text) == expected
 
 
 @pytest.mark.parametrize("text", ["2575", ":2575", "ris", "ris:", "ris:hl7", "ris:65536"])
 def test_no_addresses(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Anything else is refused with what was expected."""
+    """An invalid address is refused with the expected form."""
     with pytest.raises(SystemExit) as stopped:
         parse(["listen", text])
 
@@ -35,7 +35,7 @@ def test_no_addresses(text: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_kept_files_are_never_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is there from an earlier run stays."""
+    """Files of an earlier run stay."""
     (tmp_path / "000001.hl7").write_bytes(b"OLD")
     tray = FileRecorder(tmp_path, None)
 
@@ -49,14 +49,14 @@ def test_kept_files_are_never_overwritten(
 def test_a_truncated_frame_gets_no_reply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even the one that all others get."""
+    """A truncated frame gets no reply, also if all others get one."""
     reply = tmp_path / "reply"
     reply.write_bytes(b"AA")
     tray = FileRecorder(None, reply)
-    found: list[object] = []
+    replies: list[object] = []
 
-    tray(Frame(b"A"), MemoryPeer(), found.append)
-    tray(Frame(b"A\x0bB", truncated=True), MemoryPeer(), found.append)
+    tray(Frame(b"A"), MemoryPeer(), replies.append)
+    tray(Frame(b"A\x0bB", truncated=True), MemoryPeer(), replies.append)
 
-    assert found == [(b"AA",), ()]
+    assert replies == [(b"AA",), ()]
     assert "frame 2: 3 bytes, truncated" in capsys.readouterr().out

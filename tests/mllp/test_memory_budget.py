@@ -1,4 +1,7 @@
-"""The memory of unfinished and unanswered frames: who waits, who is refused, who never notices."""
+"""
+The memory budget of unfinished and unanswered frames:
+waiting, refusal, and senders not affected.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,24 +16,26 @@ from mllp.memory_budget import RESERVE, FrameBudget
 from mllp.server import MLLPServerFactory
 from mllp.session import MOST_NOISE
 from mllp.testing import MemoryCaller, connect_protocols, deliver_all
-from tests.mllp.server_fixture import Counter, Desk, farewell
+from tests.mllp.server_fixture import ManualHandler, RecordingObserver, refusal_reply
 
 LIMIT = 8 * RESERVE
 PIECE = b"x" * RESERVE
 
 
 class ServiceHarness:
-    """A server whose budget is small, and callers from several addresses."""
+    """A server with a small budget, and callers from several addresses."""
 
-    def __init__(self, clock: Clock, desk: Desk, counter: Counter, **limits: float) -> None:
+    def __init__(
+        self, clock: Clock, handler: ManualHandler, observer: RecordingObserver, **limits: float
+    ) -> None:
         self.clock = clock
         self.budget = FrameBudget(LIMIT)
         self.factory = MLLPServerFactory(
-            desk,
-            ServerLimits(max_frame=6 * RESERVE, **limits),  # type: ignore[arg-type]  # as in desk
+            handler,
+            ServerLimits(max_frame=6 * RESERVE, **limits),  # type: ignore[arg-type]  # as in server_for
             clock=clock,
-            observer=counter,
-            on_unframed=farewell,
+            observer=observer,
+            on_unframed=refusal_reply,
             budget=self.budget,
         )
 
@@ -50,163 +55,170 @@ class ServiceHarness:
         return caller
 
     def add(self, caller: MemoryCaller, pieces: int) -> None:
-        """Go on with it, as sockets do: some at a time."""
+        """Send more of the frame, in pieces."""
         for _ in range(pieces):
             caller.write(PIECE)
             self.clock.advance(0.1)
 
 
 @pytest.fixture
-def ward(clock: Clock, desk: Desk, counter: Counter) -> Iterator[ServiceHarness]:
-    """A server with a budget; at the end its frames have timed out, and all memory is back."""
-    ward = ServiceHarness(clock, desk, counter)
-    yield ward
+def harness(
+    clock: Clock, handler: ManualHandler, observer: RecordingObserver
+) -> Iterator[ServiceHarness]:
+    """A server with a budget. At the end all frames have timed out, and all memory is released."""
+    harness = ServiceHarness(clock, handler, observer)
+    yield harness
     for _ in range(60):
         clock.advance(1)
-        for each in desk.answers:
+        for each in handler.answers:
             if not each.called:
                 each.callback([b"A"])
-    assert (ward.budget.used, ward.budget.waiting) == (0, 0)
+    assert (harness.budget.used, harness.budget.waiting) == (0, 0)
 
 
-def test_ordinary_messages_never_wait(ward: ServiceHarness, desk: Desk) -> None:
-    """However much others hold; not even from the address that holds it."""
-    crowd = [ward.begin(f"192.0.2.{number % 2}", 5) for number in range(20)]
-    assert ward.budget.waiting
+def test_ordinary_messages_never_wait(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """Small messages are read while others hold the budget, also from the same address."""
+    connections = [harness.begin(f"192.0.2.{number % 2}", 5) for number in range(20)]
+    assert harness.budget.waiting
 
     for host in ("192.0.2.1", "192.0.2.99"):
-        ward.call(host).send(b"ORDER" * 1000)
+        harness.call(host).send(b"ORDER" * 1000)
 
-    assert len(desk.payloads) == 2
-    assert len(crowd) == 20
+    assert len(handler.payloads) == 2
+    assert len(connections) == 20
 
 
-def test_the_limit_holds(ward: ServiceHarness) -> None:
-    """Beyond it are only the last read of each connection and one frame that may go on."""
+def test_the_limit_holds(harness: ServiceHarness) -> None:
+    """The budget exceeds the limit only by the last read of each connection and one frame."""
     for number in range(30):
-        ward.begin(f"192.0.2.{number}", 5)
+        harness.begin(f"192.0.2.{number}", 5)
 
-    assert ward.budget.used <= LIMIT + 6 * RESERVE
+    assert harness.budget.used <= LIMIT + 6 * RESERVE
 
 
-def test_a_source_uses_its_share(ward: ServiceHarness, desk: Desk) -> None:
-    """Frames of another address are read as ever."""
+def test_a_source_uses_its_share(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """A source that uses its share does not delay frames of another address."""
     for _ in range(9):
-        ward.begin("192.0.2.1", 5)
+        harness.begin("192.0.2.1", 5)
 
-    other = ward.begin("192.0.2.2", 3)
+    other = harness.begin("192.0.2.2", 3)
     other.write(b"\x1c\r")
 
-    assert len(desk.frames) == 1
+    assert len(handler.frames) == 1
 
 
-def test_who_waits_goes_on(ward: ServiceHarness, desk: Desk) -> None:
-    """As soon as others are answered, in the order of their coming; all are taken in the end."""
-    callers = [ward.begin("192.0.2.1", 2) for _ in range(8)]
-    assert ward.budget.waiting
+def test_waiting_frames_continue(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """Waiting frames continue in order of arrival when others are answered. All are handled."""
+    callers = [harness.begin("192.0.2.1", 2) for _ in range(8)]
+    assert harness.budget.waiting
     for caller in callers:
         caller.write(b"\x1c\r")
     answered = 0
-    while answered < len(desk.answers):
-        desk.answer(answered, b"A")
+    while answered < len(handler.answers):
+        handler.answer(answered, b"A")
         answered += 1
-        ward.clock.advance(0.1)
+        harness.clock.advance(0.1)
 
     assert answered == 8
     assert [each.frames for each in callers] == [[b"A"]] * 8
-    assert (ward.budget.used, ward.budget.waiting) == (0, 0)
+    assert (harness.budget.used, harness.budget.waiting) == (0, 0)
 
 
-def test_waiting_ends_with_the_time_limit_of_the_frame(
-    ward: ServiceHarness, counter: Counter
-) -> None:
-    """A frame that found no memory is refused, and all memory comes back."""
-    callers = [ward.begin("192.0.2.1", 4) for _ in range(6)]
+def test_a_waiting_frame_times_out(harness: ServiceHarness, observer: RecordingObserver) -> None:
+    """A frame that gets no memory times out and is refused. All memory is released."""
+    callers = [harness.begin("192.0.2.1", 4) for _ in range(6)]
     for caller in callers[:2]:
         caller.write(b"\x1c\r")
-    waiting = ward.budget.waiting
+    waiting = harness.budget.waiting
     for _ in range(30):
-        ward.clock.advance(1)
+        harness.clock.advance(1)
 
     assert waiting >= 4
-    assert counter.seen.count(("frame refused", FrameMemoryExhausted)) == 4
+    assert observer.events.count(("frame refused", FrameMemoryExhausted)) == 4
     assert [each.closed for each in callers] == [False] * 2 + [True] * 4
 
 
-def test_several_sources_use_all(ward: ServiceHarness, desk: Desk, counter: Counter) -> None:
-    """Then a source that uses little gets the memory of the largest frame of the heaviest."""
+def test_several_sources_use_the_budget(
+    harness: ServiceHarness, handler: ManualHandler, observer: RecordingObserver
+) -> None:
+    """A source with little use gets the memory of the largest frame of the heaviest source."""
     for host in ("192.0.2.1", "192.0.2.2"):
         for _ in range(4):
-            ward.begin(host, 5)
-    assert ward.budget.used > LIMIT
+            harness.begin(host, 5)
+    assert harness.budget.used > LIMIT
 
-    honest = ward.begin("192.0.2.3", 2)
-    honest.write(b"\x1c\r")
+    other = harness.begin("192.0.2.3", 2)
+    other.write(b"\x1c\r")
 
-    assert len(desk.frames) == 1
-    assert ("frame refused", FrameMemoryExhausted) in counter.seen
+    assert len(handler.frames) == 1
+    assert ("frame refused", FrameMemoryExhausted) in observer.events
 
 
-def test_unanswered_frames_count(ward: ServiceHarness, desk: Desk) -> None:
-    """A sender that sends large frames faster than they are answered is read no further."""
-    callers = [ward.call() for _ in range(6)]
+def test_unanswered_frames_count(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """The server stops reading a sender of large frames whose replies are pending."""
+    callers = [harness.call() for _ in range(6)]
     for caller in callers:
         for _ in range(5):
             caller.send(PIECE)
-            ward.clock.advance(0.1)
-    assert len(desk.frames) < 30
-    assert ward.budget.used <= LIMIT + 6 * RESERVE
+            harness.clock.advance(0.1)
+    assert len(handler.frames) < 30
+    assert harness.budget.used <= LIMIT + 6 * RESERVE
 
-    while any(not each.called for each in desk.answers):
-        for each in desk.answers:
+    while any(not each.called for each in handler.answers):
+        for each in handler.answers:
             if not each.called:
                 each.callback([b"A"])
-        ward.clock.advance(0.1)
+        harness.clock.advance(0.1)
 
-    assert len(desk.frames) == 30
-    assert ward.budget.used == 0
+    assert len(handler.frames) == 30
+    assert harness.budget.used == 0
 
 
-def test_a_connection_that_ends(ward: ServiceHarness, desk: Desk) -> None:
-    """Returns the memory of its open frame at once, of a frame in hand when that is answered."""
-    ward.begin("192.0.2.1", 4).reset()
-    assert ward.budget.used == 0
+def test_a_closed_connection(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """A closed connection releases its open frame at once, and an unanswered frame on reply."""
+    harness.begin("192.0.2.1", 4).reset()
+    assert harness.budget.used == 0
 
-    caller = ward.begin("192.0.2.1", 4)
+    caller = harness.begin("192.0.2.1", 4)
     caller.write(b"\x1c\r")
     caller.reset()
-    assert ward.budget.used > 0
-    desk.answer(0, b"A")
+    assert harness.budget.used > 0
+    handler.answer(0, b"A")
 
-    assert ward.budget.used == 0
+    assert harness.budget.used == 0
 
 
-def test_a_refused_frame_keeps_no_memory(ward: ServiceHarness, desk: Desk) -> None:
-    """Nor does a reply that is owed before its refusal keep it."""
-    caller = ward.call()
+def test_a_refused_frame_keeps_no_memory(harness: ServiceHarness, handler: ManualHandler) -> None:
+    """A refused frame releases its memory, also while an earlier reply is pending."""
+    caller = harness.call()
     caller.send(b"1")
     caller.write(b"\x0bMSH|")
-    ward.add(caller, 7)  # longer than a frame may be
-    deliver_all(ward.clock)
+    harness.add(caller, 7)  # longer than max_frame
+    deliver_all(harness.clock)
 
-    assert ward.budget.used == 0
-    desk.answer(0, b"A")
-    ward.clock.advance(3)
+    assert harness.budget.used == 0
+    handler.answer(0, b"A")
+    harness.clock.advance(3)
     assert caller.frames == [b"A", b"FrameTooLarge MSH|"]
 
 
-def test_endless_noise(ward: ServiceHarness, counter: Counter, desk: Desk) -> None:
-    """The connection is closed after a mebibyte; less of it between frames is borne."""
-    caller = ward.call()
+def test_endless_noise(
+    harness: ServiceHarness, observer: RecordingObserver, handler: ManualHandler
+) -> None:
+    """
+    The server closes a connection after a mebibyte of noise.
+    Less noise between frames is allowed.
+    """
+    caller = harness.call()
     for _ in range(3):
         caller.write(b"x" * (MOST_NOISE // 2))
         caller.send(b"1")
-    desk.answer(0, b"A")
+    handler.answer(0, b"A")
     assert not caller.closed
 
-    other = ward.call()
+    other = harness.call()
     other.write(b"x" * (MOST_NOISE + 1))
-    ward.clock.advance(3)
+    harness.clock.advance(3)
 
     assert other.closed
-    assert ("frame refused", TooMuchNoise) in counter.seen
+    assert ("frame refused", TooMuchNoise) in observer.events

@@ -1,17 +1,17 @@
-"""Large frames are read no faster than others can bear; small ones as fast as they come."""
+"""The server throttles the reading of large frames. It reads small frames without a delay."""
 
 import pytest
 from twisted.internet.task import Clock
 
 from mllp.contract import LARGE_FRAME_RATE, MIN_PAUSE_SECONDS, ReadThrottle
-from tests.mllp.server_fixture import Desk, server_for
+from tests.mllp.server_fixture import ManualHandler, server_for
 
 MEBIBYTE = 2**20
-REST = MEBIBYTE / LARGE_FRAME_RATE  # seconds
+PAUSE = MEBIBYTE / LARGE_FRAME_RATE  # seconds
 
 
-def test_what_was_read_by_all_is_rested_for() -> None:
-    """Rests of those who read together add up; a pause between them is no credit."""
+def test_pauses_add_up() -> None:
+    """Pauses of concurrent readers add up. Idle time gives no credit."""
     throttle = ReadThrottle(rate=1000)
     assert throttle.pause_after(100, 50.0) == pytest.approx(0.1)
     assert throttle.pause_after(100, 50.0) == pytest.approx(0.2)
@@ -19,55 +19,55 @@ def test_what_was_read_by_all_is_rested_for() -> None:
     assert throttle.pause_after(100, 90.0) == pytest.approx(0.1)
 
 
-def test_a_rest_too_short_is_put_off() -> None:
-    """Until it is worth its timer."""
+def test_a_short_pause_is_postponed() -> None:
+    """A pause shorter than the minimum is added to the next one."""
     throttle = ReadThrottle(rate=1.0)
     size = MIN_PAUSE_SECONDS * 0.6
     assert throttle.pause_after(size, 10.0) == 0.0  # type: ignore[arg-type]  # bytes, but at one a second
     assert throttle.pause_after(size, 10.0) == pytest.approx(2 * size)  # type: ignore[arg-type]  # as above
 
 
-def test_a_large_frame_gives_way(clock: Clock, desk: Desk) -> None:
-    """What follows of it is read after a while; others are read at once."""
-    server = server_for(desk, clock)
+def test_a_large_frame_gives_way(clock: Clock, handler: ManualHandler) -> None:
+    """The rest of a large frame is read after a pause. Other connections are read at once."""
+    server = server_for(handler, clock)
     large, other = server.connect(), server.connect()
     large.write(b"\x0b" + b"x" * MEBIBYTE)
     large.write(b"\x1c\r")
     other.send(b"1")
-    assert desk.payloads == [b"1"]
+    assert handler.payloads == [b"1"]
 
-    clock.advance(REST * 1.1)
+    clock.advance(PAUSE * 1.1)
 
-    assert desk.payloads == [b"1", b"x" * MEBIBYTE]
+    assert handler.payloads == [b"1", b"x" * MEBIBYTE]
 
 
-def test_the_rest_is_no_delay_of_the_senders(clock: Clock, desk: Desk) -> None:
-    """The time that a frame may take does not run meanwhile, and runs on afterwards."""
-    caller = server_for(desk, clock, frame_timeout=REST).connect()
+def test_a_pause_stops_the_frame_timeout(clock: Clock, handler: ManualHandler) -> None:
+    """The frame time-out stops during a pause, and continues afterwards."""
+    caller = server_for(handler, clock, frame_timeout=PAUSE).connect()
     caller.write(b"\x0b" + b"x" * MEBIBYTE)
-    clock.advance(REST * 1.5)
+    clock.advance(PAUSE * 1.5)
     caller.write(b"\x1c\r")
-    assert desk.payloads == [b"x" * MEBIBYTE]
-    desk.answer(0, b"A")
+    assert handler.payloads == [b"x" * MEBIBYTE]
+    handler.answer(0, b"A")
 
     caller.write(b"\x0b" + b"x" * MEBIBYTE)
-    clock.advance(REST * 1.9)
+    clock.advance(PAUSE * 1.9)
     assert caller.frames == [b"A"]
-    clock.advance(REST)
+    clock.advance(PAUSE)
     assert caller.frames == [b"A", b"FrameTimedOut xxxx"]
 
 
-def test_a_connection_that_ends_meanwhile(clock: Clock, desk: Desk) -> None:
-    """Leaves nothing to be called."""
-    caller = server_for(desk, clock).connect()
+def test_a_close_during_a_pause(clock: Clock, handler: ManualHandler) -> None:
+    """A connection that closes during a pause leaves no pending call."""
+    caller = server_for(handler, clock).connect()
     caller.write(b"\x0b" + b"x" * MEBIBYTE)
     caller.reset()
     clock.advance(60)
     assert not clock.getDelayedCalls()
 
 
-def test_twice_as_fast_where_nobody_else_sends() -> None:
-    """Seen once a second; after a pause nobody knows who will come, so it begins anew."""
+def test_double_rate_without_other_senders() -> None:
+    """Without other senders the rate doubles, checked once a second. Idle time resets it."""
     throttle = ReadThrottle(rate=1000)
     assert throttle.pause_after(100, 50.0) == pytest.approx(0.1)
     assert throttle.pause_after(100, 51.0) == pytest.approx(0.05)

@@ -7,7 +7,7 @@ from mllp.session import ReplyQueue
 
 
 @given(order=st.permutations(range(6)))
-def test_whatever_becomes_ready_first(order: list[int]) -> None:
+def test_replies_leave_in_frame_order(order: list[int]) -> None:
     """Replies that become ready in any order leave in frame order."""
     queue = ReplyQueue()
     slots = [queue.reserve() for _ in range(6)]
@@ -29,8 +29,8 @@ def test_none_and_several() -> None:
     assert queue.ready() == [b"CA", b"AA"]
 
 
-def test_nothing_passes_a_failure() -> None:
-    """Replies before a failed frame leave; later ones do not."""
+def test_a_failure_blocks_later_replies() -> None:
+    """Replies before a failed frame leave. Later ones do not."""
     queue = ReplyQueue()
     slots = [queue.reserve() for _ in range(3)]
     slots[2].replies = [b"3"]

@@ -1,4 +1,4 @@
-"""Real sockets, with the standard library's on the other side."""
+"""Our server and client on real sockets, against the standard library's."""
 
 import contextlib
 import socket
@@ -37,7 +37,7 @@ class TestServer:
     """Our server, on the application's reactor."""
 
     def test_frames_and_half_close(self, live: Start) -> None:
-        """Replies in order, also those that are ready after the sender has shut its side."""
+        """Replies arrive in order, also those that are ready after the sender's half-close."""
         server = live("serve")
         with dial(server.port) as wire:
             wire.sendall(b"\x0bSLOW\x1c\r\r\n\x0bQUICK\x1c\r")
@@ -48,15 +48,15 @@ class TestServer:
         assert server.next() == ["closed"]
 
     def test_large_frames(self, live: Start) -> None:
-        """Sixteen megabytes less a little, and the next one."""
+        """The server handles a frame of almost 16 MB, and the next one."""
         server = live("serve")
         with dial(server.port) as wire:
             wire.sendall(b"\x0b" + b"x" * 16_000_000 + b"\x1c\r\x0bNEXT\x1c\r")
 
             assert read(wire, 18) == b"\x0b16000000\x1c\r\x0bnext\x1c\r"[:18]
 
-    def test_the_farewell_arrives_although_the_sender_goes_on(self, live: Start) -> None:
-        """A reset must not overtake the refusal of a frame that is too large."""
+    def test_a_refusal_arrives_before_the_reset(self, live: Start) -> None:
+        """The refusal of a frame that is too large arrives before the reset."""
         server = live("serve", limits={"max_frame": 1000})
         with dial(server.port) as wire:
             sender = threading.Thread(target=flood, args=(wire,))
@@ -67,7 +67,7 @@ class TestServer:
             sender.join()
 
     def test_too_slow(self, live: Start) -> None:
-        """The frame time-out, on a real clock."""
+        """The frame time-out works on a real clock."""
         server = live("serve", limits={"frame_timeout": 0.2})
         with dial(server.port) as wire:
             wire.sendall(b"\x0bMSH|^~")
@@ -75,7 +75,10 @@ class TestServer:
             assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
 
     def test_connection_limit(self, live: Start) -> None:
-        """A connection beyond the limit is closed at accept; a closed one makes room."""
+        """
+        The server closes a connection beyond the limit at accept. A closed connection frees its
+        slot.
+        """
         server = live("serve", limits={"max_connections": 1})
         with dial(server.port) as first:
             first.sendall(b"\x0bA\x1c\r")
@@ -89,7 +92,7 @@ class TestServer:
             assert read(third, 4) == b"\x0ba\x1c\r"
 
     def test_a_reset(self, live: Start) -> None:
-        """Inside a frame it is only reported."""
+        """The server only reports a reset inside a frame."""
         server = live("serve")
         with dial(server.port) as wire:
             wire.sendall(b"\x0bHALF")
@@ -98,8 +101,11 @@ class TestServer:
         assert server.next() == ["frame refused", "TruncatedFrame"]
         assert server.next() == ["closed"]
 
-    def test_replies_that_nobody_takes(self, live: Start) -> None:
-        """A sender that never reads is not read, and closed after the write timeout."""
+    def test_a_sender_that_never_reads(self, live: Start) -> None:
+        """
+        The server does not read a sender that never reads,
+        and closes after the write time-out.
+        """
         server = live("serve", limits={"write_timeout": 0.5})
         with dial(server.port) as wire:
             wire.settimeout(PATIENCE)
@@ -107,14 +113,15 @@ class TestServer:
                 while True:
                     wire.sendall((b"\x0b" + b"x" * 90 + b"\x1c\r") * 1000)
             except OSError as error:
-                assert not isinstance(error, TimeoutError)  # noqa: PT017  # a time-out is one, too
-        told = server.next()
-        if told == ["frame refused", "TruncatedFrame"]:  # it depends on where the kernel cut
-            told = server.next()
-        assert told == ["closed"]
+                assert not isinstance(error, TimeoutError)  # noqa: PT017  # a time-out also passes
+        event = server.next()
+        if event[0] == "frame refused":  # depends on how the kernel splits the stream
+            assert event == ["frame refused", "TruncatedFrame"]
+            event = server.next()
+        assert event == ["closed"]
 
     def test_drain(self, live: Start) -> None:
-        """Received frames are answered; then the server exits."""
+        """The server answers received frames, then exits."""
         server = live("serve")
         with dial(server.port) as wire, dial(server.port):
             wire.sendall(b"\x0bQUICK\x1c\r\x0bSLOW\x1c\r")
@@ -143,15 +150,15 @@ class TestClient:
     """Our client, on the application's reactor."""
 
     def test_against_our_server(self, live: Start) -> None:
-        """Three payloads over one connection."""
+        """The client sends three payloads over one connection."""
         server = live("serve")
         client = live("send", port=server.port, payloads=["A", "SLOW", "B"])
 
         assert client.rest() == [["reply", "a"], ["reply", "slow"], ["reply", "b"], ["closed", 0]]
         assert server.next() == ["closed"]
 
-    def test_a_peer_that_hangs_up_after_every_reply(self, live: Start) -> None:
-        """It needs new connections, but no reply is lost."""
+    def test_a_receiver_that_closes_after_each_reply(self, live: Start) -> None:
+        """The client opens a connection for each payload, and loses no reply."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             served = threading.Thread(target=one_each, args=(listening, 5))
             served.start()
@@ -160,8 +167,8 @@ class TestClient:
             assert client.rest() == [["reply", "AA"]] * 5 + [["closed", 0]]
             served.join()
 
-    def test_nobody_there(self, live: Start) -> None:
-        """Nothing was sent."""
+    def test_no_server(self, live: Start) -> None:
+        """The client reports that nothing was sent if no server listens."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             port = listening.getsockname()[1]
         client = live("send", port=port, payloads=["A"])
@@ -177,7 +184,9 @@ class TestClient:
             with wire:
                 wire.settimeout(PATIENCE)
                 assert read(wire, 4) == b"\x0bA\x1c\r"
-                with contextlib.suppress(ConnectionResetError):  # it is meant to be abrupt
+                with contextlib.suppress(
+                    ConnectionResetError
+                ):  # the test closes without a handshake
                     assert wire.recv(1) == b""
 
         assert client.next() == ["ReplyLost", "sent, but no usable reply: timeout"]
@@ -213,11 +222,11 @@ def test_the_command(tmp_path: Path) -> None:
             check=True,
         )
         listener.terminate()
-        told = listener.stdout.read()
+        output = listener.stdout.read()
 
     assert sent.stdout == b"MSA|AA\n\nMSA|AA\n\n"
     assert [one.read_bytes() for one in sorted(kept.iterdir())] == [b"MSH|1\r", b"MSH|2\r"]
-    assert "frame 2: 6 bytes, kept as 000002.hl7" in told
+    assert "frame 2: 6 bytes, kept as 000002.hl7" in output
     refused = subprocess.run(
         [*command, "send", address, str(tmp_path / "one")],
         cwd=ROOT,

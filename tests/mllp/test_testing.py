@@ -1,4 +1,4 @@
-"""The test doubles behave like the real endpoints."""
+"""The in-memory endpoints behave like the real ones."""
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -16,32 +16,32 @@ from mllp.testing import (
 
 
 def result(deferred: Deferred[bytes]) -> object:
-    """Return its result, or None."""
-    found: list[object] = []
-    deferred.addBoth(lambda value: found.append(getattr(value, "value", value)))
-    return found[0] if found else None
+    """Return the result of a Deferred, or None."""
+    results: list[object] = []
+    deferred.addBoth(lambda value: results.append(getattr(value, "value", value)))
+    return results[0] if results else None
 
 
 class TestMemoryClient:
-    """A client with scripted answers."""
+    """A client with scripted replies."""
 
     def test_it_replies(self) -> None:
-        """And keeps what was sent."""
+        """The client records each payload, and returns the scripted reply."""
         client = MemoryClient(lambda payload: b"AA " + payload)
 
         assert result(client.send(b"1")) == b"AA 1"
         assert client.sent == [b"1"]
 
     def test_it_fails(self) -> None:
-        """With what its answer raises."""
+        """The client fails with the error that the script raises."""
 
-        def silence(payload: bytes) -> bytes:
+        def fail(payload: bytes) -> bytes:
             raise ReplyLost(LossReason.TIMEOUT)
 
-        assert isinstance(result(MemoryClient(silence).send(b"1")), ReplyLost)
+        assert isinstance(result(MemoryClient(fail).send(b"1")), ReplyLost)
 
     def test_it_waits(self) -> None:
-        """Without an answer the test fires the reply."""
+        """Without a script the test fires the reply."""
         client = MemoryClient(lambda _: None)
         reply = client.send(b"1")
         assert not reply.called
@@ -51,7 +51,7 @@ class TestMemoryClient:
         assert result(reply) == b"AA"
 
     def test_closed(self) -> None:
-        """It takes no more."""
+        """A closed client refuses payloads."""
         client = MemoryClient(lambda _: b"AA")
         client.close()
 
@@ -60,12 +60,12 @@ class TestMemoryClient:
 
 
 def test_a_handler_without_a_server() -> None:
-    """`answering` makes one, `MemoryPeer` calls it."""
+    """`answering` creates a handler, and `MemoryPeer` calls it."""
     peer = MemoryPeer()
-    found: list[object] = []
-    answering(lambda payload: [payload * 2])(Frame(b"A"), peer, found.append)
+    replies: list[object] = []
+    answering(lambda payload: [payload * 2])(Frame(b"A"), peer, replies.append)
 
-    assert found == [[b"AA"]]
+    assert replies == [[b"AA"]]
     assert peer.send(b"later")
     peer.gone = True
     assert not peer.send(b"too late")
@@ -73,7 +73,7 @@ def test_a_handler_without_a_server() -> None:
 
 
 def test_both_ends_see_a_close() -> None:
-    """In either direction, once."""
+    """Each end reports a close once, in either direction."""
     server = MemoryServer(answering(lambda payload: [payload]))
     caller = server.connect()
     assert caller.exchange(b"A") == [b"A"]
@@ -87,8 +87,8 @@ def test_both_ends_see_a_close() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["refusing", "mute"])
-def test_an_endpoint_that_leads_nowhere(attribute: str) -> None:
-    """It refuses, or says nothing."""
+def test_an_endpoint_without_a_server(attribute: str) -> None:
+    """The endpoint refuses the connection or does not respond."""
     endpoint = MemoryEndpoint(Clock(), RawConnection)
     setattr(endpoint, attribute, True)
     errors: list[object] = []

@@ -10,14 +10,14 @@ from contextlib import suppress
 import pytest
 
 from tests.eventually import PATIENCE
-from tests.mllp.certificates import Papers
+from tests.mllp.certificates import Certificates
 from tests.mllp.process import Live
 
 Start = Callable[..., Live]
 
 
 def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
-    """Send a payload as a client of the standard library's; return all bytes that come."""
+    """Send a payload with the standard library's TLS client, and return all received bytes."""
     with (
         socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
@@ -29,34 +29,34 @@ def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
 class TestServer:
     """Our server."""
 
-    def test_a_trusting_client(self, live: Start, papers: Papers) -> None:
-        """Gets its reply."""
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_a_trusting_client(self, live: Start, certificates: Certificates) -> None:
+        """A client that trusts the authority gets its reply."""
+        context = ssl.create_default_context(cafile=certificates.ca)
 
-        assert ask(live("serve", **papers.server), context) == b"\x0ba\x1c\r"
+        assert ask(live("serve", **certificates.server), context) == b"\x0ba\x1c\r"
 
-    def test_a_client_that_trusts_others(self, live: Start, papers: Papers) -> None:
+    def test_a_client_without_trust(self, live: Start, certificates: Certificates) -> None:
         """A failed handshake closes the connection and is reported."""
-        server = live("serve", **papers.server)
+        server = live("serve", **certificates.server)
 
         with pytest.raises(ssl.SSLCertVerificationError):
-            ask(server, ssl.create_default_context(cafile=papers.strange_ca))
+            ask(server, ssl.create_default_context(cafile=certificates.untrusted_ca))
         assert server.next() == ["handshake failed"]
 
-    def test_an_old_client(self, live: Start, papers: Papers) -> None:
-        """TLS 1.1 is too old."""
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_an_old_client(self, live: Start, certificates: Certificates) -> None:
+        """The server refuses TLS 1.1."""
+        context = ssl.create_default_context(cafile=certificates.ca)
         context.set_ciphers("ALL:@SECLEVEL=0")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # as it should
+            warnings.simplefilter("ignore", DeprecationWarning)  # expected
             context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
 
         with pytest.raises(ssl.SSLError, match=r"(?i)alert.protocol.version"):
-            ask(live("serve", **papers.server), context)
+            ask(live("serve", **certificates.server), context)
 
-    def test_plain_text(self, live: Start, papers: Papers) -> None:
-        """Plain text is not taken for a frame."""
-        server = live("serve", **papers.server)
+    def test_plain_text(self, live: Start, certificates: Certificates) -> None:
+        """The server does not read plain text as a frame."""
+        server = live("serve", **certificates.server)
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as wire:
             wire.sendall(b"\x0bA\x1c\r" * 10)
             try:
@@ -67,39 +67,44 @@ class TestServer:
         assert b"\x0b" not in answer
         assert server.next() == ["handshake failed"]
 
-    def test_a_handshake_that_does_not_come(self, live: Start, papers: Papers) -> None:
-        """Has as much time as a frame."""
-        server = live("serve", **papers.server, limits={"frame_timeout": 0.2})
+    def test_no_handshake(self, live: Start, certificates: Certificates) -> None:
+        """The frame time-out applies to the handshake."""
+        server = live("serve", **certificates.server, limits={"frame_timeout": 0.2})
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE):
             assert server.next() == ["handshake failed"]
 
-    def test_mutual(self, live: Start, papers: Papers) -> None:
-        """With a client authority, a client with its certificate gets a reply."""
-        context = ssl.create_default_context(cafile=papers.ca)
-        context.load_cert_chain(papers.client_certificate, papers.client_key)
+    def test_mutual(self, live: Start, certificates: Certificates) -> None:
+        """With a client authority, a client with a certificate of it gets a reply."""
+        context = ssl.create_default_context(cafile=certificates.ca)
+        context.load_cert_chain(certificates.client_certificate, certificates.client_key)
 
-        assert ask(live("serve", **papers.server, client_ca=papers.ca), context) == b"\x0ba\x1c\r"
+        assert (
+            ask(live("serve", **certificates.server, client_ca=certificates.ca), context)
+            == b"\x0ba\x1c\r"
+        )
 
     @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])
-    def test_mutual_without_trust(self, live: Start, papers: Papers, shown: str) -> None:
-        """A client without a certificate, or with another authority's, gets none."""
-        server = live("serve", **papers.server, client_ca=papers.ca)
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_mutual_without_trust(
+        self, live: Start, certificates: Certificates, shown: str
+    ) -> None:
+        """A client without a certificate, or with one of another authority, gets no reply."""
+        server = live("serve", **certificates.server, client_ca=certificates.ca)
+        context = ssl.create_default_context(cafile=certificates.ca)
         if shown != "nothing":
-            papers.stranger.issue_cert("client.example").configure_cert(context)
+            certificates.untrusted_authority.issue_cert("client.example").configure_cert(context)
 
         try:
             answer = ask(server, context)
         except (ssl.SSLError, ConnectionResetError):
-            answer = b""  # under TLS 1.3 the refusal may come as an end, or as an alert
+            answer = b""  # under TLS 1.3 the refusal is an end or an alert
 
         assert answer == b""
         assert server.next() == ["handshake failed"]
 
-    def test_the_connection_limit(self, live: Start, papers: Papers) -> None:
-        """Holds under TLS, too."""
-        server = live("serve", **papers.server, limits={"max_connections": 1})
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_the_connection_limit(self, live: Start, certificates: Certificates) -> None:
+        """The connection limit applies to TLS connections."""
+        server = live("serve", **certificates.server, limits={"max_connections": 1})
+        context = ssl.create_default_context(cafile=certificates.ca)
         hello = ssl.MemoryBIO()
         with pytest.raises(ssl.SSLWantReadError):
             context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
@@ -114,10 +119,10 @@ class TestServer:
             assert answer == b""
             assert server.next() == ["refused"]
 
-    def test_a_window_full_of_large_frames(self, live: Start, papers: Papers) -> None:
-        """Back-pressure and order hold under TLS."""
-        server = live("serve", **papers.server, limits={"window": 2})
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_a_window_full_of_large_frames(self, live: Start, certificates: Certificates) -> None:
+        """TLS connections have back-pressure, and replies keep their order."""
+        server = live("serve", **certificates.server, limits={"window": 2})
+        context = ssl.create_default_context(cafile=certificates.ca)
         with (
             socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as wire,
@@ -134,10 +139,10 @@ class TestServer:
         expected = [b"%d" % (100_000 + number) for number in range(20)] + [b"slow"] * 3
         assert data == b"".join(b"\x0b" + one + b"\x1c\r" for one in expected)
 
-    def test_the_farewell_under_tls(self, live: Start, papers: Papers) -> None:
-        """A frame that is too large gets a refusal under TLS too."""
-        server = live("serve", **papers.server, limits={"max_frame": 10})
-        context = ssl.create_default_context(cafile=papers.ca)
+    def test_a_refusal_under_tls(self, live: Start, certificates: Certificates) -> None:
+        """A frame that is too large gets a refusal under TLS."""
+        server = live("serve", **certificates.server, limits={"max_frame": 10})
+        context = ssl.create_default_context(cafile=certificates.ca)
 
         assert ask(server, context, b"MSH|" + b"x" * 50_000) == b"\x0bFrameTooLarge MSH|\x1c\r"
 
@@ -145,64 +150,68 @@ class TestServer:
 class TestClient:
     """Our client."""
 
-    def test_against_our_server(self, live: Start, papers: Papers) -> None:
-        """Both sides prove who they are; the close is clean."""
-        server = live("serve", **papers.server, client_ca=papers.ca)
+    def test_against_our_server(self, live: Start, certificates: Certificates) -> None:
+        """Client and server verify each other, and close cleanly."""
+        server = live("serve", **certificates.server, client_ca=certificates.ca)
         for name in ("127.0.0.1", "ris.example"):
             client = live(
                 "send",
-                **papers.client,
+                **certificates.client,
                 port=server.port,
-                ca=papers.ca,
+                ca=certificates.ca,
                 server_name=name,
                 payloads=["A", "B"],
             )
             assert client.rest() == [["reply", "a"], ["reply", "b"], ["closed", 0]]
 
-    def test_the_wrong_name(self, live: Start, papers: Papers) -> None:
-        """Nothing is sent to a server with another name."""
-        server = live("serve", **papers.server)
+    def test_the_wrong_name(self, live: Start, certificates: Certificates) -> None:
+        """The client sends nothing to a server with another name."""
+        server = live("serve", **certificates.server)
         client = live(
-            "send", port=server.port, ca=papers.ca, server_name="pacs.example", payloads=["A"]
+            "send", port=server.port, ca=certificates.ca, server_name="pacs.example", payloads=["A"]
         )
 
-        told = client.next()
-        assert told[0] == "NotConnected"
-        assert "VerificationError" in told[1] or "certificate verify failed" in told[1]
+        event = client.next()
+        assert event[0] == "NotConnected"
+        assert "VerificationError" in event[1] or "certificate verify failed" in event[1]
 
-    def test_the_wrong_authority(self, live: Start, papers: Papers) -> None:
-        """Nothing is sent to a server with an untrusted certificate."""
-        server = live("serve", **papers.server)
+    def test_the_wrong_authority(self, live: Start, certificates: Certificates) -> None:
+        """The client sends nothing to a server with an untrusted certificate."""
+        server = live("serve", **certificates.server)
         client = live(
-            "send", port=server.port, ca=papers.strange_ca, server_name="127.0.0.1", payloads=["A"]
+            "send",
+            port=server.port,
+            ca=certificates.untrusted_ca,
+            server_name="127.0.0.1",
+            payloads=["A"],
         )
 
-        told = client.next()
-        assert told[0] == "NotConnected"
-        assert "certificate verify failed" in told[1]
+        event = client.next()
+        assert event[0] == "NotConnected"
+        assert "certificate verify failed" in event[1]
 
-    def test_a_server_without_tls(self, live: Start, papers: Papers) -> None:
-        """Nothing is sent in plain text."""
+    def test_a_server_without_tls(self, live: Start, certificates: Certificates) -> None:
+        """The client sends nothing in plain text."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            seen: list[bytes] = []
-            server = threading.Thread(target=plain_answer, args=(listening, seen))
+            received: list[bytes] = []
+            server = threading.Thread(target=plain_answer, args=(listening, received))
             server.start()
             client = live(
                 "send",
                 port=listening.getsockname()[1],
-                ca=papers.ca,
+                ca=certificates.ca,
                 server_name="127.0.0.1",
                 payloads=["SECRET"],
             )
 
             assert client.next()[0] == "NotConnected"
             server.join()
-        assert b"SECRET" not in seen[0]
+        assert b"SECRET" not in received[0]
 
 
-def plain_answer(listening: socket.socket, seen: list[bytes]) -> None:
-    """Answer whatever comes with a frame in plain text."""
+def plain_answer(listening: socket.socket, received: list[bytes]) -> None:
+    """Reply to the first bytes with a frame in plain text."""
     wire, _ = listening.accept()
     with wire:
-        seen.append(wire.recv(65536))
+        received.append(wire.recv(65536))
         wire.sendall(b"\x0bAA\x1c\r")

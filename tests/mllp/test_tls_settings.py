@@ -6,39 +6,39 @@ import pytest
 
 from mllp import TLSConfigurationError
 from mllp.tls import ReloadingOptions, client_options, server_options
-from tests.mllp.certificates import Papers
+from tests.mllp.certificates import Certificates
 
 
 class TestSettings:
-    """One mistake each."""
+    """Each test has one mistake in the settings."""
 
-    def test_missing(self, papers: Papers) -> None:
-        """A file that is not there."""
+    def test_missing(self, certificates: Certificates) -> None:
+        """The file does not exist."""
         with pytest.raises(
             TLSConfigurationError, match=r"tls.certificate: cannot be read: No such .*nowhere"
         ):
-            server_options(papers.folder / "nowhere", Path(papers.key))
+            server_options(certificates.folder / "nowhere", Path(certificates.key))
 
-    def test_no_certificate(self, papers: Papers) -> None:
-        """A key where a certificate should be."""
+    def test_no_certificate(self, certificates: Certificates) -> None:
+        """The certificate file contains a key."""
         with pytest.raises(TLSConfigurationError, match=r"tls.certificate: holds no certificate"):
-            server_options(Path(papers.key), Path(papers.key))
+            server_options(Path(certificates.key), Path(certificates.key))
 
-    def test_no_key(self, papers: Papers) -> None:
-        """A certificate where a key should be."""
+    def test_no_key(self, certificates: Certificates) -> None:
+        """The key file contains a certificate."""
         with pytest.raises(TLSConfigurationError, match=r"tls.key: is no private key"):
-            server_options(Path(papers.certificate), Path(papers.certificate))
+            server_options(Path(certificates.certificate), Path(certificates.certificate))
 
-    def test_anothers_key(self, papers: Papers) -> None:
-        """A key that belongs to another certificate."""
+    def test_a_key_of_another_certificate(self, certificates: Certificates) -> None:
+        """The key belongs to another certificate."""
         with pytest.raises(TLSConfigurationError, match=r"tls.key: does not belong"):
-            server_options(Path(papers.certificate), Path(papers.client_key))
+            server_options(Path(certificates.certificate), Path(certificates.client_key))
 
-    def test_a_locked_key(self, papers: Papers, tmp_path: Path) -> None:
-        """A key under a passphrase."""
+    def test_an_encrypted_key(self, certificates: Certificates, tmp_path: Path) -> None:
+        """The key has a passphrase."""
         from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415  # only here
 
-        key = form.load_pem_private_key(Path(papers.key).read_bytes(), None)
+        key = form.load_pem_private_key(Path(certificates.key).read_bytes(), None)
         locked = tmp_path / "locked"
         locked.write_bytes(
             key.private_bytes(
@@ -49,47 +49,49 @@ class TestSettings:
         )
 
         with pytest.raises(TLSConfigurationError, match=r"tls.key: is protected by a passphrase"):
-            server_options(Path(papers.certificate), locked)
+            server_options(Path(certificates.certificate), locked)
 
-    def test_the_authorities(self, papers: Papers) -> None:
-        """The setting's own name, on either side."""
+    def test_the_authorities(self, certificates: Certificates) -> None:
+        """The error names the setting of the authorities, on client and server."""
         with pytest.raises(TLSConfigurationError, match=r"tls.client_ca: holds no certificate"):
-            server_options(Path(papers.certificate), Path(papers.key), Path(papers.key))
+            server_options(
+                Path(certificates.certificate), Path(certificates.key), Path(certificates.key)
+            )
         with pytest.raises(TLSConfigurationError, match=r"tls.ca: holds no certificate"):
-            client_options(Path(papers.key), None, None, "ris.example")
+            client_options(Path(certificates.key), None, None, "ris.example")
 
-    def test_half_an_identity(self, papers: Papers) -> None:
-        """A certificate without its key, or the other way round."""
+    def test_half_an_identity(self, certificates: Certificates) -> None:
+        """A certificate without its key, or a key without its certificate, is an error."""
         with pytest.raises(TLSConfigurationError, match=r"tls.key: is needed"):
-            client_options(None, Path(papers.certificate), None, "ris.example")
+            client_options(None, Path(certificates.certificate), None, "ris.example")
         with pytest.raises(TLSConfigurationError, match=r"tls.certificate: is needed"):
-            client_options(None, None, Path(papers.key), "ris.example")
+            client_options(None, None, Path(certificates.key), "ris.example")
 
-    def test_no_host_name(self, papers: Papers) -> None:
-        """A name that no certificate can bear."""
+    def test_no_host_name(self, certificates: Certificates) -> None:
+        """The server name is not a host name."""
         with pytest.raises(TLSConfigurationError, match=r"tls.server_name: is no host name"):
-            client_options(Path(papers.ca), None, None, "..")
+            client_options(Path(certificates.ca), None, None, "..")
 
     def test_the_machines_own_authorities(self) -> None:
-        """Without `ca` the system's authorities apply."""
+        """Without `ca` the client uses the authorities of the system."""
         assert client_options(None, None, None, "ris.example")
 
 
-def test_files_that_may_be_read_again_are_used(tmp_path: Path) -> None:
-    """A new file that we may not read yet is used once we may: only its rights have changed."""
+def test_a_file_that_becomes_readable(tmp_path: Path) -> None:
+    """A file becomes valid when its permissions allow to read it."""
     file = tmp_path / "new.pem"
     file.write_bytes(b"old")
 
     def make() -> bytes:
-        if not file.stat().st_mode & 0o400:  # whoever is root may read it all the same
+        if not file.stat().st_mode & 0o400:  # root reads the file in any case
             raise TLSConfigurationError("key", "cannot be read")
         return file.read_bytes()
 
-    told: list[TLSConfigurationError] = []
-    reloading = ReloadingOptions(make, [file], told.append)
+    errors: list[TLSConfigurationError] = []
+    reloading = ReloadingOptions(make, [file], errors.append)
     file.write_bytes(b"new")
     file.chmod(0)
 
-    assert [reloading.options, reloading.options, len(told)] == [b"old", b"old", 1]
+    assert [reloading.options, reloading.options, len(errors)] == [b"old", b"old", 1]
     file.chmod(0o600)
     assert reloading.options == b"new"

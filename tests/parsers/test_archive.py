@@ -1,4 +1,4 @@
-"""ZIP archives: hostile ones are refused with a reason, in bounded memory."""
+"""The parser refuses hostile ZIP archives with a reason, in bounded memory."""
 
 import stat
 import struct
@@ -19,7 +19,7 @@ TOML_FILE = "interface.toml"
 
 
 def archive(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
-    """A ZIP file."""
+    """Return a ZIP file."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         for name, data in files.items():
@@ -30,13 +30,13 @@ def archive(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, mode
 
 
 def changed(data: bytes, signature: bytes, at: int, value: bytes) -> bytes:
-    """The same with other bytes in its first record of a kind."""
+    """Return a ZIP file with other bytes in its first record of a kind."""
     place = data.index(signature) + at
     return data[:place] + value + data[place + len(value) :]
 
 
 def overlapping() -> bytes:
-    """Two entries of the directory with one content."""
+    """Return a ZIP file with two directory entries for one content."""
     data = archive({TOML_FILE: b"a" * 1000, "mappings/a.yaml": b"a" * 1000})
     first = data.index(b"PK\x01\x02")
     second = data.index(b"PK\x01\x02", first + 1)
@@ -44,7 +44,7 @@ def overlapping() -> bytes:
 
 
 def twice() -> bytes:
-    """Two files of one name."""
+    """Return a ZIP file with two files of one name."""
     data = archive({TOML_FILE: b"a = 1", "interface.tomm": b"a = 2"})
     return data.replace(b"interface.tomm", TOML_FILE.encode())
 
@@ -76,7 +76,7 @@ HOSTILE = {
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_archives_are_refused(data: bytes) -> None:
-    """With a reason of ours, whatever the library raises."""
+    """The refusal has our own reason, whatever error the library raises."""
     with pytest.raises(DocumentRefused) as refused:
         unpack(data)
     assert refused.value.reason
@@ -84,7 +84,7 @@ def test_hostile_archives_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"PK\x05\x06" + bytes(18), overlapping()])
 def test_archives_without_or_with_shared_content_are_within_limits(data: bytes) -> None:
-    """Whether the library refuses overlapping entries depends on its version."""
+    """The version of the library decides whether overlapping entries are refused."""
     with suppress(DocumentRefused):
         assert sum(map(len, unpack(data).values())) <= 2000
 
@@ -99,14 +99,14 @@ DEEP = {
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_a_package_with_hostile_settings_is_refused(text: str) -> None:
-    """In the worker process, before this one reads it."""
+    """The worker process refuses hostile settings before this process reads them."""
     with pytest.raises(NotImported) as refused:
         unpacked(archive({TOML_FILE: text.encode()}))
     assert TOML_FILE in str(refused.value)
 
 
 def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
-    """Each is within its limits."""
+    """Each file is within its limit, and all together exceed the limit."""
     text = "\n".join(f"a{each}: {{b: [1, 2, 3]}}" for each in range(2000)).encode()
     files = {f"mappings/m{each}.yaml": text for each in range(60)}
     with pytest.raises(NotImported) as refused:
@@ -115,7 +115,7 @@ def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
 
 
 def test_a_good_package_is_unpacked() -> None:
-    """In a folder of its own or not."""
+    """A package is unpacked with or without a folder of its own."""
     files = {TOML_FILE: b"a = 1\n", "mappings/codes/a.csv": b"code,value\n"}
     wanted = {name: data.decode() for name, data in files.items()}
     assert unpacked(archive(files)) == wanted

@@ -1,4 +1,4 @@
-"""JSON bodies: what they may cost is known from their text, and few mistakes are reported."""
+"""The parser estimates the cost of a JSON body from its text, and reports few mistakes."""
 
 import pytest
 from pydantic import ConfigDict, Field, ValidationError
@@ -19,20 +19,20 @@ MANY = b'{"a": [' + b"1," * (MAX_VALUES + 1) + b"1], "
         b'["' + b"," * MAX_VALUES + b'",' + b'"a",' * (MAX_VALUES + 1) + b"1]",
         b'["' + b"," * MAX_VALUES + b'"' + b'""' * 10 * MAX_VALUES,
         b"{" + b",".join(b'"%d":1' % each for each in range(MAX_VALUES + 2)) + b"}",
-        MANY + b'"b": "' + b'\\"' * 10**6,  # a string that does not end
+        MANY + b'"b": "' + b'\\"' * 10**6,  # an unterminated string
         MANY + b'"b": "' + b'\\"' * 10**6 + b"\\",
     ],
     ids=["objects", "lists", "texts", "commas", "joined", "names", "open", "escaped end"],
 )
 def test_bodies_with_too_many_values_are_refused_by_their_text(body: bytes) -> None:
-    """Nothing of them is parsed, and no character is looked at more than once."""
+    """The scan refuses the body before parsing, and reads each character once."""
     with pytest.raises(TooManyValues):
         require_few_values(body)
 
 
 @pytest.mark.parametrize("end", [b'"', b"", b"\\"])
 def test_commas_within_texts_are_no_values(end: bytes) -> None:
-    """A report of prose passes, and so does a text that does not end: the parser refuses it."""
+    """A report of prose passes. An unterminated string also passes, and the parser refuses it."""
     require_few_values(b'["' + b",\\" * 0 + b'",' + b'"' + b'one, two \\" ' * MAX_VALUES + end)
 
 
@@ -42,14 +42,14 @@ def test_commas_within_texts_are_no_values(end: bytes) -> None:
     ids=["lists", "objects", "digits", "negative", "infinite", "no number", "no UTF-8"],
 )
 def test_hostile_values_are_refused_with_a_reason(body: bytes) -> None:
-    """And not with an error of the parser."""
+    """The refusal has our own reason, and not an error of the parser."""
     with pytest.raises(DocumentRefused) as refused:
         read(body)
     assert refused.value.reason
 
 
 def test_a_body_that_is_wrong_everywhere_has_one_mistake() -> None:
-    """To report each costs a thousand bytes a value."""
+    """The parser reports one mistake, because each report costs a thousand bytes."""
 
     class Names(Model):
         model_config = ConfigDict(extra="forbid")

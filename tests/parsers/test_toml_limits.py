@@ -1,4 +1,4 @@
-"""TOML: hostile texts are refused by their text, with a place; ordinary ones are not."""
+"""The scan refuses hostile TOML from its text, with a place, and accepts ordinary TOML."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
-    """Settings and interface packages have one way in."""
+    """Settings and interface packages use the same scan."""
     with pytest.raises(DocumentRefused):
         require_limits(text)
     with pytest.raises(SettingsError) as refused:
@@ -52,7 +52,7 @@ def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
     ],
 )
 def test_texts_and_comments_do_not_count(text: str) -> None:
-    """Patterns have brackets and points."""
+    """Brackets and points in patterns and comments do not count."""
     require_limits(text)
     assert read(text, Path("bridge.toml"))["a"]
 
@@ -68,7 +68,10 @@ def test_texts_and_comments_do_not_count(text: str) -> None:
     ids=["tables", "names", "keys", "characters"],
 )
 def test_settings_that_are_wrong_everywhere_name_some_mistakes(text: str) -> None:
-    """To find the place of each takes as long as to read the file."""
+    """
+    Settings report some mistakes only,
+    because finding a place takes as long as reading the file.
+    """
     with pytest.raises(SettingsError) as refused:
         parse(text, Path("/home"), Path("bridge.toml"))
     assert 100 <= len(refused.value.mistakes) <= 201

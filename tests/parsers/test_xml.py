@@ -1,4 +1,4 @@
-"""XML: entities, depth and number are refused while a document is read."""
+"""The parser refuses entities, deep nesting and many elements while it reads a document."""
 
 import pytest
 
@@ -25,11 +25,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_documents_are_refused(text: str) -> None:
-    """With a reason of ours."""
+    """The refusal has our own reason."""
     with pytest.raises(DocumentRefused):
         read(text.encode())
 
 
 def test_a_document_is_read() -> None:
-    """With its elements in their order."""
+    """The parser returns the elements in document order."""
     assert [each.tag for each in read(b'<?xml version="1.0"?><a><b c="d"/><e/></a>')] == ["b", "e"]
