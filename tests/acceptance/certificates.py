@@ -1,4 +1,4 @@
-"""Certificates as a hospital's authority issues, revokes and lets expire them."""
+"""A certificate authority for tests. It issues, revokes and backdates certificates."""
 
 import ssl
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ NOW = datetime.now(UTC)
 
 
 def named(name: str) -> x509.Name:
-    """A subject."""
+    """A subject with a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 @dataclass
-class Paper:
+class Credential:
     """A certificate and its key, as files."""
 
     certificate: Path
@@ -28,12 +28,12 @@ class Paper:
     serial: int
 
     def files(self) -> dict[str, str]:
-        """As settings name them."""
+        """The paths under the names that the settings use."""
         return {"certificate": str(self.certificate), "key": str(self.key)}
 
 
-class Office:
-    """An authority with a folder."""
+class Authority:
+    """A certificate authority that writes its files into a folder."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self.folder = folder
@@ -74,44 +74,46 @@ class Office:
         host: str = "localhost",
         days: tuple[int, int] = (-1, 30),
         names: Sequence[str] | None = None,
-    ) -> Paper:
+    ) -> Credential:
         """Issue a certificate, valid from and to so many days from now, for `names` or `host`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        proven = [host] if names is None else names
-        made = self._signed(named(host), key.public_key(), *days, proven)
-        paper = Paper(self.folder / f"{file}.pem", self.folder / f"{file}.key", made.serial_number)
-        paper.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        paper.key.write_bytes(
+        hosts = [host] if names is None else names
+        made = self._signed(named(host), key.public_key(), *days, hosts)
+        credential = Credential(
+            self.folder / f"{file}.pem", self.folder / f"{file}.key", made.serial_number
+        )
+        credential.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        credential.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             )
         )
-        return paper
+        return credential
 
-    def revoke(self, file: str, *papers: Paper) -> str:
-        """Write the list of what is revoked; give its file."""
+    def revoke(self, file: str, *credentials: Credential) -> str:
+        """Write a list that revokes these certificates; return its path."""
         builder = x509.CertificateRevocationListBuilder().issuer_name(named(self.name))
         builder = builder.last_update(NOW - timedelta(days=1)).next_update(NOW + timedelta(days=30))
-        for paper in papers:
-            entry = x509.RevokedCertificateBuilder().serial_number(paper.serial)
+        for credential in credentials:
+            entry = x509.RevokedCertificateBuilder().serial_number(credential.serial)
             builder = builder.add_revoked_certificate(entry.revocation_date(NOW).build())
         path = self.folder / f"{file}.crl"
         made = builder.sign(self.key, hashes.SHA256())
         path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return str(path)
 
-    def client(self, own: Paper | None = None) -> ssl.SSLContext:
-        """What trusts this authority, and shows `own`."""
+    def client(self, own: Credential | None = None) -> ssl.SSLContext:
+        """Return a client context that trusts this authority and presents `own`."""
         context = ssl.create_default_context(cafile=str(self.file))
         if own is not None:
             context.load_cert_chain(own.certificate, own.key)
         return context
 
 
-def server(own: Paper) -> ssl.SSLContext:
-    """What a receiver shows."""
+def server(own: Credential) -> ssl.SSLContext:
+    """Return the server context of a receiver that presents `own`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certificate, own.key)
     return context

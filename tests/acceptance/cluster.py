@@ -1,4 +1,4 @@
-"""Several whole nodes on one PostgreSQL, each with a HOME of its own, and HAProxy before them."""
+"""Several nodes on one PostgreSQL, each with its own HOME, behind HAProxy."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
 
 class Cluster:
-    """Nodes that share a database, and nothing else."""
+    """Nodes that share only a database."""
 
     def __init__(
         self, folder: Path, url: str, count: int = 2, *, program: Program = Forked
@@ -33,7 +33,7 @@ class Cluster:
         self.web_port = free_port()
 
     def make(self) -> None:
-        """Make the first node's HOME and copy it, as one does; each has ports of its own."""
+        """Make the first node's HOME and copy it; each node gets its own ports."""
         first, *others = self.nodes
         first.make()
         for node in others:
@@ -42,10 +42,10 @@ class Cluster:
             node.configure()
 
     def name_sessions(self) -> None:
-        """Let the sessions of each node in the database have its name."""
-        mark = "&" if "?" in self.url else "?"
+        """Set the application name of each node's database sessions to the node's name."""
+        separator = "&" if "?" in self.url else "?"
         for node in self.nodes:
-            node.database = f"{self.url}{mark}application_name={node.home.name}"
+            node.database = f"{self.url}{separator}application_name={node.home.name}"
 
     def start(self) -> None:
         """Start all nodes."""
@@ -53,7 +53,7 @@ class Cluster:
             node.start()
 
     def close(self) -> None:
-        """Kill all that runs."""
+        """Kill all nodes and the balancer."""
         for node in self.nodes:
             node.kill()
         if self._balancer is not None:
@@ -61,7 +61,7 @@ class Cluster:
             self._balancer.wait()
 
     def balance(self) -> None:
-        """Put HAProxy before the first two nodes, configured as the documentation says."""
+        """Start HAProxy before the first two nodes with the documented configuration."""
         program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
         if program is None:
             pytest.skip("no HAProxy on this machine")
@@ -80,14 +80,14 @@ class Cluster:
         eventually(lambda: is_ready(f"http://127.0.0.1:{self.web_port}"))
 
     def node_of(self, owner: str) -> House:
-        """The node that goes by a name."""
+        """Return the node with this name."""
         for node in self.nodes:
             if owner.startswith((node.home / "run" / "node-0").read_text("ascii").split()[0]):
                 return node
-        raise AssertionError("nobody has this name")
+        raise AssertionError(f"no node has the name {owner}")
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
-        """Ask the database itself."""
+        """Query the database directly."""
         engine = sqlalchemy.create_engine(self.url)
         try:
             with engine.connect() as connection:

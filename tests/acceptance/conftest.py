@@ -1,8 +1,8 @@
 """
-Fixtures of the acceptance tier: running houses that are stopped whatever happens.
+Fixtures of the acceptance tests: installations that are stopped after each test or session.
 
-`running` is one service for all cases that do not disturb each other: each has patients and
-accessions of its own. Its listeners differ by their settings, and `ris` receives its results.
+`running` is one service for all tests that do not disturb each other: each test uses its own
+patients and accessions. Its listeners differ in their settings, and `ris` receives its results.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.acceptance.wire import Sink, sink
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """A home that is made but not started."""
+    """An installation that is not started yet."""
     made = House(tmp_path / "home")
     yield made
     made.kill()
@@ -41,7 +41,7 @@ def authority() -> trustme.CA:
 def hospital(
     tmp_path_factory: pytest.TempPathFactory, ris: Sink, authority: trustme.CA
 ) -> Iterator[Hospital]:
-    """The shared service with all its ports."""
+    """The shared service with all its listeners and destinations."""
     made = Hospital(tmp_path_factory.mktemp("house") / "home", ris, authority)
     made.house.make()
     made.house.start()

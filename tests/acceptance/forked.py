@@ -1,8 +1,8 @@
 """
-`python -m bridge …` in processes of its own: started, or forked from one that has loaded it.
+`python -m bridge …` in its own process: started, or forked from a process that has loaded it.
 
-What runs and what it is killed by is the same; most of what starting costs is imports, and a
-forked one has them already. What is measured, or wants another interpreter, is started.
+Both run the same program. A forked process starts faster because its imports are done. Measurements
+and tests with another interpreter start a new process.
 """
 
 import os
@@ -19,21 +19,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Running(Protocol):
-    """What can be done with a process, as `subprocess.Popen` has it."""
+    """The interface of a running process, a part of that of `subprocess.Popen`."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """Give the exit status, or minus the signal; None while it runs."""
+        """Return the exit status, or minus the signal; None while it runs."""
 
     def send_signal(self, sig: int, /) -> None:
-        """Send a signal to what runs."""
+        """Send a signal to the process."""
 
     def kill(self) -> None:
         """Kill -9."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; give the status. Raises TimeoutExpired."""
+        """Wait for the end; return the status. Raises TimeoutExpired."""
 
 
 Program = Callable[[Sequence[str], Mapping[str, str], Path, Path], Running]
@@ -43,7 +43,7 @@ Program = Callable[[Sequence[str], Mapping[str, str], Path, Path], Running]
 def started(
     arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
 ) -> Running:
-    """Start an interpreter that runs it."""
+    """Start a new interpreter that runs `bridge`."""
     with output.open("ab") as out, errors.open("ab") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "bridge", *arguments],
@@ -52,7 +52,7 @@ def started(
 
 
 class Forked:
-    """One `bridge …`, forked; what it does not inherit is given to it."""
+    """A forked `bridge …`; arguments, environment and output files are passed to it."""
 
     def __init__(
         self, arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
@@ -65,11 +65,11 @@ class Forked:
         self.pid = self._process.pid or 0
 
     def poll(self) -> int | None:
-        """Give the exit status, or minus the signal; None while it runs."""
+        """Return the exit status, or minus the signal; None while it runs."""
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to what runs."""
+        """Send a signal to the process."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -78,7 +78,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; give the status. Raises TimeoutExpired."""
+        """Wait for the end; return the status. Raises TimeoutExpired."""
         self._process.join(timeout)
         status = self.poll()
         if status is None:
@@ -95,10 +95,10 @@ def _become(arguments: list[str], environment: dict[str, str], output: Path, err
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(file, number)
         os.close(file)
-    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123  # for as long as it runs
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123  # open until the process ends
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", encoding="utf-8", buffering=1, closefd=False) for number in (1, 2)
     )
-    from bridge.cli import main  # noqa: PLC0415  # where it is loaded already
+    from bridge.cli import main  # noqa: PLC0415  # the parent has loaded it already
 
     main()

@@ -10,10 +10,10 @@ from tests.acceptance.wire import Sink
 
 
 class Hospital:
-    """A house, its ports by what they are set to, and the sinks of its destinations."""
+    """An installation, the ports of its listeners, and the sinks of its destinations."""
 
     def __init__(self, home: Path, ris: Sink, authority: trustme.CA) -> None:
-        """Choose ports and write certificates; nothing runs yet."""
+        """Choose ports and write certificates; start nothing."""
         self.house = House(home)
         self.authority = authority
         self.folder = home.parent
@@ -52,7 +52,7 @@ class Hospital:
         return context
 
     def client_context(self, own: trustme.LeafCert | None = None) -> ssl.SSLContext:
-        """What a RIS trusts, and its own certificate if it has one."""
+        """Return the TLS context of a RIS, with its own certificate if it has one."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         if own is not None:

@@ -1,7 +1,8 @@
 """
-The real program in a home of its own, in processes of its own, nothing imported.
+A complete installation: the real program with its own HOME, in its own processes.
 
-What `init`, `site`, `user` and `token` make on SQLite is made once a run and copied.
+On SQLite, `init`, `site`, `user` and `token` run once per test run; each installation copies the
+result.
 """
 
 import atexit
@@ -27,9 +28,9 @@ _RESERVATIONS: list[socket.socket] = []
 
 def free_port() -> int:
     """
-    A port that nobody listens on, below those that the system gives to outgoing connections.
+    A free port below the range that the system uses for outgoing connections.
 
-    A name in the kernel reserves it for this process: no other run takes it before it is used.
+    An abstract socket reserves it for this process, so that no other test run takes it.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -46,29 +47,29 @@ def free_port() -> int:
 
 
 def bridge(*arguments: str, expect: int | None = 0, env: Mapping[str, str] | None = None) -> str:
-    """Run one `bridge` command; return what it printed."""
+    """Run one `bridge` command; return its output."""
     with tempfile.TemporaryDirectory(prefix="bridge-command-") as folder:
         output, errors = Path(folder) / "output", Path(folder) / "errors"
         status = Forked(arguments, env or {}, output, errors).wait(120)
-        printed, complained = output.read_text("utf-8"), errors.read_text("utf-8")
+        printed, error_output = output.read_text("utf-8"), errors.read_text("utf-8")
     if expect is not None and status != expect:
-        raise AssertionError(f"{arguments}: {status}\n{printed}\n{complained}")
-    return printed + (complained if expect else "")
+        raise AssertionError(f"{arguments}: {status}\n{printed}\n{error_output}")
+    return printed + (error_output if expect else "")
 
 
 def populate(home: Path, sign_delay: int) -> None:
-    """A site, an administrator, and her token in a file."""
+    """Create a site, an administrator, and a file with the administrator's token."""
     delay = ("--sign-delay", str(sign_delay)) if sign_delay else ()
     bridge("site", "add", "SITE1", "--home", str(home), "--name", "One", *delay)
-    who = ("--home", str(home), "--name", "Ada Reader", "--site", "SITE1", "--admin")
-    bridge("user", "add", "ada@example.org", *who)
+    account = ("--home", str(home), "--name", "Ada Reader", "--site", "SITE1", "--admin")
+    bridge("user", "add", "ada@example.org", *account)
     token = bridge("token", "create", "--home", str(home), "--user", "ada@example.org")
     (home / TOKEN).write_text(token.strip(), "utf-8")
 
 
 @lru_cache
 def model_home(sign_delay: int) -> Path:
-    """A home with an embedded database, to be copied."""
+    """A HOME with an embedded database, to be copied."""
     folder = Path(tempfile.mkdtemp(prefix="bridge-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     home = folder / "home"
@@ -78,7 +79,7 @@ def model_home(sign_delay: int) -> Path:
 
 
 class House:
-    """One installation: make it, start it, stop it, kill it, ask it."""
+    """One installation: create, start, stop, kill and query it."""
 
     def __init__(
         self,
@@ -107,13 +108,13 @@ class House:
         return f"http://127.0.0.1:{self.http_port}"
 
     def destination(self, name: str, port: int, **extra: Any) -> None:
-        """Add a receiver of results before the start; values as TOML would have them in JSON."""
+        """Add a destination before the start; `extra` are its settings."""
         values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "10s"}
         values |= {"address": f"127.0.0.1:{port}"} | extra
         self._section("destination", name, values)
 
     def listener(self, name: str, **extra: Any) -> int:
-        """Add another listener before the start; return its port."""
+        """Add a listener before the start; return its port."""
         port = free_port()
         self._section("listener", name, {"bind": f"127.0.0.1:{port}", "site": "SITE1"} | extra)
         return port
@@ -123,7 +124,7 @@ class House:
         self.sections.append(f'[[{kind}]]\nname = "{name}"\n' + "\n".join(lines) + "\n")
 
     def make(self) -> None:
-        """Init, settings, a site, an administrator and her token."""
+        """Create HOME, the settings, a site, an administrator and a token."""
         if self.database:
             bridge("init", str(self.home))
             self.configure()
@@ -147,7 +148,7 @@ class House:
         (self.home / "bridge.toml").write_text(text, "utf-8")
 
     def bridge(self, *arguments: str, expect: int | None = 0) -> str:
-        """Run one command on this home."""
+        """Run one command on this installation."""
         return bridge(*arguments, "--home", str(self.home), expect=expect)
 
     def start(
@@ -156,7 +157,7 @@ class House:
         env: Mapping[str, str] | None = None,
         beside: bool = False,
     ) -> Serving:
-        """Serve, and wait until it is ready; `beside`: with a probe address of its own."""
+        """Start a service and wait until it is ready; `beside`: an extra one with its own probe."""
         probe, more = self.url, dict(env or {})
         if beside:
             port = free_port()
@@ -170,17 +171,17 @@ class House:
         return service
 
     def log(self) -> str:
-        """All that the service printed."""
+        """The output of the service."""
         return (self.home / "serve.log").read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """Kill -9, all that runs."""
+        """Send SIGKILL to all services."""
         for service in [self.service, *self.others]:
             if service is not None:
                 service.kill()
 
     def stop(self) -> int:
-        """SIGTERM; return the exit status."""
+        """Send SIGTERM; return the exit status."""
         return self.service.stop() if self.service is not None else 0
 
     def get(self, path: str, **query: Any) -> Any:
@@ -192,7 +193,7 @@ class House:
         return self.call("POST", path, json=body, expect=expect)
 
     def call(self, method: str, path: str, expect: int | None = 200, **kwargs: Any) -> Any:
-        """Call the service as the site's administrator; give the JSON it answers."""
+        """Call the service as the site's administrator; return the JSON of the response."""
         reply = httpx.request(
             method,
             self.url + path,
@@ -205,7 +206,7 @@ class House:
         return reply.json() if reply.content else None
 
     def draft(self, mrn: str, accession: str, text: str, **tags: Any) -> Any:
-        """Launch a study for reading, its text pre-filled."""
+        """Launch a report whose text is pre-filled."""
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         clinical |= {"KeyFindings": text, **tags}
         body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}
@@ -237,14 +238,14 @@ class House:
                 return rows
 
     def row(self, accession: str) -> dict[str, Any] | None:
-        """The report that an order is in, if it stands on the worklist."""
+        """The worklist row of an order; None if there is none."""
         for row in self.worklist():
             if any(each["Accession"] == accession for each in row["clinicalInfo"]):
                 return row
         return None
 
     def group(self, accession: str) -> list[str]:
-        """The accessions of the report that an order is in, anchor first."""
+        """The accessions of an order's report, anchor first."""
         row = self.row(accession)
         return [each["Accession"] for each in row["clinicalInfo"]] if row else []
 
@@ -254,7 +255,7 @@ class House:
         return next(float(line.rpartition(" ")[2]) for line in shown if line.startswith(f"{name} "))
 
     def settle(self, patience: float = PATIENCE) -> None:
-        """Wait until everything that came in has been applied."""
+        """Wait until all received messages are applied."""
         depth = 'bridge_queue_depth{queue="inbox",state="'
 
         def is_settled() -> bool:
@@ -272,7 +273,7 @@ class House:
 
 
 def toml(value: Any) -> str:
-    """A value as TOML writes it: JSON, but for tables."""
+    """Write a value as TOML: JSON except for tables."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value)

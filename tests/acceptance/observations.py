@@ -1,4 +1,4 @@
-"""What readers and receivers saw, as events for the checker of histories."""
+"""Observations of readers and receivers, as events for the history checker."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -28,7 +28,7 @@ def delivered(messages: Iterable[bytes]) -> Iterator[Event]:
 
 
 def release(message: bytes) -> tuple[str, str]:
-    """Return which release a result is about: accession and result status."""
+    """Return the release that a result is about: accession and result status."""
     obr = next(line for line in message.decode().split("\r") if line.startswith("OBR|"))
     fields = obr.split("|")
     return fields[18], fields[25]

@@ -1,4 +1,4 @@
-"""Orders as a hospital sends them, invented and numbered."""
+"""Synthetic, numbered orders as a hospital sends them."""
 
 
 def order(
@@ -40,7 +40,7 @@ def group_of(
     group: str = "",
     parent: str = "",
 ) -> str:
-    """One ORC, OBR, ZDS; `study` "-" is none."""
+    """One ORC, OBR and ZDS; no ZDS if `study` is "-"."""
     accession = accession or f"A{number}"
     study = study or f"1.2.826.0.1.3680043.10.{number + 1}"
     status = status or {"CA": "CA", "DC": "CA"}.get(control, "SC")
@@ -53,7 +53,7 @@ def group_of(
 
 
 def adt(event: str, number: int, mrn: str, name: str, prior: str = "") -> bytes:
-    """An ADT message; `prior` makes it a merge."""
+    """An ADT message; with `prior` it is a merge."""
     structure = {"A40": "ADT_A39"}.get(event, "ADT_A01")
     return (
         f"MSH|^~\\&|ADT|HOSP|BRIDGE|RAD|20260102030405||ADT^{event}^{structure}|C{number}|P|2.5.1"

@@ -1,9 +1,8 @@
 """
-An MLLP proxy that breaks promises: between a sender and the product, or the product and a receiver.
+An MLLP proxy that injects faults between a sender and the product, or the product and a receiver.
 
-A fault is a function of one message and of `forward`, which asks the target. It returns the reply
-for the client: it may forward a message not at all, later, changed or twice. None cuts the
-connection.
+A fault is a function of one message and of `forward`, which sends to the target. It returns the
+reply for the client. It may drop, delay, change or duplicate a message. None cuts the connection.
 """
 
 import socket
@@ -14,7 +13,7 @@ from contextlib import contextmanager, suppress
 from tests.acceptance.wire import FS_CR, VT, Sender, ack, control_id
 
 Forward = Callable[[bytes], bytes | None]
-"""Asks the target; returns its reply."""
+"""Sends a message to the target; returns its reply."""
 
 Fault = Callable[[Forward, bytes], bytes | None]
 

@@ -1,4 +1,4 @@
-"""A radiologist at her window: opens a report's link, writes what the page would write."""
+"""A radiologist's report page: opens a report link and sends the requests of the page."""
 
 import json
 import re
@@ -13,7 +13,7 @@ BOOT = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', r
 
 
 class Window:
-    """An opened report page and its session."""
+    """An open report page and its session."""
 
     def __init__(self, house: House, mrn: str, accession: str) -> None:
         """Launch the report and open its link."""
@@ -26,10 +26,10 @@ class Window:
         self.house = house
         self.session = json.loads(boot[1])["session"]
 
-    def do(self, deed: str, **body: Any) -> dict[str, Any]:
-        """Press a button of the page; its state after."""
+    def do(self, action: str, **body: Any) -> dict[str, Any]:
+        """Press a button of the page; return the state after it."""
         reply = httpx.post(
-            f"{self.house.url}/reporting/api/session/{deed}",
+            f"{self.house.url}/reporting/api/session/{action}",
             json=body,
             headers={"Authorization": f"Bearer {self.session}"},
             timeout=PATIENCE,
@@ -40,7 +40,7 @@ class Window:
 
 
 def addendum(house: House, mrn: str, accession: str, text: str) -> None:
-    """Write an addendum to a signed report, sign it; without a sign delay that is its release."""
+    """Write and sign an addendum to a signed report; without a sign delay it is released."""
     window = Window(house, mrn, accession)
     state = window.do("addendum/create")
     state = window.do("addendum/save", version=version_of(state), text=text)
@@ -48,5 +48,5 @@ def addendum(house: House, mrn: str, accession: str, text: str) -> None:
 
 
 def version_of(state: dict[str, Any]) -> int:
-    """The version of the addendum that is being written."""
+    """The version of the draft addendum."""
     return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))

@@ -1,4 +1,4 @@
-"""A receiver of HL7 over HTTP that shares no code with ours."""
+"""A receiver of HL7 over HTTP that shares no code with the product."""
 
 import http.server
 import threading
@@ -11,12 +11,12 @@ from tests.acceptance.wire import ack
 
 @dataclass
 class Receiver:
-    """An HTTP receiver of results whose answers are a program."""
+    """An HTTP receiver of results with configurable responses."""
 
     status: int = 200
     answer: bytes | None = None
-    measured: bool = True
-    """Whether answers tell their length; those of HTTP/1.0 may end with the connection."""
+    with_length: bool = True
+    """Whether responses have Content-Length; a response of HTTP/1.0 may end with the connection."""
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class Receiver:
                 outer.received.append((dict(self.headers.items()), body))
                 answer = ack(body) if outer.answer is None else outer.answer
                 self.send_response(outer.status)
-                if outer.measured:
+                if outer.with_length:
                     self.send_header("content-length", str(len(answer)))
                 self.end_headers()
                 self.wfile.write(answer)

@@ -1,4 +1,4 @@
-"""One `bridge serve` in a process of its own: started, waited for, stopped, killed."""
+"""One `bridge serve` in its own process: start, wait, stop, kill."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from tests.eventually import PATIENCE, eventually
 
 
 class Serving:
-    """A running service; `probe` is where it says whether it is ready."""
+    """A running service; `probe` is the address of its `/readyz`."""
 
     def __init__(
         self,
@@ -33,23 +33,23 @@ class Serving:
         assert self.process.poll() is None, f"not ready: {self.log()[-3000:]}"
 
     def log(self) -> str:
-        """All that the services of this home printed."""
+        """The output of the services of this HOME."""
         return self.file.read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; return the exit status."""
+        """Send SIGTERM; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=PATIENCE)
 
 
 def is_ready(address: str) -> bool:
-    """Tell whether the service at an address answers that it is ready."""
+    """Tell whether the service at an address is ready."""
     try:
         return httpx.get(f"{address}/readyz", timeout=10).status_code == httpx.codes.OK
     except httpx.HTTPError:

@@ -1,4 +1,4 @@
-"""Definitions exchanged while messages come in: all processes follow, none is lost or refused."""
+"""Mapping activation while messages arrive: all processes switch, no message is lost or refused."""
 
 import re
 import sqlite3
@@ -28,7 +28,7 @@ BY_CONTROL_ID = """
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A service whose definitions are changed."""
+    """A service whose mapping definitions the tests change."""
     made = House(tmp_path_factory.mktemp("activations") / "home")
     made.make()
     folder = made.home / "mappings"
@@ -40,13 +40,13 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def write(house: House, text: str) -> None:
-    """Lay something over the shipped definition."""
+    """Write a definition that extends the shipped one."""
     file = house.home / "mappings" / "orders.yaml"
     file.write_text(f"include: shipped.yaml\n{text}\n", "utf-8")
 
 
 def row(house: House, number: int) -> tuple[int, str, str]:
-    """Give an order's stored message, once it is finished: id, state, version of the mapping."""
+    """Wait until an order's message is finished; return its id, state and mapping version."""
 
     def finished() -> tuple[int, str, str] | None:
         with closing(sqlite3.connect(house.home / "bridge.db")) as stored:
@@ -59,33 +59,33 @@ def row(house: House, number: int) -> tuple[int, str, str]:
 
 
 def send(house: House, number: int) -> tuple[str, str]:
-    """Send an order and give its acknowledgment."""
+    """Send an order and return its acknowledgment."""
     with Sender(house.mllp_port) as sender:
         return verdict(sender.ask(order(number)))
 
 
 def version(house: House) -> str:
-    """Send an order and give the version of the mapping that read it."""
+    """Send an order and return the version of the mapping that read it."""
     number = next(NUMBERS)
     assert send(house, number) == ("AA", f"C{number}")
     return row(house, number)[2]
 
 
 def activate(house: House, *more: str) -> str:
-    """Put what the folder has in force, and wait until the service reads with it; give it."""
-    told = house.bridge("mapping", "activate", "orders", *more)
-    (activated,) = re.findall(r"^orders: version ([0-9a-f]{16}) is active", told)
+    """Activate the files on disk, wait until the service uses them; return their version."""
+    output = house.bridge("mapping", "activate", "orders", *more)
+    (activated,) = re.findall(r"^orders: version ([0-9a-f]{16}) is active", output)
     follow(house, activated)
     return str(activated)
 
 
 def follow(house: House, wanted: str) -> None:
-    """Wait until orders are read with a version; none is lost or refused meanwhile."""
+    """Wait until the service reads orders with a version; it accepts every order meanwhile."""
     eventually(lambda: version(house) == wanted)
 
 
 def test_an_activation_is_followed_and_rolled_back(house: House) -> None:
-    """The service reads with the new version, and then with the old one; never with a draft."""
+    """The service uses the new version, and the old one after a rollback. It never uses a draft."""
     first = version(house)
     write(house, "tags: {Notes: {const: new}}")
     assert version(house) == first, "not active yet"
@@ -95,7 +95,7 @@ def test_an_activation_is_followed_and_rolled_back(house: House) -> None:
 
 
 def test_a_bad_mapping_changes_nothing(house: House) -> None:
-    """The command says why, and the service goes on as before."""
+    """The command names the mistake, and the service keeps the active version."""
     before = version(house)
     write(house, "tags: {PatientMRN: PDI-3}")
     assert "did you mean" in house.bridge("mapping", "activate", "orders", expect=1)
@@ -104,7 +104,7 @@ def test_a_bad_mapping_changes_nothing(house: House) -> None:
 
 
 def test_a_hook_that_hangs_parks_its_own_message(house: House) -> None:
-    """The others of the same time are done; the repaired mapping finishes it after a replay."""
+    """Other messages are processed meanwhile. A replay with the repaired hook succeeds."""
     hooks = house.home / "mappings" / "h.py"
     hooks.write_text("def f(message):\n    while 'C7012' in str(message): pass\n", "utf-8")
     write(house, "tags: {Notes: {hook: 'h:f'}}")

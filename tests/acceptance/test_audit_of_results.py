@@ -1,4 +1,4 @@
-"""What left the house stands in the audit export, beside what happened in it."""
+"""The audit export contains deliveries to receivers beside the actions of users."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.acceptance.wire import Sink
 
 
 def test_a_delivered_result_is_audited(running: House, ris: Sink) -> None:
-    """Who signed, and where the result went: AuditEvents about the same report."""
+    """Signatures and deliveries are AuditEvents about the same report."""
     send(running, order(4700))
     running.draft("M4700", "A4700", "Normal.")
     running.sign("M4700", "A4700")
@@ -23,9 +23,9 @@ def test_a_delivered_result_is_audited(running: House, ris: Sink) -> None:
 
     assert {event["resourceType"] for event in events} == {"AuditEvent"}
     sent = [event for event in events if event["id"].startswith("delivery-")]
-    assert sent, "one for each destination that took it"
+    assert sent, "one for each destination that accepted it"
     assert {event["outcome"] for event in sent} == {"0"}
-    assert len(events) > len(sent), "who launched and who signed"
+    assert len(events) > len(sent), "launch and signature"
     assert "M4700" not in "\n".join(lines)
     only = running.bridge("audit", "export", "--report", report, "--action", "sent")
     assert [json.loads(line)["id"] for line in only.splitlines()] == [each["id"] for each in sent]

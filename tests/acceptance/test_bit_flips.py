@@ -1,4 +1,4 @@
-"""Bits change on the disk while work waits: each is reported, and no changed byte goes on."""
+"""Bit flips on disk while work is queued: the service reports each and sends no changed byte."""
 
 import random
 import re
@@ -30,20 +30,20 @@ PATIENCE = 60.0  # seconds
 
 @dataclass
 class Waiting:
-    """A stopped service with waiting orders and results, and what its receiver has seen."""
+    """A stopped service with queued orders and results, and the messages of its receiver."""
 
     house: House
     ris: Sink
     open: bool = False
     results: list[bytes] = field(default_factory=list)
-    """Results that were sent, and never answered."""
+    """Results that were sent and not acknowledged."""
 
-    def answer(self, message: bytes, seen: int) -> bytes | None:
+    def answer(self, message: bytes, attempts: int) -> bytes | None:
         """Cut the connection, until the receiver is open."""
-        return accept(message, seen) if self.open else None
+        return accept(message, attempts) if self.open else None
 
     def wait(self, large: bytes = b"") -> None:
-        """Let results and then orders wait, and stop; `large` is added to one of the orders."""
+        """Queue results, then orders, and stop. One of the orders contains `large`."""
         self.house.destination("ris", self.ris.port, breaker_after=0)
         self.house.make()
         self.house.start()
@@ -73,7 +73,7 @@ class Waiting:
 
 @pytest.fixture
 def waiting(database_url: str, tmp_path: Path) -> Iterator[Waiting]:
-    """A service on each database, with a receiver that does not answer yet."""
+    """A service on each database, with a receiver that does not acknowledge yet."""
     url = "" if database_url.startswith("sqlite") else database_url
     if url:
         empty(url)
@@ -111,7 +111,7 @@ def flip_bodies(connection: Connection, chance: random.Random) -> None:
 
 @pytest.mark.slow
 def test_bodies(waiting: Waiting) -> None:
-    """Each changed message and result is parked, listed and logged; the others go on."""
+    """The service parks, lists and logs changed messages and results. It processes the others."""
     house, seed = waiting.house, SEED
     waiting.wait(LARGE)
     engine = sqlalchemy.create_engine(house.database or f"sqlite:///{house.home / 'bridge.db'}")
@@ -140,7 +140,7 @@ def test_bodies(waiting: Waiting) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_pages(waiting: Waiting, tmp_path: Path) -> None:
-    """A bit anywhere in the file: all is right, or it is reported; nothing changed goes on."""
+    """After a flip, the data is right or the damage is reported; no changed data is sent."""
     waiting.wait()
     shutil.copytree(waiting.house.home, tmp_path / "before")
     seed = SEED
@@ -149,11 +149,11 @@ def test_pages(waiting: Waiting, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "before", waiting.house.home)
         waiting.ris.received.clear()
         place = flip_file(waiting.house.home / "bridge.db", random.Random(f"{seed} {number}"))
-        assert outcome(waiting), f"seed {seed}: nothing tells of the bit at {place}"
+        assert outcome(waiting), f"seed {seed}: the flip at byte {place} is not reported"
 
 
 def flip_file(path: Path, chance: random.Random) -> int:
-    """Flip one bit of a page that is in use; return the place of its byte."""
+    """Flip one bit of a used page; return the offset of its byte."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     data = bytearray(path.read_bytes())
@@ -164,7 +164,7 @@ def flip_file(path: Path, chance: random.Random) -> int:
 
 
 def outcome(waiting: Waiting) -> str:
-    """Start, and return what became of the flip: `right`, or how it was reported; empty if not."""
+    """Start; return `right`, or how the service reported the flip; empty if it did not."""
     house = waiting.house
     try:
         house.start()

@@ -1,4 +1,4 @@
-"""Patients with conspicuous values go down every path of failure; no log or metric shows one."""
+"""Patient data with conspicuous values takes every failure path; no log or metric contains it."""
 
 import json
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ CANARIES = (
 )
 
 
-def rude(message: bytes, seen: int) -> bytes:
-    """Refuse, and repeat what was sent in the refusal; garbage; then accept."""
+def refuse_with_patient_data(message: bytes, attempts: int) -> bytes:
+    """Refuse with patient data in the ERR segment, send garbage, then accept."""
     reply = ack(message, b"AE") + b"ERR|||207|E||||CANARYTEXT of CANARYNAME\r"
     return [
         VT + reply + FS_CR,
         VT + b"CANARYNAME is no reply" + FS_CR,
         VT + ack(message, about=b"CANARYID") + FS_CR,
         VT + ack(message) + FS_CR,
-    ][min(seen, 3)]
+    ][min(attempts, 3)]
 
 
 def canary(number: int, **extra: str) -> bytes:
-    """An order full of canaries."""
+    """An order whose fields are all canary values."""
     given = {
         "mrn": f"CANARYMRN{number}",
         "accession": f"CANARYACC{number}",
@@ -49,27 +49,27 @@ def canary(number: int, **extra: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def sung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Sink]]:
-    """A talkative house through which the canaries have gone."""
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Sink]]:
+    """A service with log level debug after it processed the canary messages."""
     house = House(tmp_path_factory.mktemp("canary") / "home")
     house.settings = '[log]\nlevel = "debug"\n'
     nowhere = house.listener("nowhere", site="NOSITE")
     stored = house.listener("stored", acknowledge="stored")
-    with sink(rude) as ris:
+    with sink(refuse_with_patient_data) as ris:
         house.destination("ris", ris.port)
         house.destination("dead", 1)
         house.make()
         house.start()
-        wrong(house, nowhere, stored)
-        results(house, ris)
-        refused_calls(house)
+        send_messages(house, nowhere, stored)
+        release_reports(house, ris)
+        send_refused_requests(house)
         house.settle()
         yield house, ris
     house.kill()
 
 
-def wrong(house: House, nowhere: int, stored: int) -> None:
-    """Messages that are good, refused, parked, cut, damaged, repeated, of patients and merges."""
+def send_messages(house: House, nowhere: int, stored: int) -> None:
+    """Send good, refused, parked, truncated, damaged and repeated messages, updates and merges."""
     messages = [
         canary(1),
         canary(2, extra=group_of(3, accession="CANARYACC3")),
@@ -94,69 +94,71 @@ def wrong(house: House, nowhere: int, stored: int) -> None:
         sender.raw(VT + canary(16)[:100] + VT + canary(17) + FS_CR + b"CANARYTEXT noise")
 
 
-def results(house: House, ris: Sink) -> None:
-    """Reports that go out to a rude receiver and a dead one."""
+def release_reports(house: House, ris: Sink) -> None:
+    """Release reports to a receiver that refuses them and to one that is down."""
     house.draft("CANARYMRN20", "CANARYACC20", "CANARYTEXT seen.", PatientName="CANARYNAME")
     house.sign("CANARYMRN20", "CANARYACC20")
     addendum(house, "CANARYMRN20", "CANARYACC20", "CANARYTEXT more.")
     ris.wait(5)
 
 
-def refused_calls(house: House) -> None:
-    """Calls that the engine refuses, with canaries in path, query and body."""
+def send_refused_requests(house: House) -> None:
+    """Send requests that the engine refuses, with canaries in path, query and body."""
     house.act("sign", "CANARYMRN-none", "CANARYACC-none", expect=None)
     house.act("unsign", "CANARYMRN20", "CANARYACC20", expect=None)
     house.post("/api/report/launch/clinical", {"clinicalInfo": {"CANARYTEXT": 1}}, expect=None)
     house.call("GET", "/CANARYTEXT", expect=None, params={"PatientMRN": "CANARYMRN1"})
     house.call("GET", "/api/worklist", expect=None, params={"q": "CANARYNAME", "limit": "x"})
     house.call("POST", "/api/report/sign", expect=None, content=b'{"CANARYTEXT')
-    with httpx.Client(base_url=house.url, timeout=PATIENCE) as stranger:
-        stranger.get("/api/worklist?PatientMRN=CANARYMRN1", headers={"x-access-token": "CANARYID"})
-        stranger.get("/launch-report/clinical?handle=CANARYTEXT")
+    with httpx.Client(base_url=house.url, timeout=PATIENCE) as unauthenticated:
+        unauthenticated.get(
+            "/api/worklist?PatientMRN=CANARYMRN1", headers={"x-access-token": "CANARYID"}
+        )
+        unauthenticated.get("/launch-report/clinical?handle=CANARYTEXT")
 
 
 @pytest.mark.parametrize("value", CANARIES)
-def test_log(sung: tuple[House, Sink], value: str) -> None:
-    """Nothing that the service printed, at its most talkative, names a patient."""
-    house, _ = sung
+def test_log(processed: tuple[House, Sink], value: str) -> None:
+    """The log at level debug contains no patient data."""
+    house, _ = processed
 
     assert "level" in house.log() or "listening" in house.log()
     assert [line for line in house.log().splitlines() if value in line] == []
 
 
 @pytest.mark.parametrize("value", CANARIES)
-def test_metrics(sung: tuple[House, Sink], value: str) -> None:
-    """No metric has a patient in a label."""
-    house, _ = sung
+def test_metrics(processed: tuple[House, Sink], value: str) -> None:
+    """No metric contains patient data."""
+    house, _ = processed
     shown = httpx.get(f"{house.url}/metrics", timeout=PATIENCE).text
 
     assert "bridge_deliveries_total" in shown
     assert value not in shown
 
 
-def test_lists_without_bodies(sung: tuple[House, Sink]) -> None:
-    """What scripts list of messages and deliveries has no patient in it."""
-    house, _ = sung
+def test_lists_without_bodies(processed: tuple[House, Sink]) -> None:
+    """The JSON lists of messages and deliveries contain no patient data."""
+    house, _ = processed
     messages = json.loads(house.bridge("messages", "list", "--limit", "200", "--json"))
     for row in messages:
-        row.pop("message_type")  # MSH-9, where one sender wrote nonsense
+        row.pop("message_type")  # MSH-9; one of the messages has a canary there
     listed = str(messages) + house.bridge("deliveries", "list", "--limit", "200", "--json")
 
     assert messages
     assert [value for value in CANARIES if value in listed] == []
 
 
-def test_files(sung: tuple[House, Sink]) -> None:
-    """Besides the databases and what the operator wrote, no file of the home holds a patient."""
-    house, _ = sung
+def test_files(processed: tuple[House, Sink]) -> None:
+    """No file of HOME except the databases contains patient data."""
+    house, _ = processed
     for file in house.home.rglob("*"):
         if file.is_file() and ".db" not in file.name:
             assert b"CANARY" not in file.read_bytes(), file.name
 
 
-def test_the_canaries_were_there(sung: tuple[House, Sink]) -> None:
-    """The test is no test of nothing: they did arrive, and did go out."""
-    house, ris = sung
+def test_the_canaries_were_there(processed: tuple[House, Sink]) -> None:
+    """The canaries reached the worklist and the receiver."""
+    house, ris = processed
 
     assert any("CANARYACC1" in str(row) for row in house.worklist())
     assert any(b"CANARYTEXT" in message for message in ris.received)

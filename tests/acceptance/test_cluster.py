@@ -1,4 +1,4 @@
-"""More than one node on one PostgreSQL: what a node leaves behind, the others do, and once."""
+"""Several nodes on one PostgreSQL: the others take over a failed node's work, exactly once."""
 
 import os
 import time
@@ -24,7 +24,7 @@ CONNECTIONS = 6
 IDLE = 8.0  # seconds
 SESSIONS = "SELECT query FROM pg_stat_activity"
 WORK = 2_000_000
-WORK_TAKES = 0.12  # seconds of the processor for which the promise of idle nodes is made
+WORK_TAKES = 0.12  # CPU seconds on the machine for which the limit was set
 PRUNING = '[retention]\nkeep = "1000d"\nevery = "1s"\n'
 
 
@@ -37,9 +37,9 @@ def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
     made.close()
 
 
-def silent_at_first(message: bytes, seen: int) -> bytes:
-    """Leave the first attempt without an answer, accept the second."""
-    return b"\x0b" + _accepted(message) + b"\x1c\r" if seen else b""
+def silent_at_first(message: bytes, attempts: int) -> bytes:
+    """Do not reply to the first attempt; accept the second."""
+    return b"\x0b" + _accepted(message) + b"\x1c\r" if attempts else b""
 
 
 def _accepted(message: bytes) -> bytes:
@@ -47,7 +47,7 @@ def _accepted(message: bytes) -> bytes:
 
 
 def test_a_delivery_in_flight_is_taken_over(cluster: Cluster) -> None:
-    """Its node is killed while it waits for the answer: the other sends the same bytes."""
+    """When a node dies while it waits for the ACK, the other node sends the same bytes."""
     with sink(silent_at_first) as ris:
         cluster.nodes[0].destination("ris", ris.port, ack_timeout="60s")
         cluster.make()
@@ -67,10 +67,10 @@ def _delivered(cluster: Cluster) -> int:
     return len(cluster.query("SELECT id FROM delivery WHERE state = 'done'"))
 
 
-def test_a_job_is_done_by_one_node_and_by_another_when_that_one_is_killed(
+def test_one_node_prunes_and_another_takes_over(
     cluster: Cluster,
 ) -> None:
-    """Only one node prunes, and after its death another does."""
+    """Only one node prunes. After it is killed, another node prunes."""
     cluster.nodes[0].settings = PRUNING
     cluster.make()
     cluster.start()
@@ -86,7 +86,7 @@ def _pruning(cluster: Cluster) -> set[int]:
 
 
 def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Cluster) -> None:
-    """Each node is restarted and killed while senders send: the last word stands, once."""
+    """Nodes restart and die while senders send. The worklist shows each order's last state once."""
     cluster.name_sessions()
     cluster.make()
     cluster.nodes[0].bridge("migrate")
@@ -135,7 +135,7 @@ def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Clu
 
 
 def test_a_replay_is_announced_to_the_nodes(cluster: Cluster) -> None:
-    """A command is another process: it notifies the channel on which the nodes listen."""
+    """`bridge messages replay` notifies the channel on which the nodes listen."""
     cluster.make()
     first = cluster.nodes[0]
     first.start()
@@ -155,9 +155,9 @@ def test_a_replay_is_announced_to_the_nodes(cluster: Cluster) -> None:
 
 def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
     """
-    Eight seconds with nothing to do: two hundredths of a processor for each node.
+    An idle node uses at most 2 % of a processor.
 
-    On a processor that is slower than the one this was promised for, as much work takes longer.
+    The limit grows on a processor that is slower than the one for which it was set.
     """
     with sink() as ris:
         cluster.nodes[0].destination("ris", ris.port)
@@ -173,7 +173,7 @@ def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
 
 
 def seconds_of_work() -> float:
-    """What a piece of work of the interpreter's takes of this processor now."""
+    """Return the CPU time that a fixed amount of work takes on this processor now."""
     began, total = time.thread_time(), 0
     for number in range(WORK):
         total += number * number % 7
@@ -181,7 +181,7 @@ def seconds_of_work() -> float:
 
 
 def processor_seconds(cluster: Cluster) -> float:
-    """What all nodes have used until now."""
+    """Return the CPU time that all nodes have used."""
     return sum(_used(node.service.process.pid) for node in cluster.nodes if node.service)
 
 

@@ -1,4 +1,4 @@
-"""The commands as scripts use them: exit status and output."""
+"""Exit status and output of the commands."""
 
 import json
 from pathlib import Path
@@ -33,17 +33,17 @@ events = ["never"]
 
 
 def test_check_names_every_mistake(house: House) -> None:
-    """Ten mistakes in the settings are ten lines, each with its place."""
+    """`bridge check` prints one line with its place for each mistake in the settings."""
     house.make()
     (house.home / "bridge.toml").write_text(WRONG, "utf-8")
-    said = house.bridge("check", expect=1)
+    output = house.bridge("check", expect=1)
 
     for name in (
         "database.url", "http.bind", "http.public_url", "http.colour", "poll_status_every",
         "log.level", "name", "bind", "acknowledge", "address", "events",
     ):  # fmt: skip
-        assert name in said
-    assert said.count("bridge.toml:") >= 11
+        assert name in output
+    assert output.count("bridge.toml:") >= 11
 
 
 UNUSABLE = """
@@ -61,29 +61,29 @@ tls = { ca = "missing-ca.pem" }
 """
 
 
-def test_check_names_all_that_a_listener_lacks(house: House) -> None:
-    """What is well written and yet of no use is told in one go: mapping, charset, files."""
+def test_check_names_everything_that_is_missing(house: House) -> None:
+    """One run of `bridge check` names every unknown mapping, charset and missing file."""
     house.make()
     (house.home / "bridge.toml").write_text(UNUSABLE, "utf-8")
-    said = house.bridge("check", expect=1)
+    output = house.bridge("check", expect=1)
 
     for words in ("no-such-mapping", "charset", "tls.certificate", "outgoing", "tls.ca"):
-        assert words in said, said
+        assert words in output, output
 
 
-def test_check_looks_at_mappings_whatever_the_settings(house: House) -> None:
-    """Mistakes of the settings do not hide those of the definitions."""
+def test_check_reads_mappings_despite_wrong_settings(house: House) -> None:
+    """`bridge check` reports mistakes in the settings and in the definitions together."""
     house.make()
     (house.home / "bridge.toml").write_text("[http]\ncolour = 1\n", "utf-8")
     (house.home / "mappings" / "mine.yaml").write_text("kind: orders\n", "utf-8")
-    said = house.bridge("check", expect=1)
+    output = house.bridge("check", expect=1)
 
-    assert "http.colour" in said
-    assert "mine.yaml:1:" in said
+    assert "http.colour" in output
+    assert "mine.yaml:1:" in output
 
 
 def test_check_names_mistakes_of_mappings(house: House) -> None:
-    """A wrong definition is named with file, line and column; and `serve` does not start."""
+    """`bridge check` names file and line of a wrong definition, and `serve` does not start."""
     house.make()
     orders = house.home / "mappings" / "orders.yaml"
     orders.write_text(orders.read_text("utf-8").replace("from: PID-5", "from: PID_5"), "utf-8")
@@ -99,7 +99,7 @@ def test_check_names_mistakes_of_mappings(house: House) -> None:
 
 
 def test_send(running: House, tmp_path: Path) -> None:
-    """`send` prints each ACK and ends with 1 when one is negative, 0 otherwise."""
+    """`bridge send` prints each ACK and exits with 1 if one is negative."""
     good, bad = tmp_path / "good.hl7", tmp_path / "bad.hl7"
     good.write_bytes(order(5001))
     bad.write_bytes(order(5002, control="QQ"))
@@ -111,17 +111,17 @@ def test_send(running: House, tmp_path: Path) -> None:
 
 
 def test_send_in_enhanced_mode(running: House, tmp_path: Path) -> None:
-    """All acknowledgments that MSH-15 and MSH-16 ask for, each with its own message; or none."""
-    asked = {5003: "AL|AL", 5004: "AL|NE", 5006: "NE|NE", 5007: "NE|AL"}
+    """`bridge send` waits for the acknowledgments that MSH-15 and MSH-16 request."""
+    modes_of = {5003: "AL|AL", 5004: "AL|NE", 5006: "NE|NE", 5007: "NE|AL"}
     file = tmp_path / "orders.hl7"
-    file.write_bytes(b"".join(order(number, modes=modes) for number, modes in asked.items()))
-    told = bridge("send", f"127.0.0.1:{running.mllp_port}", str(file))
-    codes = [line.split("|")[1:3] for line in told.splitlines() if line.startswith("MSA")]
+    file.write_bytes(b"".join(order(number, modes=modes) for number, modes in modes_of.items()))
+    output = bridge("send", f"127.0.0.1:{running.mllp_port}", str(file))
+    codes = [line.split("|")[1:3] for line in output.splitlines() if line.startswith("MSA")]
     assert codes == [["CA", "C5003"], ["AA", "C5003"], ["CA", "C5004"], ["AA", "C5007"]]
 
 
 def test_mapping_try(running: House, tmp_path: Path) -> None:
-    """`mapping try` shows what comes of a message, and ends with 1 when it is refused."""
+    """`mapping try` prints the events of a message and exits with 1 if it is refused."""
     good, bad = tmp_path / "good.hl7", tmp_path / "bad.hl7"
     good.write_bytes(order(5003))
     bad.write_bytes(order(5004, control="QQ"))
@@ -133,7 +133,7 @@ def test_mapping_try(running: House, tmp_path: Path) -> None:
 
 
 def test_replay(running: House) -> None:
-    """`messages list`, `show` and `replay`: what came in is there, and is applied once more."""
+    """`messages list` and `show` print a received message, and `replay` applies it again."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(order(5005)))[0] == "AA"
     running.settle()
@@ -148,7 +148,7 @@ def test_replay(running: House) -> None:
 
 
 def test_reconcile(running: House) -> None:
-    """What stands on one side alone is told within seconds, not with the next round of a day."""
+    """`concerns reconcile` compares at once and counts the orders that only one side has."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(order(5095)))[0] == "AA"
     running.settle()
@@ -156,22 +156,22 @@ def test_reconcile(running: House) -> None:
     body = {"clinicalInfo": named, "reportingApp": {}, "response": {"type": "link"}}
     ordered = {"lazyLaunch": True, "registerOrder": True}
     running.post("/api/report/launch/clinical", body | ordered)
-    told = json.loads(running.bridge("concerns", "reconcile", "--json"))["last"]
+    comparison = json.loads(running.bridge("concerns", "reconcile", "--json"))["last"]
 
-    assert told["orders"] >= 1
-    assert told["ended_at"] is not None
-    assert told["differing"]["not_ordered SITE1"] >= 1
+    assert comparison["orders"] >= 1
+    assert comparison["ended_at"] is not None
+    assert comparison["differing"]["not_ordered SITE1"] >= 1
 
 
 @pytest.mark.slow
 def test_retry_and_skip(house: House) -> None:
-    """A parked result is retried or skipped by a person; it holds up its own report only."""
-    told_no = [True]
+    """An operator retries or skips a parked result. It holds up its own report only."""
+    refuses = [True]
 
-    def answer(message: bytes, seen: int) -> bytes:
-        if told_no[0] and b"|A1|" in message:
+    def answer(message: bytes, attempts: int) -> bytes:
+        if refuses[0] and b"|A1|" in message:
             return VT + ack(message, b"AR") + FS_CR
-        return accept(message, seen)
+        return accept(message, attempts)
 
     with sink(answer) as ris:
         house.destination("ris", ris.port, replies={"AR": "park"})
@@ -182,7 +182,7 @@ def test_retry_and_skip(house: House) -> None:
             house.sign(f"M{number}", f"A{number}")
         ris.about("|A2|")
         parked = wait_for(house, "parked")
-        told_no[0] = False
+        refuses[0] = False
         house.bridge("deliveries", "retry", str(parked["id"]))
         assert wait_for(house, "done", parked["id"])
         assert len(set(ris.about("|A1|", 2))) == 1, "the same bytes"
@@ -191,7 +191,7 @@ def test_retry_and_skip(house: House) -> None:
 
 
 def wait_for(house: House, state: str, delivery: int = 0) -> dict[str, int]:
-    """A delivery in a state."""
+    """Wait for a delivery in a state."""
 
     def found() -> list[dict[str, int]]:
         rows = json.loads(house.bridge("deliveries", "list", "--state", state, "--json"))

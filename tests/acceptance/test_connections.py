@@ -1,4 +1,4 @@
-"""Senders and receivers set up in the console while the service runs: it goes on with them."""
+"""Listeners and destinations that an administrator sets up in the console of a running service."""
 
 import base64
 import socket
@@ -28,7 +28,7 @@ NUMBERS = count(7600)
 
 
 class Console:
-    """The console as a page of it calls it."""
+    """A client of the console's HTTP interface."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -44,19 +44,19 @@ class Console:
         )
 
     def put(self, kind: str, name: str, table: dict[str, Any] | None, new: bool = False) -> None:
-        """Put settings into force."""
+        """Activate settings."""
         body = {"table": table, "reason": "a test", "begun_on": self.version(kind, name)}
         answer = self.call("PUT", f"connections/{kind}/{name}", {**body, "new": new})
         assert answer.status_code == 200, answer.text
 
     def version(self, kind: str, name: str) -> str:
-        """Give what is in force of one; empty where the console says nothing of it."""
+        """Return the version of the active settings; empty if there are none."""
         found = self.call("GET", f"connections/{kind}/{name}").json().get("in_force")
         return found["version"] if found else ""
 
 
 def enrol(house: House) -> None:
-    """Add who may set up everything."""
+    """Create a system administrator."""
     house.bridge("user", "add", MARA, "--name", "Mara Keeper", "--site", "SITE1")
     role = ("--role", "system-administrator", "--bodies")
     printed = house.bridge("console", "grant", MARA, *role)
@@ -76,7 +76,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
 
 def signed(house: House, port: int = 0) -> str:
-    """Order something and sign its report; give the accession."""
+    """Send an order and sign its report; return the accession."""
     number = next(NUMBERS)
     with Sender(port or house.mllp_port) as sender:
         assert verdict(sender.ask(order(number, accession=f"A{number}")))[0] == "AA"
@@ -86,8 +86,8 @@ def signed(house: House, port: int = 0) -> str:
     return f"A{number}"
 
 
-def test_a_receiver_comes_changes_and_goes(console: Console) -> None:
-    """By MLLP first, then by HTTP, then not at all, and back by one step; never a restart."""
+def test_a_destination_is_added_changed_disabled_and_rolled_back(console: Console) -> None:
+    """It delivers by MLLP, then by HTTP, then not at all, then by HTTP again, without a restart."""
     house, web = console.house, Receiver()
     with sink() as first:
         console.put("destination", "street", {"address": f"127.0.0.1:{first.port}"}, new=True)
@@ -114,8 +114,8 @@ def test_a_receiver_comes_changes_and_goes(console: Console) -> None:
     web.server.server_close()
 
 
-def test_a_listener_comes_and_goes(console: Console) -> None:
-    """Orders come in by its port as soon as it is there, and are applied when it is off again."""
+def test_a_listener_is_added_and_disabled(console: Console) -> None:
+    """It accepts orders while it is enabled; orders that it stored are applied after that."""
     house, port = console.house, free_port()
     table = {"bind": f"127.0.0.1:{port}", "site": "SITE1"}
     console.put("listener", "north", table, new=True)
@@ -131,8 +131,8 @@ def test_a_listener_comes_and_goes(console: Console) -> None:
     house.settle()
 
 
-def test_a_port_that_is_taken_is_said_and_tried_again(console: Console) -> None:
-    """The page says that the listener could not begin, until it can."""
+def test_a_port_in_use_is_reported_and_retried(console: Console) -> None:
+    """The console shows that the listener cannot bind until the port is free."""
 
     def trouble() -> str:
         found = console.call("GET", "channels").json()["listeners"]
@@ -148,10 +148,8 @@ def test_a_port_that_is_taken_is_said_and_tried_again(console: Console) -> None:
 
 
 @pytest.mark.postgres
-def test_all_nodes_go_on_with_an_interface_that_one_took_in(
-    postgres_url: str, tmp_path: Path
-) -> None:
-    """A ZIP with a listener, a receiver and a definition: taken in at one node, at work on both."""
+def test_all_nodes_run_an_imported_interface(postgres_url: str, tmp_path: Path) -> None:
+    """One node imports a ZIP with listener, destination and mapping; both nodes run them."""
     empty(postgres_url)
     cluster, port = Cluster(tmp_path, postgres_url), free_port()
     try:
@@ -175,7 +173,7 @@ def test_all_nodes_go_on_with_an_interface_that_one_took_in(
 
 
 def interface(port: int, receiver: int) -> dict[str, str]:
-    """An interface whose listener both nodes of one machine share."""
+    """An interface package whose port both nodes of one machine share."""
     text = f"""
 [[listener]]
 name = "north"

@@ -1,4 +1,4 @@
-"""Whatever arrives is answered, and the service lives: real messages, and damaged ones."""
+"""The service answers every real or damaged message and keeps running."""
 
 import random
 import re
@@ -19,25 +19,27 @@ NEGATIVE = {"AE", "AR", "CE", "CR"}
 
 
 def framed(raw: bytes) -> bytes:
-    """A file as one frame's payload: framing bytes that were stored with it are taken off."""
+    """The content of a file without framing bytes, as the payload of one frame."""
     return raw.strip(VT + FS_CR).replace(FS_CR, b"\r")
 
 
 def check_answer(reply: bytes) -> None:
-    """A reply has a code, and a refusal says what and where."""
+    """Check that a reply has a code, and that a refusal has an ERR segment with an error code."""
     code, _ = verdict(reply)
     assert code in {"AA", "CA"} | NEGATIVE
     if code in NEGATIVE:
         error = segment(reply, b"ERR")
         assert re.search(r"\b(1\d\d|20\d)\b", error), error
-        assert "207" not in error, "no refusal may be for an exception of ours"
+        assert "207" not in error, "an internal error"
 
 
 @pytest.mark.skipif(not FILES, reason="the corpus is not beside this repository")
 def test_real_messages(running: House) -> None:
-    """Every real message is answered unless it says NE, with a reason where it is refused."""
+    """The service answers every real message, unless it requests NE; a refusal has a reason."""
     for number, file in enumerate(FILES):
-        after = order(20_000 + number, msh10=f"AFTER{number}")  # its answer ends the others
+        after = order(
+            20_000 + number, msh10=f"AFTER{number}"
+        )  # its ACK comes after the replies to the file
         with Sender(running.mllp_port) as sender:
             raw = framed(file.read_bytes())
             sender.post(raw, after)
@@ -59,7 +61,7 @@ def test_real_messages(running: House) -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "noise", "segments", "delimiters", "bytes"])
 def test_damaged_messages(running: House, kind: str) -> None:
-    """Damaged in any way, a message is answered or keeps its silence, and the next one is fine."""
+    """The service answers a damaged message or ignores it, and accepts the next one."""
     rng = random.Random(f"damage {kind}")
     sources = [framed(file.read_bytes()) for file in (*FILES, *SAMPLES.glob("*/*.hl7"))]
     for number in range(60):
@@ -81,7 +83,7 @@ def test_damaged_messages(running: House, kind: str) -> None:
 
 
 def damaged(raw: bytes, kind: str, rng: random.Random) -> bytes:
-    """A message after an accident; never with the end of its own frame inside."""
+    """Damage a message; the result does not contain the end of a frame."""
     lines = raw.replace(b"\n", b"\r").split(b"\r")
     match kind:
         case "cut":
@@ -104,10 +106,12 @@ def damaged(raw: bytes, kind: str, rng: random.Random) -> bytes:
     return raw.replace(FS_CR, b"\r").replace(VT, b" ") or b"x"
 
 
-def test_nothing_unforeseen(running: House) -> None:
-    """After all that, no exception has been logged."""
+def test_no_exception_is_logged(running: House) -> None:
+    """The service has logged no exception for these messages."""
     running.settle()
 
     assert "not accepted" not in running.log()
-    trouble = [line for line in running.log().splitlines() if "not applied" in line]
-    assert all("listener=stored" in line for line in trouble)  # where it is what is asked for
+    failures = [line for line in running.log().splitlines() if "not applied" in line]
+    assert all(
+        "listener=stored" in line for line in failures
+    )  # this listener stores invalid messages

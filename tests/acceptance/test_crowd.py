@@ -1,4 +1,4 @@
-"""A crowd of senders that misbehave, and a well-behaved one beside it."""
+"""Hundreds of misbehaving connections, and one well-behaved sender beside them."""
 
 import socket
 import threading
@@ -21,7 +21,7 @@ FILLING = b"NTE|1||" + b"x" * (15 * 2**20) + b"\r"
 
 @pytest.fixture
 def crowded(tmp_path: Path) -> Iterator[House]:
-    """A service with room for many connections, and patience with long frames."""
+    """A service with a high connection limit and a long frame timeout."""
     house = House(tmp_path / "home")
     house.listener_extra = 'max_connections = 2000\nframe_timeout = "170s"'
     house.make()
@@ -32,7 +32,7 @@ def crowded(tmp_path: Path) -> Iterator[House]:
 
 @contextmanager
 def repeating(work: Callable[[], None], pause: float) -> Iterator[None]:
-    """Do something again and again meanwhile."""
+    """Repeat `work` in a thread until the block ends."""
     over = threading.Event()
 
     def run() -> None:
@@ -49,7 +49,7 @@ def repeating(work: Callable[[], None], pause: float) -> Iterator[None]:
 
 @contextmanager
 def crowd(port: int) -> Iterator[list[Sender]]:
-    """Idle ones, dribbling ones, ones that come and go, ones amid a frame of nearly 16 MiB."""
+    """Open idle, slow, short-lived and large connections; yield those amid a frame of 15 MiB."""
     with ExitStack() as stack:
         for _ in range(IDLE):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -74,7 +74,7 @@ def crowd(port: int) -> Iterator[list[Sender]]:
 
 @pytest.mark.slow
 def test_an_ordinary_sender_is_served_beside_a_crowd(crowded: House) -> None:
-    """Each of its orders is acknowledged, and so are the long frames when they end."""
+    """The service acknowledges each of its orders, and the large frames once they are complete."""
     with crowd(crowded.mllp_port) as large, Sender(crowded.mllp_port) as ordinary:
         for number in range(SAMPLES):
             assert verdict(ordinary.ask(order(number))) == ("AA", f"C{number}")
@@ -84,7 +84,7 @@ def test_an_ordinary_sender_is_served_beside_a_crowd(crowded: House) -> None:
 
 
 def is_accepted(sender: Sender, number: int) -> bool:
-    """Read a reply; what a busy machine did not judge in time is refused, and sent again."""
+    """Read a reply; send the order again if the service refused it because of its time limit."""
     code, about = verdict(sender.reply())
     assert about == f"C{number}"
     if code != "AA":

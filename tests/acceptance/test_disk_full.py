@@ -1,4 +1,4 @@
-"""No room left: a refusal or silence, never a false AA; and when there is room, all goes on."""
+"""Disk full: the service refuses or is silent, never answers a false AA, and recovers."""
 
 import os
 import random
@@ -17,14 +17,14 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 
-# Nothing that a database could compress.
+# Random, so that the database cannot compress it.
 PADDING = "".join(f"NTE|{n}||{random.Random(n).randbytes(250).hex()}\r" for n in range(60))
 MOST = 400
 ROOM = 3 * 2**20
 
 
 def fill(house: House, first: int) -> tuple[list[int], int]:
-    """Send until something is not accepted; give what was, and the number that was not."""
+    """Send until an order is not accepted; return the accepted numbers and the refused one."""
     accepted: list[int] = []
     for number in range(first, first + MOST):
         try:
@@ -36,22 +36,22 @@ def fill(house: House, first: int) -> tuple[list[int], int]:
             assert reply is None or verdict(reply) in {("AE", f"C{number}"), ("AR", f"C{number}")}
             return accepted, number
         accepted.append(number)
-    raise AssertionError("there was room for everything")
+    raise AssertionError("the disk did not become full")
 
 
 def recovered(house: House, accepted: list[int], refused: int) -> None:
-    """What was refused is accepted now, and all that was ever accepted stands, once."""
+    """Check that the refused order is accepted now, and that each accepted order exists once."""
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(refused, extra=PADDING))) == ("AA", f"C{refused}")
     house.settle()
-    standing = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
+    listed_orders = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
 
-    assert sorted(standing) == sorted(f"A{number}" for number in [*accepted, refused])
+    assert sorted(listed_orders) == sorted(f"A{number}" for number in [*accepted, refused])
 
 
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a small file system, where we may."""
+    """Mount a small file system; skip the test without the right to mount."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True)
@@ -70,8 +70,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def crowd(folder: Path) -> Callable[[], None]:
-    """Leave little room on a file system; gives how to make room again."""
+def fill_disk(folder: Path) -> Callable[[], None]:
+    """Fill a file system except for `ROOM` bytes; return the function that frees the space."""
     ballast = folder / "ballast"
     stat = os.statvfs(folder)
     ballast.write_bytes(b"\0" * max(0, stat.f_bavail * stat.f_frsize - ROOM))
@@ -80,8 +80,8 @@ def crowd(folder: Path) -> Callable[[], None]:
 
 @pytest.fixture
 def small_tablespace(postgres_server: str) -> Iterator[tuple[str, Path]]:
-    """A PostgreSQL database whose tables stand on a small file system, and where that is."""
-    # Not below pytest's own folder: the server is another user where we are root.
+    """A PostgreSQL database whose tables are on a small file system, and its path."""
+    # Not below pytest's folder: the server may run as a user who cannot read it.
     with TemporaryDirectory() as home, mounted(Path(home) / "small", "64m") as disk:
         Path(home).chmod(0o755)
         space = disk / "space"
@@ -100,16 +100,12 @@ def small_tablespace(postgres_server: str) -> Iterator[tuple[str, Path]]:
         engine.dispose()
 
 
-@pytest.mark.slow
-@pytest.mark.postgres
-def test_tablespace_full(small_tablespace: tuple[str, Path], tmp_path: Path) -> None:
-    """PostgreSQL without room for its tables: the same."""
-    address, disk = small_tablespace
-    house = House(tmp_path / "home", database=address)
+def check_full_disk(house: House, disk: Path) -> None:
+    """Fill the disk of an installation, free it, and check that the service recovers."""
     try:
         house.make()
         house.start()
-        make_room = crowd(disk)
+        make_room = fill_disk(disk)
         accepted, refused = fill(house, 1)
         make_room()
 
@@ -117,28 +113,25 @@ def test_tablespace_full(small_tablespace: tuple[str, Path], tmp_path: Path) -> 
         assert house.stop() == 0
     finally:
         house.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_tablespace_full(small_tablespace: tuple[str, Path], tmp_path: Path) -> None:
+    """The service refuses when PostgreSQL's tablespace is full, and recovers."""
+    address, disk = small_tablespace
+    check_full_disk(House(tmp_path / "home", database=address), disk)
 
 
 @pytest.mark.slow
 def test_file_system_full(small_disk: Path) -> None:
-    """ENOSPC: refused, not lied about; after space returns everything is there."""
-    house = House(small_disk / "home")
-    try:
-        house.make()
-        house.start()
-        make_room = crowd(small_disk)
-        accepted, refused = fill(house, 1)
-        make_room()
-
-        recovered(house, accepted, refused)
-        assert house.stop() == 0
-    finally:
-        house.kill()
+    """ENOSPC: the service refuses, and recovers when there is space."""
+    check_full_disk(House(small_disk / "home"), small_disk)
 
 
 @pytest.mark.slow
 def test_files_may_not_grow(house: House) -> None:
-    """EFBIG: the same, for a limit on files instead of a full disk; killed and started amid it."""
+    """EFBIG: the service refuses at a file size limit, and recovers after kill -9 and a restart."""
     house.make()
     service = house.start()
     pid = service.process.pid

@@ -1,4 +1,4 @@
-"""MSH-15 and MSH-16: which acknowledgments come, for every pair of conditions and both verdicts."""
+"""MSH-15 and MSH-16: the acknowledgments for every pair of conditions, accepted or refused."""
 
 import pytest
 
@@ -16,17 +16,17 @@ def wanted(condition: str, *, positive: bool) -> bool:
 
 
 def expected(accept: str, application: str, *, positive: bool) -> list[str]:
-    """What HL7 v2.5.1 §2.9.3 owes; a message that is not taken is never told of twice."""
+    """The codes by HL7 v2.5.1 §2.9.3; a refused message gets one acknowledgment at most."""
     if not accept and not application:
         return ["AA" if positive else "AE"]
     commit = ["CA" if positive else "CE"] if wanted(accept, positive=positive) else []
-    told = ["AA" if positive else "AE"] if wanted(application, positive=positive) else []
-    return commit + told if positive else (commit or told)
+    result = ["AA" if positive else "AE"] if wanted(application, positive=positive) else []
+    return commit + result if positive else (commit or result)
 
 
 @pytest.mark.parametrize("listener", ["checked", "applied"])
 def test_matrix(hospital: Hospital, listener: str) -> None:
-    """Every pair of conditions is answered with what it asks for, in order, and nothing more."""
+    """The listener sends the requested acknowledgments in order, and no other."""
     base = {"checked": 6000, "applied": 6100}[listener]
     port = hospital.applied if listener == "applied" else hospital.house.mllp_port
     with Sender(port) as sender:
@@ -38,11 +38,11 @@ def test_matrix(hospital: Hospital, listener: str) -> None:
                 )
                 mark = f"MARK{number}{control}"
                 sender.post(message)
-                owed = expected(accept, application, positive=control == "NW")
-                answers = [verdict(sender.reply(20)) for _ in owed]
+                codes = expected(accept, application, positive=control == "NW")
+                answers = [verdict(sender.reply(20)) for _ in codes]
                 sender.post(order(number, msh10=mark, accession=f"MARK{number}"))
 
-                assert answers == [(code, name) for code in owed], (accept, application)
+                assert answers == [(code, name) for code in codes], (accept, application)
                 assert verdict(sender.reply(20)) == ("AA", mark), (accept, application)
 
 

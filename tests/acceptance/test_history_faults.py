@@ -1,4 +1,4 @@
-"""The checker of histories names each fault that a proxy makes, and none without a fault."""
+"""The history checker names each fault that a proxy injects, and reports none without a fault."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _numbers = count(100)
 
 @dataclass
 class Watched:
-    """A product between two proxies, whose sender and receiver record what they see."""
+    """The product between two proxies; its sender and its receiver record events."""
 
     house: House
     orders: Proxy
@@ -44,25 +44,25 @@ class Watched:
     ris: Sink
 
     def send(self, number: int) -> list[Event]:
-        """Send an order and its changes; return what the sender and a reader saw."""
-        seen = []
+        """Send an order and its changes; return the events of the sender and of a reader."""
+        events = []
         with Sender(self.orders.port) as sender:
             for step in range(STEPS):
                 name, control = f"H{number}-{step}", "XO" if step else "NW"
                 message = order(number, control=control, title=f"STEP {step}", msh10=name)
-                seen.append(Event(Kind.SENT, f"A{number}", step))
+                events.append(Event(Kind.SENT, f"A{number}", step))
                 if verdict(sender.ask(message)) == ("AA", name):
-                    seen.append(Event(Kind.ACKNOWLEDGED, f"A{number}", step))
+                    events.append(Event(Kind.ACKNOWLEDGED, f"A{number}", step))
         self.house.settle()
         steps = {f"STEP {step}": step for step in range(STEPS)}
         found = listed(self.house, steps)
-        return seen + [each for each in found if each.order == f"A{number}"]
+        return events + [each for each in found if each.order == f"A{number}"]
 
     def sign(self, number: int, frames: int, fault: Fault = pass_on) -> list[Event]:
         """
-        Sign a report and an addendum; return what the signer and the receiver saw.
+        Sign a report and an addendum; return the events of the signer and of the receiver.
 
-        The fault is about this report only, and ends when the proxy has handled `frames` messages.
+        The fault applies to this report only, until the proxy has handled `frames` messages.
         """
         mrn, accession = f"M{number}", f"A{number}"
         handled = []
@@ -75,21 +75,21 @@ class Watched:
             return reply
 
         self.results.fault = handle
-        seen = [Event(Kind.SENT, accession, 0)]
+        events = [Event(Kind.SENT, accession, 0)]
         self.house.draft(mrn, accession, f"Read {number}.")
         self.house.sign(mrn, accession)
-        seen.append(Event(Kind.RELEASED, accession, 1))
+        events.append(Event(Kind.RELEASED, accession, 1))
         addendum(self.house, mrn, accession, f"More on {number}.")
-        seen.append(Event(Kind.RELEASED, accession, 2))
+        events.append(Event(Kind.RELEASED, accession, 2))
         eventually(lambda: len(handled) >= frames)
         self.results.fault = answer_nothing
-        got = delivered(list(self.ris.received))
-        return seen + [each for each in got if each.order == accession]
+        results = delivered(list(self.ris.received))
+        return events + [each for each in results if each.order == accession]
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """A running product between proxies without a fault."""
+    """A running service between proxies that forward everything."""
     house = House(tmp_path_factory.mktemp("faults") / "home")
     with sink() as ris, proxy(ris.port) as results:
         house.destination("ris", results.port)
@@ -103,7 +103,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 def test_without_a_fault(watched: Watched) -> None:
-    """An order with changes and a report with an addendum keep every promise."""
+    """The checker finds no violation without a fault."""
     watched.orders.fault = pass_on
     assert violations([*watched.send(next(_numbers)), *watched.sign(next(_numbers), 2)]) == []
 
@@ -118,7 +118,7 @@ def test_without_a_fault(watched: Watched) -> None:
     ids=["lost", "applied twice", "reordered"],
 )
 def test_faults_of_orders(watched: Watched, fault: Callable[[], Fault], problem: str) -> None:
-    """Between the sender and the product."""
+    """The checker names a fault between the sender and the product."""
     number = next(_numbers)
     watched.orders.fault = fault()
     assert violations(watched.send(number)) == [f"A{number}: {problem}"]
@@ -143,7 +143,7 @@ def test_faults_of_orders(watched: Watched, fault: Callable[[], Fault], problem:
 def test_faults_of_results(
     watched: Watched, fault: Callable[[], Fault], frames: int, problems: list[str]
 ) -> None:
-    """Between the product and the receiver."""
+    """The checker names a fault between the product and the receiver."""
     number = next(_numbers)
     events = watched.sign(number, frames, fault())
     first = next((each.control_id for each in events if each.control_id), "")

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged exists exactly once, and what was signed arrives."""
+"""kill -9 at any moment: acknowledged orders exist exactly once, and signed reports arrive."""
 
 import random
 import threading
@@ -23,12 +23,12 @@ ORDERS_EACH = 6
 CONNECTIONS = 10
 KILLS = 4
 STEPS = {"NW": 1, "XO": 3, "CA": 6}
-"""Every order comes, every third is changed, and half of those are cancelled after that."""
+"""Each order is new; every third is changed, and half of those are cancelled afterwards."""
 
 
 @pytest.fixture
-def mortal(database_url: str, tmp_path: Path) -> Iterator[House]:
-    """A house on each database, not started yet."""
+def house(database_url: str, tmp_path: Path) -> Iterator[House]:
+    """An installation on each database, not started yet."""
     url = "" if database_url.startswith("sqlite") else database_url
     house = House(tmp_path / "home", database=url)
     yield house
@@ -49,7 +49,7 @@ def course(patient: int) -> list[tuple[str, bytes]]:
 
 
 def expected(patients: int) -> list[tuple[str, str, str]]:
-    """What stands on the worklist in the end: MRN, accession, the last word about it."""
+    """The final worklist: MRN, accession, the order's last state."""
     return sorted(
         (f"M{number // ORDERS_EACH}", f"A{number}", "NW" if number % STEPS["XO"] else "XO")
         for number in range(patients * ORDERS_EACH)
@@ -58,7 +58,7 @@ def expected(patients: int) -> list[tuple[str, str, str]]:
 
 
 class Feed(threading.Thread):
-    """One sender that resends what was not acknowledged, as an interface engine does."""
+    """A sender that resends each message until it is acknowledged, as an interface engine does."""
 
     def __init__(self, port: int, patients: range) -> None:
         super().__init__(daemon=True)
@@ -70,10 +70,10 @@ class Feed(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Send all, in order, each until its own positive acknowledgment came."""
+        """Send all messages in order, each until its positive acknowledgment arrives."""
         sender: Sender | None = None
         for name, message in self.messages:
-            self._see(Kind.SENT, name)
+            self._record(Kind.SENT, name)
             while True:
                 try:
                     sender = sender or Sender(self.port, timeout=20)
@@ -85,41 +85,41 @@ class Feed(threading.Thread):
                     sender.close()
                 sender = None
                 time.sleep(0.05)
-            self._see(Kind.ACKNOWLEDGED, name)
+            self._record(Kind.ACKNOWLEDGED, name)
             self.acknowledged += 1
         if sender is not None:
             sender.close()
 
-    def _see(self, kind: Kind, name: str) -> None:
+    def _record(self, kind: Kind, name: str) -> None:
         number, control = name.removeprefix("K").split("-")
         step = list(STEPS).index(control)
         self.events.append(Event(kind, f"A{number}", step, removes=control == "CA"))
 
 
 def broken_promises(house: House, feeds: list[Feed]) -> list[str]:
-    """Compare what the senders saw with the worklist."""
+    """Compare the events of the senders with the worklist."""
     steps = {control: step for step, control in enumerate(STEPS)}
-    seen = [event for feed in feeds for event in feed.events]
-    return violations([*seen, *listed(house, steps)])
+    events = [event for feed in feeds for event in feed.events]
+    return violations([*events, *listed(house, steps)])
 
 
 def has_sent(feeds: list[Feed], count: int) -> bool:
-    """Tell whether so many messages of all feeds are acknowledged."""
+    """Tell whether `count` messages of all feeds are acknowledged."""
     return sum(feed.acknowledged for feed in feeds) >= count
 
 
 @pytest.mark.slow
-def test_kill_during_intake(mortal: House) -> None:
+def test_kill_during_intake(house: House) -> None:
     """
-    Orders, changes, cancellations, kills at any moment: the last word stands, once.
+    Kills at random moments: the worklist shows the last state of each order, once.
 
     3,000 orders on SQLite; 600 on PostgreSQL, on which `test_cluster.py` kills as well.
     """
-    patients = PATIENTS["postgresql" if mortal.database else "sqlite"]
-    mortal.make()
-    mortal.start()
+    patients = PATIENTS["postgresql" if house.database else "sqlite"]
+    house.make()
+    house.start()
     feeds = [
-        Feed(mortal.mllp_port, range(start, patients, CONNECTIONS)) for start in range(CONNECTIONS)
+        Feed(house.mllp_port, range(start, patients, CONNECTIONS)) for start in range(CONNECTIONS)
     ]
     for feed in feeds:
         feed.start()
@@ -127,38 +127,38 @@ def test_kill_during_intake(mortal: House) -> None:
     seed = random.randrange(2**32)
     for moment in sorted(random.Random(seed).sample(range(total), KILLS)):
         eventually(partial(has_sent, feeds, moment))
-        mortal.kill()
-        mortal.start()
+        house.kill()
+        house.start()
     for feed in feeds:
         feed.join()
-    mortal.kill()  # with all acknowledged, and much of it not applied yet
-    mortal.start()
+    house.kill()  # all messages are acknowledged, and many not applied yet
+    house.start()
     assert [feed.acknowledged for feed in feeds] == [len(feed.messages) for feed in feeds]
-    mortal.settle()
+    house.settle()
     found = sorted(
         (each["PatientMRN"], each["Accession"], each["StudyDescription"])
-        for row in mortal.worklist()
+        for row in house.worklist()
         for each in row["orders"]
     )
 
     assert found == expected(patients), f"seed {seed}"
-    assert broken_promises(mortal, feeds) == [], f"seed {seed}"
+    assert broken_promises(house, feeds) == [], f"seed {seed}"
 
 
 @pytest.mark.slow
-def test_kill_during_delivery(mortal: House) -> None:
-    """Kills between release and acknowledgment: each at least once, one control id, in order."""
+def test_kill_during_delivery(house: House) -> None:
+    """Kills between release and ACK: each result arrives at least once, in order, under one id."""
     with sink() as ris:
-        mortal.destination("ris", ris.port)
-        mortal.make()
-        mortal.start()
+        house.destination("ris", ris.port)
+        house.make()
+        house.start()
         for number in range(12):
-            mortal.draft(f"M{number}", f"A{number}", f"Report {number}.")
-            mortal.sign(f"M{number}", f"A{number}")
-            addendum(mortal, f"M{number}", f"A{number}", f"More on {number}.")
+            house.draft(f"M{number}", f"A{number}", f"Report {number}.")
+            house.sign(f"M{number}", f"A{number}")
+            addendum(house, f"M{number}", f"A{number}", f"More on {number}.")
             if number % 5 == 2:
-                mortal.kill()
-                mortal.start()
+                house.kill()
+                house.start()
         releases = arrived(ris, 24)
 
     released = [Event(Kind.RELEASED, f"A{number}", step) for number in range(12) for step in (1, 2)]
@@ -171,12 +171,12 @@ def test_kill_during_delivery(mortal: House) -> None:
 
 
 def first(ris: Sink, accession: str, status: str) -> int:
-    """When a release arrived first."""
+    """The position of a release's first arrival."""
     return [release(message) for message in ris.received].index((accession, status))
 
 
 def arrived(ris: Sink, count: int) -> dict[tuple[str, str], set[bytes]]:
-    """Wait for so many releases; their control ids."""
+    """Wait for `count` releases; return their control ids."""
     found: dict[tuple[str, str], set[bytes]] = {}
 
     def all_arrived() -> bool:

@@ -1,4 +1,4 @@
-"""Large messages in the running service: read in a process that comes, can be killed, and goes."""
+"""Large messages: a worker process reads them; it starts on demand, may die, and ends."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _WORKER = b"bridge.workers.offload"
 
 
 def workers(parent: int) -> list[int]:
-    """The processes for large messages that a service has."""
+    """The process ids of a service's workers for large messages."""
     found = []
     for each in Path(f"/proc/{parent}/task").glob("*/children"):
         for child in each.read_text().split():
@@ -34,7 +34,7 @@ def workers(parent: int) -> list[int]:
 
 @contextmanager
 def killing(parent: int) -> Iterator[None]:
-    """Kill them again and again meanwhile."""
+    """Kill all workers repeatedly until the block ends."""
     over = threading.Event()
 
     def kill() -> None:
@@ -51,14 +51,14 @@ def killing(parent: int) -> Iterator[None]:
 
 
 def states(house: House) -> list[str]:
-    """What has become of all messages."""
+    """The states of all messages."""
     listed = json.loads(house.bridge("messages", "list", "--json"))
     return sorted(each["state"] for each in listed)
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """A service."""
+    """A running service."""
     made = House(tmp_path / "home")
     made.make()
     made.start()
@@ -66,8 +66,8 @@ def house(tmp_path: Path) -> Iterator[House]:
     made.kill()
 
 
-def test_killed_while_it_judges(house: House) -> None:
-    """Refused, so that it is sent again; then taken, applied, and the service ends with it."""
+def test_a_worker_killed_while_it_reads(house: House) -> None:
+    """The service refuses the message and accepts it when resent; the worker ends with it."""
     assert house.service is not None
     service = house.service.process.pid
     large = order(1) + LARGE
@@ -85,9 +85,9 @@ def test_killed_while_it_judges(house: House) -> None:
 
 def test_large_messages_of_an_earlier_release(house: House) -> None:
     """
-    It wrote them as files, which are read as before.
+    An earlier release stored them as files, which the service still reads.
 
-    `bridge check` reports files that a back-up lacks; their message is parked until they are back.
+    `bridge check` reports missing files. A replay parks their message until they are restored.
     """
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(1) + LARGE)) == ("AA", "C1")
@@ -108,7 +108,7 @@ def test_large_messages_of_an_earlier_release(house: House) -> None:
 
 
 def put_in_files(database: Path) -> Path:
-    """Turn the chunks of all large messages into files, as earlier releases had them."""
+    """Move the chunks of all large messages into files, as earlier releases stored them."""
     folder = database.with_name(f"{database.name}-large")
     folder.mkdir(mode=0o700)
     with closing(sqlite3.connect(database)) as connection:
@@ -130,7 +130,7 @@ def put_in_files(database: Path) -> Path:
 
 
 def replayed(house: House) -> dict[str, Any]:
-    """Replay the first message, and give what became of it."""
+    """Replay the first message; return its row."""
     house.bridge("messages", "replay", "1")
     house.settle()
     rows: list[dict[str, Any]] = json.loads(house.bridge("messages", "list", "--json"))

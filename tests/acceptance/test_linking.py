@@ -1,4 +1,4 @@
-"""Which orders come to be read together: each signal, its end, and never two patients."""
+"""Linking: each signal that joins orders in one report, and its end; never across patients."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from tests.acceptance.test_order_control import send
 
 
 def joined(house: House, *numbers: int) -> bool:
-    """Whether these orders are in one report."""
+    """Tell whether these orders are in one report."""
     return set(house.group(f"A{numbers[0]}")) == {f"A{number}" for number in numbers}
 
 
 def test_same_study(running: House) -> None:
-    """Two orders of one StudyInstanceUID are one report; the anchor is the one that came first."""
+    """Two orders of one StudyInstanceUID are one report; the first to arrive is the anchor."""
     send(running, order(3001, mrn="M3001", study="1.2.3001"))
     send(running, order(3000, mrn="M3001", study="1.2.3001"))
 
@@ -21,7 +21,7 @@ def test_same_study(running: House) -> None:
 
 
 def test_same_study_of_other_patients(running: House) -> None:
-    """The same UID under another patient's number links nothing."""
+    """The same StudyInstanceUID does not link orders of different patients."""
     send(running, order(3002, study="1.2.3002"), order(3003, study="1.2.3002"))
 
     assert joined(running, 3002)
@@ -37,33 +37,33 @@ def test_same_accession_in_several_groups(running: House) -> None:
 
 
 def test_groups_of_one_message(running: House) -> None:
-    """The imaging groups of one message are read together."""
+    """The imaging groups of one message are one report."""
     send(running, order(3006, extra=group_of(3007)))
 
     assert running.group("A3007") == ["A3006", "A3007"]
 
 
 def test_groups_with_different_placer_group_numbers(running: House) -> None:
-    """Groups whose ORC-4 differ have nothing to do with each other."""
+    """Groups with different ORC-4 are not linked."""
     send(running, order(3008, group="G1", extra=group_of(3009, group="G2")))
 
     assert joined(running, 3008)
     assert joined(running, 3009)
 
 
-@pytest.mark.parametrize("word", ["PRINTSET: chest", "printset: chest", "PrintSet:chest"])
-def test_printset(running: House, word: str) -> None:
+@pytest.mark.parametrize("parent", ["PRINTSET: chest", "printset: chest", "PrintSet:chest"])
+def test_printset(running: House, parent: str) -> None:
     """PRINTSET in ORC-8, in any case, with the same ORC-4, joins orders of several messages."""
-    number = 3010 + 10 * ["PRINTSET: chest", "printset: chest", "PrintSet:chest"].index(word)
-    one = order(number, mrn=f"M{number}", group=f"G{number}", parent=word)
-    two = order(number + 1, mrn=f"M{number}", group=f"G{number}", parent=word)
+    number = 3010 + 10 * ["PRINTSET: chest", "printset: chest", "PrintSet:chest"].index(parent)
+    one = order(number, mrn=f"M{number}", group=f"G{number}", parent=parent)
+    two = order(number + 1, mrn=f"M{number}", group=f"G{number}", parent=parent)
     send(running, one, two)
 
     assert joined(running, number, number + 1)
 
 
 def test_placer_group_alone(running: House) -> None:
-    """ORC-4 alone joins nothing across messages, unless somebody switches it on."""
+    """By default, ORC-4 alone does not link orders of different messages."""
     send(running, order(3040, mrn="M3040", group="G3040"))
     send(running, order(3041, mrn="M3040", group="G3040"))
 
@@ -82,7 +82,7 @@ def test_cancel_unlinks(running: House) -> None:
 
 
 def test_cancel_of_the_anchor(running: House) -> None:
-    """The anchor's cancellation leaves the other order standing alone."""
+    """When the anchor is cancelled, the other order remains alone."""
     send(running, order(3060, mrn="M3060", study="1.2.3060"))
     send(running, order(3061, mrn="M3060", study="1.2.3060"))
     send(running, order(3060, mrn="M3060", study="1.2.3060", control="CA", msh10="C3060-CA"))
@@ -92,7 +92,7 @@ def test_cancel_of_the_anchor(running: House) -> None:
 
 
 def test_a_signal_that_goes_away(running: House) -> None:
-    """An order whose Study UID changes leaves the group that the old one made."""
+    """An order whose StudyInstanceUID changes leaves its group."""
     send(running, order(3070, mrn="M3070", study="1.2.3070"))
     send(running, order(3071, mrn="M3070", study="1.2.3070"))
     send(running, order(3071, mrn="M3070", study="1.2.3071", control="XO", msh10="C3071-XO"))
@@ -102,7 +102,7 @@ def test_a_signal_that_goes_away(running: House) -> None:
 
 
 def test_a_group_that_is_signed(running: House) -> None:
-    """An order that comes when its group is signed stands alone."""
+    """An order that arrives after its group is signed gets its own report."""
     send(running, order(3080, mrn="M3080", study="1.2.3080"))
     running.draft("M3080", "A3080", "Read.")
     running.sign("M3080", "A3080")

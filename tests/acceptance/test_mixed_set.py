@@ -1,4 +1,4 @@
-"""Each message of the benchmarks' mixed set becomes the orders that the set says it becomes."""
+"""Each message of the benchmarks' mixed set becomes the orders that the set lists for it."""
 
 import pytest
 
@@ -22,7 +22,7 @@ FIRST = 7_000_000
 
 
 def send(house: House, templates: list[Template], first: int) -> None:
-    """Send each template with a number of its own; each is accepted, and applied."""
+    """Send each template with its own number, and wait until all orders are applied."""
     with Sender(house.mllp_port) as sender:
         for number, each in enumerate(templates, first):
             control_id, frame = each.frame(number)
@@ -74,7 +74,7 @@ def test_rich_samples(running: House) -> None:
 
 
 def test_padding() -> None:
-    """A padded message has the size that was asked for, and its own bytes first."""
+    """A padded message has the requested size and starts with the original bytes."""
     for each in mixed():
         padded = each.padded(16_384)
 

@@ -1,4 +1,4 @@
-"""What operators do and are told: pause, resume, replay in bulk, alerts, retention."""
+"""Operations: pause, resume, bulk replay, alerts, retention."""
 
 import gzip
 import http.server
@@ -21,15 +21,15 @@ from tests.eventually import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow
 
-TOLD: list[dict[str, Any]] = []
+NOTIFIED: list[dict[str, Any]] = []
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
-    """A web hook that keeps what it is told in TOLD."""
+    """A webhook that appends its alerts to NOTIFIED."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        TOLD.extend(json.loads(body)["alerts"])
+        NOTIFIED.extend(json.loads(body)["alerts"])
         self.send_response(204)
         self.end_headers()
 
@@ -40,7 +40,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def hook() -> Iterator[int]:
-    """Where alerts are posted to."""
+    """The port of a webhook that receives alerts."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_address[1]
@@ -48,15 +48,15 @@ def hook() -> Iterator[int]:
     server.server_close()
 
 
-def refusing(message: bytes, seen: int) -> bytes:
-    """Refuse what holds a word; accept all else."""
+def refusing(message: bytes, attempts: int) -> bytes:
+    """Refuse messages with REFUSEME; accept all others."""
     code = b"AR" if b"REFUSEME" in message else b"AA"
     return VT + ack(message, code) + FS_CR
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tuple[House, Sink]]:
-    """A service that is watched closely, and the receiver of its results."""
+    """A service that checks its alerts every 200 ms, and the receiver of its results."""
     house = House(tmp_path_factory.mktemp("watched") / "home")
     with sink(refusing) as ris:
         house.destination("ris", ris.port, replies={"AR": "park"})
@@ -70,13 +70,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tup
         assert house.stop() == 0
 
 
-def told(key: str, news: str = "raised") -> list[dict[str, Any]]:
-    """What the hook was told of one alert."""
-    return [each for each in TOLD if each["key"] == key and each["news"] == news]
+def notifications(key: str, news: str = "raised") -> list[dict[str, Any]]:
+    """The notifications of one alert."""
+    return [each for each in NOTIFIED if each["key"] == key and each["news"] == news]
 
 
 def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
-    """Its connections stay; what was sent meanwhile is answered after the resume."""
+    """Connections stay open; messages sent meanwhile are acknowledged after the resume."""
     house, _ = watched
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(6001))) == ("AA", "C6001")
@@ -95,14 +95,14 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
         assert rows[0]["state"] == "paused"
         assert "is running" in house.bridge("listeners", "resume", "orders")
         assert verdict(sender.reply(PATIENCE)) == ("AA", "C6003")
-    eventually(lambda: told("paused:listener orders"))
-    eventually(lambda: told("paused:listener orders", "cleared"))
-    assert len(told("paused:listener orders")) == 1, "told once, over a restart"
-    house.bridge("listeners", "pause", "nobody", expect=1)
+    eventually(lambda: notifications("paused:listener orders"))
+    eventually(lambda: notifications("paused:listener orders", "cleared"))
+    assert len(notifications("paused:listener orders")) == 1, "notified once, despite a restart"
+    house.bridge("listeners", "pause", "unknown", expect=1)
 
 
 def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, Sink]) -> None:
-    """One that was added to bridge.toml while the service runs, until the next start."""
+    """A listener that is added to bridge.toml is not running until the next start."""
     house, _ = watched
     file = house.home / "bridge.toml"
     before = file.read_text()
@@ -123,46 +123,46 @@ def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, S
         file.write_text(before)
 
 
-def test_silence_is_told(watched: tuple[House, Sink]) -> None:
-    """Nothing for `alert_after`: an alert; a message: it is over."""
+def test_silence_raises_an_alert(watched: tuple[House, Sink]) -> None:
+    """No message for `alert_after` raises an alert; the next message clears it."""
     house, _ = watched
-    eventually(lambda: told("silence:orders"))
-    TOLD.clear()
+    eventually(lambda: notifications("silence:orders"))
+    NOTIFIED.clear()
     with Sender(house.mllp_port) as sender:
-        eventually(lambda: sender.ask(order(6099)) and told("silence:orders", "cleared"))
+        eventually(lambda: sender.ask(order(6099)) and notifications("silence:orders", "cleared"))
 
 
 def test_a_paused_destination_gets_nothing(watched: tuple[House, Sink]) -> None:
-    """Results wait, and arrive after the resume."""
+    """A paused destination gets no results; they arrive after the resume."""
     house, ris = watched
     house.bridge("destinations", "pause", "ris")
     eventually(lambda: house.metric('bridge_channel_paused{kind="destination",name="ris"}') == 1)
-    seen = len(ris.received)
+    before = len(ris.received)
     house.draft("M6010", "A6010", "Waits.")
     house.sign("M6010", "A6010")
     time.sleep(2)
-    assert len(ris.received) == seen
+    assert len(ris.received) == before
     house.bridge("destinations", "resume", "ris")
-    assert len(ris.wait(seen + 1)) == seen + 1
+    assert len(ris.wait(before + 1)) == before + 1
 
 
-def test_parked_results_are_told_and_retried_in_bulk(watched: tuple[House, Sink]) -> None:
-    """Parked by the reply table, told once, retried by filter, oldest first."""
+def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[House, Sink]) -> None:
+    """Results parked by the reply table raise one alert; a filter retries them, oldest first."""
     house, ris = watched
     for number in (6021, 6022, 6023):
         house.draft(f"M{number}", f"A{number}", "REFUSEME")
         house.sign(f"M{number}", f"A{number}")
     eventually(lambda: len(parked(house)) == 3)
-    eventually(lambda: told("parked:destination ris"))
-    ris.answer = lambda message, seen: VT + ack(message) + FS_CR
+    eventually(lambda: notifications("parked:destination ris"))
+    ris.answer = lambda message, attempts: VT + ack(message) + FS_CR
     house.bridge("deliveries", "retry", expect=2)
     listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
     assert listed == [str(each) for each in sorted(parked(house))]
     out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
     assert "3 queued, 0 not" in out
     eventually(lambda: not parked(house))
-    eventually(lambda: told("parked:destination ris", "cleared"))
-    assert len(told("parked:destination ris")) == 1
+    eventually(lambda: notifications("parked:destination ris", "cleared"))
+    assert len(notifications("parked:destination ris")) == 1
 
 
 def parked(house: House) -> list[int]:
@@ -172,7 +172,7 @@ def parked(house: House) -> list[int]:
 
 
 def test_refused_messages_are_replayed_in_bulk(watched: tuple[House, Sink]) -> None:
-    """What is refused still says why and the rest goes on; ids or a filter, and not neither."""
+    """A bulk replay reports each message that is still refused; it requires ids or a filter."""
     house, _ = watched
     with Sender(house.mllp_port) as sender:
         for number in (6031, 6032):
@@ -185,10 +185,10 @@ def test_refused_messages_are_replayed_in_bulk(watched: tuple[House, Sink]) -> N
 
 
 def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_path: Path) -> None:
-    """What goes is in the archive first, whole; the newest fit into the size."""
+    """`prune` archives the removed messages completely; the newest ones fit into the size."""
     house, _ = watched
     with Sender(house.mllp_port) as sender:
-        for number in range(6040, 6080):  # more than the size has room for
+        for number in range(6040, 6080):  # more than fit into --max-size
             sender.ask(order(number))
     house.settle()
     archive = tmp_path / "archive"
@@ -207,7 +207,7 @@ def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_pat
 
 @contextmanager
 def _mail_server(received: list[bytes]) -> Iterator[int]:
-    """A mail server for one mail, by hand."""
+    """A minimal SMTP server for one mail."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -232,7 +232,7 @@ def _mail_server(received: list[bytes]) -> Iterator[int]:
 
 
 def test_alerts_by_mail(tmp_path: Path) -> None:
-    """`bridge alerts test` sends what a real one would look like, whoever else is not there."""
+    """`bridge alerts test` sends a sample alert by mail although the webhook is down."""
     house = House(tmp_path / "home")
     received: list[bytes] = []
     with _mail_server(received) as port:
@@ -242,8 +242,8 @@ def test_alerts_by_mail(tmp_path: Path) -> None:
             f'webhook = {{ url = "http://127.0.0.1:{free_port()}/" }}\n'
         )
         house.make()
-        said = bridge("alerts", "test", expect=1, env={"BRIDGE_HOME": str(house.home)})
-    assert "mail: notified\nwebhook: " in said
+        output = bridge("alerts", "test", expect=1, env={"BRIDGE_HOME": str(house.home)})
+    assert "mail: notified\nwebhook: " in output
     text = b"".join(received).decode()
     assert "raised: a test: nothing is wrong" in text
     assert "To: it@example.org" in text

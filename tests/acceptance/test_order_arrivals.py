@@ -1,4 +1,4 @@
-"""Orders in whatever order they arrive, families and replies, over real sockets."""
+"""Orders in every order of arrival, parent and child orders, and order replies."""
 
 from itertools import permutations
 
@@ -11,7 +11,7 @@ from tests.acceptance.test_order_control import send, title
 from tests.acceptance.wire import Sender, segment, verdict
 
 NEW, CHANGE, CANCEL = "NW", "XO", "CA"
-TALES: dict[tuple[str, ...], str | None] = {
+SEQUENCES: dict[tuple[str, ...], str | None] = {
     (NEW, CHANGE): "XO 1",
     (NEW, CHANGE, CHANGE): "XO 2",
     (NEW, CANCEL): None,
@@ -19,26 +19,28 @@ TALES: dict[tuple[str, ...], str | None] = {
     (NEW, CANCEL, NEW): "NW 2",
     (NEW, NEW): "NW 1",
 }
-ARRIVALS = [(tale, arrival) for tale in TALES for arrival in permutations(range(len(tale)))]
+ARRIVALS = [
+    (sequence, arrival) for sequence in SEQUENCES for arrival in permutations(range(len(sequence)))
+]
 
 
-def spoken(number: int, tale: tuple[str, ...], place: int) -> bytes:
-    """One message of a tale, sent in its own minute."""
+def message_at(number: int, sequence: tuple[str, ...], place: int) -> bytes:
+    """One message of a sequence; each has a different minute in MSH-7."""
     return order(
         number,
-        control=tale[place],
-        title=f"{tale[place]} {place}",
+        control=sequence[place],
+        title=f"{sequence[place]} {place}",
         msh10=f"T{number}-{place}",
         sent=f"2026010203{10 + place}00",
     )
 
 
 def test_every_arrival(running: House) -> None:
-    """Messages whose MSH-7 tells their order end the same in every order of arrival."""
+    """Messages that differ in MSH-7 lead to the same worklist in every order of arrival."""
     messages, expected = [], {}
-    for number, (tale, arrival) in enumerate(ARRIVALS, 7000):
-        messages += [spoken(number, tale, place) for place in arrival]
-        expected[number] = (arrival, TALES[tale])
+    for number, (sequence, arrival) in enumerate(ARRIVALS, 7000):
+        messages += [message_at(number, sequence, place) for place in arrival]
+        expected[number] = (arrival, SEQUENCES[sequence])
     send(running, *messages)
 
     found = {
@@ -50,8 +52,8 @@ def test_every_arrival(running: House) -> None:
     assert not wrong
 
 
-def test_a_family(running: House) -> None:
-    """The parent's cancellation is its children's; a stranger stays."""
+def test_a_cancelled_parent(running: House) -> None:
+    """The cancellation of a parent cancels its children; other orders stay."""
     child = order(7101, control="CH", parent="P7100^F7100", mrn="M7100", extra="")
     other = order(7102, mrn="M7100")
     parent = order(7100, control="CA", mrn="M7100", msh10="C7100-CA")
@@ -62,7 +64,7 @@ def test_a_family(running: House) -> None:
 
 
 def test_replaced(running: House) -> None:
-    """RU and RO in one message: the one off the worklist, the other on it."""
+    """RU removes its order from the worklist, and RO in the same message adds one."""
     send(running, order(7110, mrn="M7110"))
     new = group_of(7111, control="RO", title="MR HEAD")
     send(running, order(7110, mrn="M7110", control="RU", msh10="C7110-RU", extra=new))
@@ -71,8 +73,8 @@ def test_replaced(running: House) -> None:
     assert title(running, 7111) == "MR HEAD"
 
 
-def test_what_was_dictated_is_told(running: House) -> None:
-    """`bridge messages list` shows which cancellation met a report with text."""
+def test_a_cancellation_of_a_dictated_report_is_listed(running: House) -> None:
+    """`bridge messages list` marks a cancellation that kept a report with text."""
     send(running, order(7120))
     running.draft("M7120", "A7120", "Dictated already.")
     send(running, order(7120, control="CA", msh10="C7120-CA"))
@@ -81,7 +83,7 @@ def test_what_was_dictated_is_told(running: House) -> None:
 
 
 def test_merges_of_merges(running: House) -> None:
-    """Late orders of the first number are the last survivor's."""
+    """After two merges, late orders of the first number belong to the last survivor."""
     send(running, order(7130, mrn="A7130"))
     send(running, adt("A40", 7131, "B7130", "DOE^JANE", "A7130"))
     send(running, adt("A40", 7132, "C7130", "DOE^JANE", "B7130"))
@@ -93,9 +95,9 @@ def test_merges_of_merges(running: House) -> None:
         assert row["clinicalInfo"][0]["PatientMRN"] == "C7130"
 
 
-@pytest.mark.parametrize(("control", "word"), [("NW", "OK"), ("XO", "XR"), ("CA", "CR")])
-def test_order_replies(hospital: Hospital, control: str, word: str) -> None:
-    """A listener with `replies = "order"` answers with ORR, and again with the same bytes."""
+@pytest.mark.parametrize(("control", "reply_control"), [("NW", "OK"), ("XO", "XR"), ("CA", "CR")])
+def test_order_replies(hospital: Hospital, control: str, reply_control: str) -> None:
+    """A listener with `replies = "order"` replies with ORR; a retransmit gets the same bytes."""
     message = order(7140, control=control, msh10=f"R7140-{control}")
     with Sender(hospital.replying) as sender:
         first, second = sender.ask(message), sender.ask(message)
@@ -103,11 +105,11 @@ def test_order_replies(hospital: Hospital, control: str, word: str) -> None:
     assert first == second
     assert verdict(first) == ("AA", f"R7140-{control}")
     assert "|ORR^O02^ORR_O02|" in segment(first, b"MSH")
-    assert segment(first, b"ORC") == f"ORC|{word}|P7140|F7140"
+    assert segment(first, b"ORC") == f"ORC|{reply_control}|P7140|F7140"
 
 
 def test_refused_as_an_order(hospital: Hospital) -> None:
-    """What is refused is refused in the orders too."""
+    """The reply to a refused order has ORC-1 UA."""
     with Sender(hospital.replying) as sender:
         reply = sender.ask(order(7150, accession="", control="QQ"))
     assert reply is not None

@@ -1,4 +1,4 @@
-"""Orders, changes and cancellations in any order a hospital sends them, seen on the worklist."""
+"""Orders, changes and cancellations in every order that hospitals send, seen on the worklist."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.acceptance.wire import Sender, verdict
 
 
 def send(house: House, *messages: bytes) -> None:
-    """Send, each accepted, and wait until all are applied."""
+    """Send messages that are all accepted, and wait until all are applied."""
     with Sender(house.mllp_port) as sender:
         for message in messages:
             assert verdict(sender.ask(message))[0] == "AA", message
@@ -16,7 +16,7 @@ def send(house: House, *messages: bytes) -> None:
 
 
 def story(number: int, *controls: str) -> list[bytes]:
-    """Messages about one order, each with a title and a control id of its own."""
+    """Messages about one order, each with its own title and control id."""
     return [
         order(number, control=control, title=f"{control} {place}", msh10=f"S{number}-{place}")
         for place, control in enumerate(controls)
@@ -24,7 +24,7 @@ def story(number: int, *controls: str) -> list[bytes]:
 
 
 def title(house: House, number: int) -> str | None:
-    """The StudyDescription that stands on the worklist; None when the order does not."""
+    """The StudyDescription on the worklist; None if the order is not listed."""
     row = house.row(f"A{number}")
     return row["orders"][0]["StudyDescription"] if row else None
 
@@ -53,7 +53,7 @@ STORIES: dict[str, str | None] = {
 
 @pytest.mark.parametrize("number", range(len(STORIES)), ids=list(STORIES))
 def test_stories(running: House, number: int) -> None:
-    """What stands on the worklist in the end is what the last word that counts says."""
+    """The worklist shows the state that the last effective message gives."""
     controls, expected = list(STORIES.items())[number]
     send(running, *story(2000 + number, *controls.split()))
 
@@ -61,7 +61,7 @@ def test_stories(running: House, number: int) -> None:
 
 
 def test_unknown_order_control(running: House) -> None:
-    """An order control that nobody defined is refused with its place."""
+    """The bridge refuses an unknown order control and names its place."""
     with Sender(running.mllp_port) as sender:
         reply = sender.ask(order(2101, control="QQ"))
 
@@ -71,7 +71,7 @@ def test_unknown_order_control(running: House) -> None:
 
 
 def test_a_cancel_sent_later_but_arriving_first(running: House) -> None:
-    """A new order that was sent before its cancellation does not bring the order back."""
+    """A new order with an earlier MSH-7 than its cancellation does not restore the order."""
     cancel = order(2102, control="CA", sent="20260102030500", msh10="LATER")
     send(running, cancel, order(2102, sent="20260102030400", msh10="EARLIER"))
 
@@ -79,7 +79,7 @@ def test_a_cancel_sent_later_but_arriving_first(running: House) -> None:
 
 
 def test_a_draft_with_text_outlives_its_cancellation(running: House) -> None:
-    """Cancelling an order never destroys what was dictated."""
+    """The cancellation of an order keeps dictated text."""
     send(running, order(2103))
     running.draft("M2103", "A2103", "Dictated already.")
     send(running, order(2103, control="CA", msh10="C2103-CA"))
@@ -90,7 +90,7 @@ def test_a_draft_with_text_outlives_its_cancellation(running: House) -> None:
 
 
 def test_a_change_after_the_signature(running: House) -> None:
-    """A signed report keeps what was signed; the change is taken and does no harm."""
+    """A signed report keeps its data; the bridge accepts a later change without effect."""
     send(running, order(2104, title="AS READ"))
     running.draft("M2104", "A2104", "Signed text.")
     running.sign("M2104", "A2104")
@@ -103,7 +103,7 @@ def test_a_change_after_the_signature(running: House) -> None:
 
 
 def test_demographic_update(running: House) -> None:
-    """A08 corrects the name in every report of the patient."""
+    """A08 changes the name in every report of the patient."""
     send(running, order(2105, mrn="M2105", name="WRONG^NAME"), order(2106, mrn="M2105"))
     send(running, adt("A08", 2107, "M2105", "RIGHT^NAME"))
 
@@ -116,7 +116,7 @@ def test_demographic_update(running: House) -> None:
 
 
 def test_merge(running: House) -> None:
-    """A40 moves the reports of the prior number; later orders for it follow them."""
+    """A40 moves the reports of the prior number; later orders for that number follow."""
     send(running, order(2108, mrn="OLD2108"), adt("A40", 2109, "NEW2108", "DOE^JANE", "OLD2108"))
     row = running.row("A2108")
     assert row is not None
@@ -128,8 +128,8 @@ def test_merge(running: House) -> None:
     assert rows[0]["orders"][0]["StudyDescription"] == "AFTER"
 
 
-def test_merge_with_oneself(running: House) -> None:
-    """A merge of a number with itself is refused."""
+def test_merge_with_itself(running: House) -> None:
+    """The bridge refuses a merge of a number with itself."""
     with Sender(running.mllp_port) as sender:
         code, _ = verdict(sender.ask(adt("A40", 2110, "M2110", "DOE^JANE", "M2110")))
     assert code in {"AE", "AR"}

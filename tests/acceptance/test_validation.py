@@ -1,4 +1,4 @@
-"""Validation over the wire and at the command line."""
+"""Validation at a listener and at the command line."""
 
 import json
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from tests.eventually import PATIENCE
 
 
 @dataclass
-class Gate:
-    """A house and its ports: one that refuses, one that warns."""
+class Validating:
+    """An installation and the ports of two listeners: one refuses, one warns."""
 
     house: House
     refuse: int
@@ -24,13 +24,13 @@ class Gate:
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def validating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Validating]:
     """One service with two validating listeners."""
-    house = House(tmp_path_factory.mktemp("gate") / "home")
+    house = House(tmp_path_factory.mktemp("validation") / "home")
     ports = {each: house.listener(each, validate=each) for each in ("refuse", "warn")}
     house.make()
     house.start()
-    yield Gate(house, **ports)
+    yield Validating(house, **ports)
     assert house.stop() == 0
 
 
@@ -39,9 +39,9 @@ def nameless(number: int) -> bytes:
     return order(number, name="")
 
 
-def test_refuse(gate: Gate) -> None:
-    """AE with the code and place of what is missing; a valid one is taken."""
-    with Sender(gate.refuse) as sender:
+def test_refuse(validating: Validating) -> None:
+    """`refuse`: AE with code and place of the missing field; a valid message is accepted."""
+    with Sender(validating.refuse) as sender:
         sender.post(nameless(8001), order(8002))
         first, second = sender.reply(), sender.reply()
     assert verdict(first) == ("AE", "C8001")
@@ -51,23 +51,25 @@ def test_refuse(gate: Gate) -> None:
     assert verdict(second) == ("AA", "C8002")
 
 
-def test_warn(gate: Gate) -> None:
-    """Taken, counted, and told in the log by code and place."""
-    with Sender(gate.warn) as sender:
+def test_warn(validating: Validating) -> None:
+    """`warn`: the listener accepts the message, counts the finding and logs it."""
+    with Sender(validating.warn) as sender:
         assert verdict(sender.ask(nameless(8003))) == ("AA", "C8003")
-    metrics = httpx.get(f"{gate.house.url}/metrics", timeout=PATIENCE).text
+    metrics = httpx.get(f"{validating.house.url}/metrics", timeout=PATIENCE).text
     assert 'bridge_validation_findings_total{error="101",listener="warn"} 1.0' in metrics
-    assert "against the structure" in gate.house.log()
+    assert "against the structure" in validating.house.log()
 
 
-def test_at_the_command_line(gate: Gate, tmp_path: Path) -> None:
+def test_at_the_command_line(validating: Validating, tmp_path: Path) -> None:
     """`mapping try --validate` names each finding and exits 1."""
     file = tmp_path / "order.hl7"
     file.write_bytes(nameless(8004))
-    out = gate.house.bridge("mapping", "try", "orders", str(file), "--validate", "--json", expect=1)
+    out = validating.house.bridge(
+        "mapping", "try", "orders", str(file), "--validate", "--json", expect=1
+    )
     found = json.loads(out[: out.rindex("]") + 1])[0]["validation"]
     assert ("101", "PID-5") in [(each["code"], each["place"]) for each in found]
-    assert "structure error" in gate.house.bridge(
+    assert "structure error" in validating.house.bridge(
         "mapping", "try", "orders", str(file), "--validate", expect=1
     )
-    gate.house.bridge("mapping", "try", "orders", str(file))
+    validating.house.bridge("mapping", "try", "orders", str(file))

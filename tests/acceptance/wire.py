@@ -1,7 +1,7 @@
 """
-MLLP by hand, with plain sockets and threads: a sender and a sink that share no code with ours.
+MLLP with plain sockets and threads: a sender and a sink that share no code with the product.
 
-The sink's answers are a program: a function of the message and how often it was seen.
+A function of the message and the number of earlier attempts chooses the sink's reply.
 """
 
 import socket
@@ -20,7 +20,7 @@ VT, FS_CR = b"\x0b", b"\x1c\r"
 
 
 def control_id(message: bytes) -> bytes:
-    """MSH-10 of a message with usual delimiters."""
+    """MSH-10 of a message with the usual delimiters."""
     return message.split(b"\r", 1)[0].split(message[3:4])[9]
 
 
@@ -32,7 +32,7 @@ def verdict(reply: bytes | None) -> tuple[str, str]:
 
 
 def segment(message: bytes, name: bytes) -> str:
-    """The first segment of a name, decoded; empty when there is none."""
+    """The first segment with a name, decoded; empty if there is none."""
     found = [line for line in message.split(b"\r") if line.startswith(name)]
     return found[0].decode("utf-8", "backslashreplace") if found else ""
 
@@ -71,15 +71,15 @@ class Sender:
         self.socket.close()
 
     def raw(self, data: bytes) -> None:
-        """Put bytes on the wire as they are."""
+        """Send bytes unframed."""
         self.socket.sendall(data)
 
     def post(self, *messages: bytes) -> None:
-        """Frame messages and send them in one go."""
+        """Frame messages and send them in one write."""
         self.raw(b"".join(VT + message + FS_CR for message in messages))
 
     def reply(self, timeout: float | None = None) -> bytes | None:
-        """Wait for one framed reply; None when the connection ends or nothing comes in time."""
+        """Wait for one framed reply; None if the connection ends or the timeout expires."""
         if timeout is not None:
             self.socket.settimeout(timeout)
         while FS_CR not in self.buffer:
@@ -94,7 +94,7 @@ class Sender:
         return frame.lstrip(VT)
 
     def replies(self, quiet: float = 0.5) -> list[bytes]:
-        """All replies until nothing comes for a while."""
+        """All replies until none arrives for `quiet` seconds."""
         found = []
         while (reply := self.reply(quiet)) is not None:
             found.append(reply)
@@ -107,17 +107,17 @@ class Sender:
 
 
 Answer = Callable[[bytes, int], bytes | None]
-"""(message, times seen before) -> raw bytes to write; b'': say nothing; None: cut the line."""
+"""(message, earlier attempts) -> bytes to write; b'': no reply; None: cut the connection."""
 
 
-def accept(message: bytes, seen: int) -> bytes:
+def accept(message: bytes, attempts: int) -> bytes:
     """Answer AA."""
     return VT + ack(message) + FS_CR
 
 
 @dataclass
 class Sink:
-    """A receiver of results that remembers all it got, in order."""
+    """A receiver of results that records all messages in order."""
 
     answer: Answer = accept
     tls: ssl.SSLContext | None = None
@@ -130,22 +130,22 @@ class Sink:
         self._server.settimeout(0.2)
         self.port: int = self._server.getsockname()[1]
         self._open = True
-        self._seen: dict[bytes, int] = {}
+        self._attempts: dict[bytes, int] = {}
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._open = False
         self._server.close()
 
     def wait(self, count: int, patience: float = PATIENCE) -> list[bytes]:
-        """Wait until so many messages have arrived; return all that came."""
+        """Wait until `count` messages have arrived; return all messages."""
         with suppress(AssertionError):
             eventually(lambda: len(self.received) >= count, patience)
         return list(self.received)
 
     def about(self, text: str, count: int = 1) -> list[bytes]:
-        """Wait for so many messages that contain a text; return all that do."""
+        """Wait for `count` messages that contain a text; return all such messages."""
 
         def found() -> list[bytes]:
             return [message for message in list(self.received) if text.encode() in message]
@@ -187,10 +187,10 @@ class Sink:
                         return
 
     def _answered(self, connection: socket.socket, message: bytes) -> bool:
-        seen = self._seen.get(message, 0)
-        self._seen[message] = seen + 1
+        attempts = self._attempts.get(message, 0)
+        self._attempts[message] = attempts + 1
         self.received.append(message)
-        reply = self.answer(message, seen)
+        reply = self.answer(message, attempts)
         if reply is None:
             return False
         if reply:

@@ -1,5 +1,5 @@
 """
-Make the archives of this folder: the state that a used installation of a release leaves behind.
+Make the archives of this folder: the data of an installation of a release after some use.
 
 Run it in a checkout of that release, with this file copied into it:
 

@@ -7,18 +7,18 @@ from bridge.monitoring.conditions import DAY
 from bridge.wiring.alerts import expiring_files
 from config import load
 from tests.acceptance.certificates import NOW as ISSUED
-from tests.acceptance.certificates import Office
+from tests.acceptance.certificates import Authority
 
 
 def test_expiry_of_tls_files(tmp_path: Path) -> None:
     """The first of a chain, the last of the authorities, the first of the revocation lists."""
-    office, other = Office(tmp_path), Office(tmp_path, "other")
-    paper, short = office.issue("server", days=(-1, 90)), other.issue("between", days=(-1, 9))
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    paper, short = authority.issue("server", days=(-1, 90)), other.issue("between", days=(-1, 9))
     with paper.certificate.open("ab") as chain:
         chain.write(short.certificate.read_bytes())
-    with office.file.open("ab") as trusted:
+    with authority.file.open("ab") as trusted:
         trusted.write(short.certificate.read_bytes())
-    revoked = office.revoke("revoked")
+    revoked = authority.revoke("revoked")
     create_data_directory(tmp_path / "home")
     (tmp_path / "home" / "bridge.toml").write_text(
         f"""[[listener]]
@@ -29,7 +29,7 @@ site = "SITE1"
 [listener.tls]
 certificate = "{paper.certificate}"
 key = "{paper.key}"
-client_ca = "{office.file}"
+client_ca = "{authority.file}"
 client_crl = "{revoked}"
 [[destination]]
 name = "d"
