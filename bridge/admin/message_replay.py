@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from bridge.errors import BridgeError
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.metrics import Metrics
@@ -29,7 +30,7 @@ from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources
-from bridge.wiring.listeners import ControlIds, make_listeners, validator
+from bridge.wiring.listeners import make_listeners, validator
 from config import Settings
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping

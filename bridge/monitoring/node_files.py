@@ -6,6 +6,7 @@ in the database. Entries that their node does not renew are ignored. Blocking.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,6 +77,14 @@ def _lists(data: bytes) -> list[Validity]:
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
+
+
+def disk_free(home: Path) -> int | None:
+    """Return the free bytes on the disk of the data directory; None if unknown."""
+    try:
+        return shutil.disk_usage(home).free
+    except OSError:
+        return None
 
 
 _KEPT = 86_400_000  # ms

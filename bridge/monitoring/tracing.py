@@ -17,13 +17,18 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from sqlalchemy import text
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.digests import digest, stored_digest
+from bridge.store.database import Database
+from bridge.store.records import order_index
+from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports import MessageSender
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
@@ -46,8 +51,8 @@ class Tracer(Protocol):
         """Start a span; spans with the same key belong to one trace."""
 
 
-MessageOrigin = Callable[[ClaimedDelivery], Awaitable[int | None]]
-"""Returns the trace key of the message with the order of a delivery."""
+TraceKeyFinder = Callable[[ClaimedDelivery], Awaitable[int | None]]
+"""Returns the trace key of the message that created the first order of a delivery."""
 
 ApplyMessages = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
 """Applies messages and yields their outcomes."""
@@ -113,28 +118,28 @@ class TracedSender:
         inner: MessageSender,
         tracer: Tracer,
         destination: str,
-        origin: MessageOrigin | None = None,
+        find_key: TraceKeyFinder | None = None,
     ) -> None:
-        """Send by `inner`; `origin` returns the trace key of a delivery."""
+        """Send by `inner`; `find_key` returns the trace key of a delivery."""
         self._inner = inner
         self._tracer = tracer
         self._destination = destination
-        self._origin = origin
+        self._find_key = find_key
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Send one message; return its reply."""
         delivery = current_delivery.get()
-        if delivery is None or self._origin is None:
+        if delivery is None or self._find_key is None:
             return self._send(payload, None)
-        sending = self._send_of(payload, self._origin, delivery)
+        sending = self._send_of(payload, self._find_key, delivery)
         return Deferred.fromFuture(asyncio.ensure_future(sending))
 
     async def _send_of(
-        self, payload: bytes, origin: MessageOrigin, delivery: ClaimedDelivery
+        self, payload: bytes, find_key: TraceKeyFinder, delivery: ClaimedDelivery
     ) -> bytes:
         key = None
         with suppress(Exception):  # tracing must not change what it traces
-            key = await origin(delivery)
+            key = await find_key(delivery)
         sent = self._send(payload, key, {"bridge.delivery_id": delivery.delivery_id})
         return await sent.asFuture(asyncio.get_running_loop())
 
@@ -154,10 +159,35 @@ def traced_sender(
     inner: MessageSender,
     tracer: Tracer | None,
     destination: str,
-    origin: MessageOrigin | None = None,
+    find_key: TraceKeyFinder | None = None,
 ) -> MessageSender:
     """Return the sender, wrapped if tracing is on."""
-    return inner if tracer is None else TracedSender(inner, tracer, destination, origin)
+    return inner if tracer is None else TracedSender(inner, tracer, destination, find_key)
+
+
+_DIGEST = text("SELECT digest FROM message WHERE id = :id")
+
+
+def order_trace_keys(database: Database) -> TraceKeyFinder:
+    """Return a function that reads trace keys of deliveries from the database."""
+
+    def look_up(delivery: ClaimedDelivery) -> int | None:
+        orders = delivery.orders["orders"] if delivery.orders else []
+        keys = [
+            OrderIndexKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
+            for each in orders[:1]
+        ]
+        with database.read() as connection:
+            for known in order_index.find(connection, keys).values():
+                parameters = {"id": known.first_message}
+                found: int | None = connection.execute(_DIGEST, parameters).scalar()
+                return found
+        return None
+
+    async def find_key(delivery: ClaimedDelivery) -> int | None:
+        return await Threads.CONSOLE.run(look_up, delivery)
+
+    return find_key
 
 
 def _ended(outcome: Any, span: Span) -> Any:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from random import SystemRandom
 from typing import Any, NamedTuple
 
 import structlog
@@ -33,7 +34,7 @@ from bridge.monitoring.channels import (
     read_channels,
     store_start_failures,
 )
-from bridge.monitoring.tracing import Tracer, traced_sender
+from bridge.monitoring.tracing import Tracer, order_trace_keys, traced_sender
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
@@ -47,8 +48,6 @@ from bridge.wiring.active_settings import active_sources
 from bridge.wiring.destinations import (
     make_destinations,
     make_sender,
-    order_message_finder,
-    retry_randomness,
 )
 from config import Settings
 from config.sections import DestinationSettings
@@ -217,7 +216,7 @@ class DeliveryParts:
 
     def _reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
         return ChangeFeedReader(
-            client, self._processor, metrics, self._notify, random=retry_randomness(), site=site
+            client, self._processor, metrics, self._notify, random=SystemRandom(), site=site
         )
 
     def parts(self) -> list[ServicePart]:
@@ -259,10 +258,10 @@ class DeliveryParts:
             self._outbox,
             composer,
             texts,
-            traced_sender(connection, tracer, settings.name, order_message_finder(self._database)),
+            traced_sender(connection, tracer, settings.name, order_trace_keys(self._database)),
             metrics,
             clock=now_ms,
-            random=retry_randomness(),
+            random=SystemRandom(),
             on_pause=partial(self._control_pause, destination.name),
             poll=POLL_WITH_NOTIFICATIONS if notified else POLL_WITHOUT_NOTIFICATIONS,
             session=self._membership.session,

@@ -19,6 +19,7 @@ from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import timed
+from bridge.intake.validation.validator import ValidatingHandler
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
@@ -46,7 +47,7 @@ from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources, version_finder
-from bridge.wiring.listeners import make_listeners, merged_patient_check, validator, with_validation
+from bridge.wiring.listeners import make_listeners, merged_patient_check, validator
 from bridge.wiring.ports import (
     FrameHandlers,
     SharedLimits,
@@ -229,7 +230,9 @@ class IntakeParts:
             hooks=hooks,
         )
         taken: Handler = offload if numbering is None else numbering.serialized(offload.submit)
-        entry = timed(with_validation(check, taken), self._metrics, listener.name)
+        if check is not None:
+            taken = ValidatingHandler(check, taken)
+        entry = timed(taken, self._metrics, listener.name)
         if self._tracer is not None:
             entry = traced_handler(entry, self._tracer, listener.name)
         handle = FrameHandlers(entry, answering.unframed, self._seen)

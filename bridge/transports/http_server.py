@@ -6,6 +6,7 @@ HTTP server of a listener, with the limits of an MLLP listener.
 response before its body is read.
 """
 
+import asyncio
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any
@@ -29,6 +30,9 @@ from mllp.transport import is_tls
 
 IDLE = 30.0
 """Seconds that a connection without a request stays open, by default."""
+
+DRAIN_WITHIN = 10.0
+"""Seconds that a stop waits for responses in progress."""
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
 _EARLY_RESPONSE = (
@@ -333,7 +337,12 @@ class MessageSite(Site):
         """Accept messages again."""
         self.resource.paused = False
 
-    def close(self) -> None:
-        """Close every connection."""
+    async def drain(self) -> None:
+        """Answer requests in progress, refuse new ones, then close every connection."""
+        self.pause()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DRAIN_WITHIN
+        while self.resource.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0.02)
         for channel in list(self._open):
             channel.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's

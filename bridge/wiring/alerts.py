@@ -1,6 +1,5 @@
 """Alerts from settings: thresholds, monitored files, and ways to notify people."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from bridge.monitoring.node_files import (
     NodeAddress,
     authorities,
     certificate_chains,
+    disk_free,
     revocation_lists,
 )
 from bridge.store.database import Database
@@ -90,14 +90,6 @@ def channel_names(settings: Settings) -> frozenset[str]:
     """Return the names of the enabled channels; alerts about others are not raised."""
     names = {f"listener {each.name}" for each in settings.listener if each.enabled}
     return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
-
-
-def disk_free(home: Path) -> int | None:
-    """Return the free bytes on the disk of the data directory; None if unknown."""
-    try:
-        return shutil.disk_usage(home).free
-    except OSError:
-        return None
 
 
 def notifiers(settings: Settings) -> dict[str, Notify]:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from random import Random, SystemRandom
+from random import SystemRandom
 from typing import Any
 
-from sqlalchemy import text
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.web.client import Agent
 from twisted.web.iweb import IPolicyForHTTPS
@@ -16,13 +15,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
 from bridge.errors import BridgeError
-from bridge.executors import Threads
-from bridge.monitoring.tracing import MessageOrigin
-from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.states import RetryPolicy
-from bridge.store.database import Database
-from bridge.store.records import order_index
-from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports import MessageSender
 from bridge.transports.folder_files import FolderSender
 from bridge.transports.http_protocol import read_authorization
@@ -165,11 +158,6 @@ def make_destination(
     return made
 
 
-def retry_randomness() -> Random:
-    """Return the random source of retry delays."""
-    return SystemRandom()
-
-
 def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MessageSender:
     """Return the sender of a destination. Raises TLSConfigurationError, TransportError."""
     match chosen.address:
@@ -254,28 +242,3 @@ def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
     ]
     make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
     return ReloadingClientOptions(make, [file for file in files if file], log_reload_failure)
-
-
-_DIGEST = text("SELECT digest FROM message WHERE id = :id")
-
-
-def order_message_finder(database: Database) -> MessageOrigin:
-    """Return a function that finds the message that created the first order of a delivery."""
-
-    def look_up(delivery: ClaimedDelivery) -> int | None:
-        orders = delivery.orders["orders"] if delivery.orders else []
-        keys = [
-            OrderIndexKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
-            for each in orders[:1]
-        ]
-        with database.read() as connection:
-            for known in order_index.find(connection, keys).values():
-                parameters = {"id": known.first_message}
-                found: int | None = connection.execute(_DIGEST, parameters).scalar()
-                return found
-        return None
-
-    async def mark(delivery: ClaimedDelivery) -> int | None:
-        return await Threads.CONSOLE.run(look_up, delivery)
-
-    return mark

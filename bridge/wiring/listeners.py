@@ -1,9 +1,7 @@
 """Listeners from settings: definitions, policy, certificates, validation."""
 
-import secrets
 from dataclasses import replace
 from functools import partial
-from itertools import count
 
 import structlog
 
@@ -16,7 +14,7 @@ from bridge.intake.receive.listener_policy import (
 )
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
-from bridge.intake.validation.validator import ValidatingHandler, Validator
+from bridge.intake.validation.validator import Validator
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
@@ -26,11 +24,8 @@ from config.listeners import Acknowledge, ListenerSettings, ListenerTLS, Validat
 from mappings.compiler import compile_sources
 from mappings.hl7.charset import is_codec
 from mappings.inbound.definition import InboundMapping
-from mllp.contract import Handler
 from mllp.errors import TLSConfigurationError
 from mllp.tls import ReloadingServerOptions, server_options
-
-_MOST_COUNTED = 0xFFFFFF
 
 
 class NotInbound(BridgeError):
@@ -114,29 +109,6 @@ def log_reload_failure(error: TLSConfigurationError) -> None:
     structlog.get_logger("tls").error("new files not used", setting=error.setting)
 
 
-class ControlIds:
-    """
-    Generates unique control ids of 20 characters: a random prefix and a counter.
-
-    New random bytes for each id would cost as much as building the acknowledgment.
-    """
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def __call__(self) -> str:
-        """Return the next control id."""
-        number = next(self._count)
-        if number > _MOST_COUNTED:
-            self._begin()
-            number = next(self._count)
-        return f"{self._beginning}{number:06x}"
-
-    def _begin(self) -> None:
-        self._beginning = f"RB{secrets.token_hex(6)}"
-        self._count = count()
-
-
 def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) -> Validator | None:
     """Return the validator of a listener, or None. Raises ProfileUnusable."""
     if listener.validation is Validation.OFF:
@@ -151,8 +123,3 @@ def merged_patient_check(listening: ListenerPolicy, database: Database) -> Patie
     """Return the check for merged patients; None if the listener only stores."""
     checks = listening.acknowledge is not Acknowledge.STORED
     return PatientCheck(listening, database) if checks else None
-
-
-def with_validation(check: Validator | None, handle: Handler) -> Handler:
-    """Return a handler that validates frames first."""
-    return handle if check is None else ValidatingHandler(check, handle)

@@ -20,6 +20,7 @@ from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, T
 from bridge.errors import BridgeError
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
+from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter, WireCounter
@@ -32,7 +33,7 @@ from bridge.transports.folder_listener import FolderListener, FolderRules
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_resource import HttpListenerRules, MessageResource
 from bridge.transports.http_server import MessageSite
-from bridge.wiring.listeners import ControlIds, tls_options
+from bridge.wiring.listeners import tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
@@ -89,9 +90,6 @@ def _own(settings: Settings) -> list[Path]:
             found.append(Path(f"{url.removeprefix('sqlite:///')}-large"))
             found.append(Path(url.removeprefix("sqlite:///")))
     return [each.resolve() for each in found]
-
-
-DRAIN_WITHIN = 10.0  # seconds for HTTP responses in progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +192,7 @@ def make_port(
             budget=shared.budget,
             ceiling=shared.ceiling,
         )
-        return ListeningPort(site, endpoint, lambda: _drain(site))
+        return ListeningPort(site, endpoint, site.drain)
     factory = MLLPServerFactory(
         answering.handle,
         limits,
@@ -230,16 +228,6 @@ def web_rules(
         f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
     )
     return HttpListenerRules(address.path, listener.charset, authorization)
-
-
-async def _drain(site: MessageSite) -> None:
-    """Answer requests in progress, refuse new ones, then close."""
-    site.pause()
-    loop = asyncio.get_running_loop()
-    until = loop.time() + DRAIN_WITHIN
-    while site.resource.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
-        await asyncio.sleep(0.02)
-    site.close()
 
 
 def listener_endpoint(

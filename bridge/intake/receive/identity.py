@@ -1,6 +1,7 @@
-"""Identities, lanes and parts of stored messages: the hashes that database indexes use.
+"""Identities, lanes and parts of stored messages, and the control ids of our acknowledgments.
 
-Pure. The hashes are those of `bridge.queue.ledger.arrivals`; no index contains patient data.
+Identities and lanes are hashes for database indexes (`bridge.queue.ledger.arrivals`). No index
+contains patient data.
 
 A message about more patients than one queue row has lanes for is split into parts: an A40 may
 merge several pairs of patients. Each part is a queue row with the whole message. The worker
@@ -9,7 +10,9 @@ part's number.
 """
 
 import re
+import secrets
 from collections.abc import Sequence
+from itertools import count
 
 from bridge.index_key import keyed64
 from bridge.queue.ledger.arrivals import MessageFlag, identity, lane, signed64
@@ -17,6 +20,7 @@ from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
 
 __all__ = [
+    "ControlIds",
     "acknowledges_us",
     "lane",
     "message_identity",
@@ -26,7 +30,31 @@ __all__ = [
 ]
 
 
-_OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `bridge.wiring.listeners.ControlIds`
+class ControlIds:
+    """
+    Generates unique control ids of 20 characters: a random prefix and a counter.
+
+    New random bytes for each id would cost as much as building the acknowledgment.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def __call__(self) -> str:
+        """Return the next control id."""
+        number = next(self._count)
+        if number > _MOST_COUNTED:
+            self._begin()
+            number = next(self._count)
+        return f"{self._beginning}{number:06x}"
+
+    def _begin(self) -> None:
+        self._beginning = f"RB{secrets.token_hex(6)}"
+        self._count = count()
+
+
+_MOST_COUNTED = 0xFFFFFF
+_OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `ControlIds`
 _ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"(?:\1|[\r\n]|$)")
 
 

@@ -11,10 +11,11 @@ from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
-from bridge.wiring.listeners import ControlIds, make_listeners
+from bridge.wiring.listeners import make_listeners
 from bridge.wiring.stores import bridge_database
 from config import load
 from mllp.framing import Frame

@@ -33,6 +33,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import SignedInUser
 from bridge.engine_client.transport import EngineCaller
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
+from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
@@ -44,7 +45,7 @@ from bridge.store.records import order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.listeners import ControlIds, make_listeners
+from bridge.wiring.listeners import make_listeners
 from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port

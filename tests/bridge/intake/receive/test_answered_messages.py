@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridge.intake.receive.identity import ControlIds
 from bridge.store.database import Database
-from bridge.wiring.listeners import ControlIds
 from mappings.hl7.acknowledgment import read_ack
 from tests.bridge.intake.fixture import open_intake, order
 
