@@ -13,7 +13,7 @@ belongs to the site of its listener. A delivery belongs to the sites of its orde
 nothing of other sites.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -28,6 +28,8 @@ from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
 from bridge.store.statements import BulkStatement, execute_rows, unnest
+from bridge.workers.host import WorkerError
+from bridge.workers.offload import LARGE, Offload
 from mappings.hl7.message import Message, Segment
 from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MessageRefusal
@@ -235,10 +237,10 @@ class MessageIndexer:
         database: Database,
         subjects_of: SubjectReader,
         clock: Callable[[], int],
-        hashes_of: Callable[[bytes], Iterable[int]] = read_number_hashes,
+        offload: Offload | None = None,
     ) -> None:
-        """`clock` is in ms; `hashes_of` returns the number hashes of a payload, without key."""
-        self._hashes_of = hashes_of
+        """`clock` is in ms; `offload` reads large messages in a worker process."""
+        self._offload = offload
         self._database = database
         self._subjects_of = subjects_of
         self._clock = clock
@@ -320,5 +322,15 @@ class MessageIndexer:
         subjects = self._subjects_of(origin)
         hashes = {sites_hash(subjects.sites)} if subjects.sites else set()
         read = MessageNumbers(frozenset(), subjects.patients, subjects.orders)
-        hashes.update(read.hashes(), self._hashes_of(payload))
+        hashes.update(read.hashes(), self._number_hashes(payload))
         return set(map(keyed64, hashes))
+
+    def _number_hashes(self, payload: bytes) -> list[int]:
+        """Return the hashes of a message's numbers; none if it cannot be parsed."""
+        if self._offload is None or len(payload) < LARGE:
+            return read_number_hashes(payload)
+        try:
+            found: list[int] = self._offload.run(read_number_hashes, payload)
+        except WorkerError:
+            return []
+        return found

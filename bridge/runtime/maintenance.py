@@ -6,7 +6,7 @@ Each class runs its job once; `bridge.runtime.schedule` runs it again and again.
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -20,7 +20,6 @@ from bridge.console.message_index import (
     arrival_rate,
     batch_size,
     pause_seconds,
-    read_number_hashes,
 )
 from bridge.executors import Threads
 from bridge.metrics import Metrics
@@ -32,8 +31,7 @@ from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring.alerts import make_watch, own_files_recorder
-from bridge.workers.host import WorkerError
-from bridge.workers.offload import LARGE, Offload
+from bridge.workers.offload import Offload
 from config import Settings
 
 DAY = 86_400_000
@@ -77,7 +75,7 @@ class NumberIndex:
 
     def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:
         """Read the numbers of large messages by `offload`."""
-        self._indexer = MessageIndexer(database, subjects_of, now_ms, partial(_hashes_of, offload))
+        self._indexer = MessageIndexer(database, subjects_of, now_ms, offload)
         self._look: ArrivalSample | None = None
         self._rate = 0.0  # messages a second
 
@@ -92,17 +90,6 @@ class NumberIndex:
         before, now = self._look, ArrivalSample(time.monotonic(), self._indexer.newest())
         self._look, self._rate = now, arrival_rate(before, now) if before else 0.0
         return pause_seconds(self._rate, took, full=read >= most)
-
-
-def _hashes_of(offload: Offload, payload: bytes) -> Sequence[int]:
-    """Return the hashes of a message's numbers; none if it cannot be parsed."""
-    if len(payload) < LARGE:
-        return read_number_hashes(payload)
-    try:
-        found: list[int] = offload.run(read_number_hashes, payload)
-    except WorkerError:
-        return ()
-    return found
 
 
 def housekeeping(
