@@ -18,8 +18,7 @@ from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.queue.wakeup import PollTimer
-from bridge.queue.worker.async_inbox import AsyncInbox
-from bridge.queue.worker.in_flight import Batch, InFlightBatches, UnconfirmedClaims
+from bridge.queue.worker.batches import AsyncInbox, Batch, InFlightBatches, UnconfirmedClaims
 from bridge.queue.worker.throttle import SMALL_BATCH, ProcessingThrottle, unthrottled
 from bridge.store.errors import StoreError, StoreUnavailable
 

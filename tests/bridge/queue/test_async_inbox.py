@@ -11,7 +11,7 @@ from bridge.errors import FailureKind
 from bridge.queue.claims import MessageOutcome, OutcomeRecords, SettlementResult
 from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.states import QueueEvent, QueueState
-from bridge.queue.worker.async_inbox import AsyncInbox
+from bridge.queue.worker.batches import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.short_work import SHORT, ShortWork
 from tests.bridge.queue.conftest import Intake
