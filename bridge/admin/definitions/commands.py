@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -154,7 +155,7 @@ def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], Orde
         samples = file_samples(request.files, request.site)
         return mapping, samples, file_order_reader(request.home, request.orders)
     settings = load_settings(request.home)
-    with bridge_database(request.home) as database:
+    with bridge_database(request.home) as database, _read_audited(request, database, "read"):
         mapping = drafts.compile_version(settings, database, request.name, request.version)
         listener = _listener(request.listener, settings, database)
         samples = (
@@ -164,6 +165,16 @@ def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], Orde
         )
         reader = order_reader(settings, database, samples, request.orders)
     return mapping, samples, reader
+
+
+def _read_audited(
+    request: TrialRequest, database: Database, action: str
+) -> AbstractContextManager[None]:
+    """Record that stored messages are read; given files leave no event."""
+    if request.files:
+        return nullcontext()
+    target = ("messages", f"last {request.last} of mapping {request.name}")
+    return audited(request.home, database, action, target)
 
 
 def _listener(name: str, settings: Settings, database: Database) -> ListenerSettings | None:
@@ -189,7 +200,7 @@ class VersionComparison:
 def compare_versions(request: TrialRequest, before: str) -> VersionComparison:
     """Compare the version `before` with the version of the request, message by message."""
     settings = load_settings(request.home)
-    with bridge_database(request.home) as database:
+    with bridge_database(request.home) as database, _read_audited(request, database, "compare"):
         old = drafts.compile_version(settings, database, request.name, before)
         new = drafts.compile_version(settings, database, request.name, request.version)
         if request.files:

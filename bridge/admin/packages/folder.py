@@ -18,7 +18,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from bridge.admin.audit_events import audited
 from bridge.admin.checks.connection_checks import used_definitions
+from bridge.audit.outbox import describe
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
@@ -156,18 +158,24 @@ class ImportPlan:
 
 def import_folder(home: Path, folder: Path, *, replace: bool = False) -> list[str]:
     """
-    Add the interface of a folder to the files of a data directory.
+    Add the interface of a folder to the files of a data directory; audited.
 
     `replace` permits replacing existing files. Return the names of the added channels and files.
     Raises NotImported, SettingsError, MappingErrors, OSError, and the error of a listener or
     destination that cannot work.
     """
-    plan = _plan(home, read_package(folder))
-    if plan.replaced and not replace:
-        raise NotImported(f"other files are in HOME/mappings: {', '.join(plan.replaced)}")
-    files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
-    replace_all({**files, home / FILE_NAME: plan.settings.encode()})
-    return [*plan.channels, *(each.name for each in plan.files)]
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "import", ("interface", folder.name)),
+    ):
+        plan = _plan(home, read_package(folder))
+        if plan.replaced and not replace:
+            raise NotImported(f"other files are in HOME/mappings: {', '.join(plan.replaced)}")
+        files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
+        replace_all({**files, home / FILE_NAME: plan.settings.encode()})
+        added = [*plan.channels, *(each.name for each in plan.files)]
+        describe(before={"replaced": list(plan.replaced)}, after={"added": added})
+    return added
 
 
 def read_package(folder: Path) -> Files:

@@ -32,6 +32,16 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str, str, str]] = {
     ("destinations", "pause", "nowhere"): ("pause", "destination", "nowhere", "refused"),
     ("mapping", "activate", "orders"): ("activate", "mapping", "orders", "success"),
     ("mapping", "rollback", "orders"): ("roll back", "mapping", "orders", "refused"),
+    ("mapping", "try", "orders"): ("read", "messages", "last 20 of mapping orders", "success"),
+    ("mapping", "try", "orders", "--last", "1"): (
+        *("read", "messages", "last 1 of mapping orders", "success"),
+    ),
+    ("mapping", "try", "orders", "--version", "abcd"): (
+        *("read", "messages", "last 20 of mapping orders", "refused"),
+    ),
+    ("mapping", "diff", "orders", "--from", "files"): (
+        *("compare", "messages", "last 100 of mapping orders", "success"),
+    ),
     ("concerns", "seen", "--all"): ("mark as seen", "exceptions", "all", "success"),
 }
 
@@ -91,6 +101,34 @@ def test_the_chain_holds_what_commands_did(home: Home) -> None:
     result = home.run("audit", "verify")
     assert result.exit_code == 0
     assert result.stdout.startswith("ok:")
+
+
+def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> None:
+    """It shows nothing that the installation stores."""
+    file = tmp_path / "order.hl7"
+    file.write_text("MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r", "utf-8")
+    before = {each["sequence"] for each in home.events()}
+    home.run("mapping", "try", "orders", str(file))
+    home.run("mapping", "diff", "orders", str(file))
+    new = {each["action"] for each in home.events() if each["sequence"] not in before}
+    assert new <= {"audit-read"}  # the listing of the trail itself
+
+
+def test_an_import_into_files_leaves_an_event(tmp_path: Path) -> None:
+    """It names the package, and the channels and files that it added; the second one fails."""
+    home, folder = Home(tmp_path / "home"), tmp_path / "package"
+    CliRunner().invoke(application, ["init", str(home.folder)])
+    (folder / "mappings").mkdir(parents=True)
+    listener = '[[listener]]\nname = "new"\nbind = "127.0.0.1:0"\nsite = "S"\n'
+    (folder / "interface.toml").write_text(listener, "utf-8")
+    (folder / "mappings/mine.py").write_text("def f(message):\n    return 'x'\n", "utf-8")
+    outcomes = []
+    for _ in range(2):
+        home.run("interface", "import", str(folder))
+        (newest,) = [e for e in home.events()[:2] if e["action"] == "import"]
+        assert newest["target"] == {"type": "interface", "id": "package"}
+        outcomes.append((newest["outcome"], newest["after"]))
+    assert outcomes == [("success", {"added": ["new", "mine.py"]}), ("failed", None)]
 
 
 CHANGES: dict[tuple[str, ...], tuple[str, dict[str, Any], dict[str, Any]]] = {
