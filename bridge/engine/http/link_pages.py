@@ -123,7 +123,9 @@ async def _browser_user(engine: EngineState, request: Request) -> BrowserUser | 
     if signed := await signed_in_account(engine, request):
         return signed.browser_user
     session = await cookie_session(engine, request)
-    return BrowserUser(session.account_id, session.site_id) if session else None
+    if session is None:
+        return None
+    return BrowserUser(session.account_id, session.site_id, session.identity)
 
 
 async def open_report(request: Request, handle: str, shown: str = "") -> Response:

@@ -207,6 +207,7 @@ class IssuedLink(Record, table=True):
     target: str | None = Field(default=None, index=True)  # keyed hash of site, patient, accession
     account_id: int | None = foreign_key_to("engine_account.id", required=False)
     token_id: int | None = foreign_key_to("engine_access_token.id", required=False)
+    authority_token_id: int | None = Field(default=None, sa_type=BIG_KEY, index=True)
     framed: bool = False
     created_at: int = moment()
     expires_at: int = moment(index=True)
@@ -224,6 +225,7 @@ class BrowserSessionRow(Record, table=True):
     site_id: str = Field(foreign_key="engine_site.site_id")
     account_id: int = foreign_key_to("engine_account.id")
     link_pk: int | None = foreign_key_to("engine_link.pk", required=False)
+    identity_link_pk: int | None = Field(default=None, sa_type=BIG_KEY, index=True)
     framed: bool = False
     details: dict[str, Any] = json_object()
     created_at: int = moment()

@@ -62,11 +62,13 @@ class BrowserUser:
 
     `site_id` limits the session to one site. A session that was started by a link, or with a
     password that a site administrator issued, has this limit, because other sites have not verified
-    the user. None: the session is valid for all sites of the account.
+    the user. None: the session is valid for all sites of the account. `identity_link_pk` is the
+    link that identified the user of such a session.
     """
 
     account_id: int
     site_id: str | None = None
+    identity_link_pk: int | None = None
 
     def account_on(self, site_id: str) -> int | None:
         """Return the account id if the session is valid for the site, otherwise None."""

@@ -3,8 +3,9 @@ Browser sessions, and the revocation of all access of an account.
 
 A session belongs to one opened document, pre-warmed frame, or sign-in. The browser has the secret,
 the database its hash. A session ends by idle time, at its absolute end, or by request. It also ends
-when its account is disabled or leaves the site, and when the token that made its link is revoked.
-`_VALID` defines this rule. Permissions are checked where a session is used.
+when its account is disabled or leaves the site, and when a token is revoked that made its link or
+the link that identified its user. `_VALID` defines this rule. Permissions are checked where a
+session is used.
 
 Revocation ends the sessions, tokens, links and shares of an account, on all sites or on one. Open
 pages and event streams check their session at each change and heartbeat.
@@ -44,8 +45,8 @@ _VALID = (
         or_(_ACCOUNT_SESSION, MEMBERSHIPS.c.site_id == SESSIONS.c.site_id),
     )
     & ~exists().where(
-        LINKS.c.pk == SESSIONS.c.link_pk,
-        TOKENS.c.id == LINKS.c.token_id,
+        LINKS.c.pk.in_([SESSIONS.c.link_pk, SESSIONS.c.identity_link_pk]),
+        TOKENS.c.id.in_([LINKS.c.token_id, LINKS.c.authority_token_id]),
         TOKENS.c.revoked_at.is_not(None),
     )
 )
@@ -57,13 +58,18 @@ the account.
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to begin; `details` are the document's id and its languages."""
+    """
+    A session to begin; `details` are the document's id and its languages.
+
+    `identity_link_pk` is the link of the session that identified the user, if another one did.
+    """
 
     site_id: str
     account_id: int
     framed: bool = False
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    identity_link_pk: int | None = None
     ended: bool = False  # the session only records its details and is not valid
 
 
@@ -78,6 +84,12 @@ class BrowserSession:
     details: Mapping[str, Any]
     last_seen_at: int
     link_pk: int | None = None
+    identity_link_pk: int | None = None
+
+    @property
+    def identity(self) -> int | None:
+        """The link that identified the user; None if they signed in."""
+        return self.identity_link_pk or self.link_pk
 
     @property
     def report_id(self) -> str:
@@ -125,6 +137,7 @@ def begin_session(
             site_id=new.site_id,
             account_id=new.account_id,
             link_pk=new.link_pk,
+            identity_link_pk=new.identity_link_pk,
             framed=new.framed,
             details=dict(new.details),
             created_at=now,
@@ -157,6 +170,7 @@ def find_session(
         row.details,
         row.last_seen_at,
         row.link_pk,
+        row.identity_link_pk,
     )
 
 
@@ -267,7 +281,8 @@ def end_links(
 ) -> None:
     """Expire the links that act as an account or that its tokens made, and revoke its shares."""
     made = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
-    where = or_(LINKS.c.account_id == account_id, LINKS.c.token_id.in_(made))
+    by_tokens = or_(LINKS.c.token_id.in_(made), LINKS.c.authority_token_id.in_(made))
+    where = or_(LINKS.c.account_id == account_id, by_tokens)
     where &= LINKS.c.expires_at > now
     shares = (SHARES.c.created_by_id == account_id) & SHARES.c.revoked_at.is_(None)
     if site_id is not None:

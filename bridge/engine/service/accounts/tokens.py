@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Table, insert, or_, select, true, update
 
 from bridge.engine.errors import NotFound
 from bridge.engine.records.tables import metadata
@@ -223,18 +223,26 @@ def revoke_token(connection: Connection, token_id: int, now: int) -> None:
     links = metadata.tables["engine_link"]
     connection.execute(
         update(links)
-        .where(links.c.token_id == token_id, links.c.revoked_at.is_(None))
+        .where(_made_by(links, [token_id]), links.c.revoked_at.is_(None))
         .values(revoked_at=now)
     )
     end_sessions_of(connection, [token_id], now)
 
 
 def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) -> None:
-    """End the sessions whose links these tokens made, so that open pages notice it at once."""
+    """
+    End the sessions that depend on links of these tokens, so that open pages notice it at once.
+
+    `sessions._VALID` has the same rule.
+    """
     links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
-    made_links = select(links.c.pk).where(links.c.token_id.in_(token_ids))
+    made = select(links.c.pk).where(_made_by(links, token_ids))
+    depends = or_(sessions.c.link_pk.in_(made), sessions.c.identity_link_pk.in_(made))
     connection.execute(
-        update(sessions)
-        .where(sessions.c.link_pk.in_(made_links), sessions.c.ended_at.is_(None))
-        .values(ended_at=now)
+        update(sessions).where(depends, sessions.c.ended_at.is_(None)).values(ended_at=now)
     )
+
+
+def _made_by(links: Table, token_ids: Sequence[int]) -> ColumnElement[bool]:
+    """Return the condition for links that tokens made, in the header or in `userInfo.Auth`."""
+    return or_(links.c.token_id.in_(token_ids), links.c.authority_token_id.in_(token_ids))

@@ -30,13 +30,15 @@ class LaunchGrant:
     The user of a launch (None: the user who signs in), and the permissions of its link.
 
     `authenticated` links act as that user; `framed` ones may also open inside another page.
-    `auth_ignored`: `userInfo.Auth` was invalid, and the header's token was sufficient.
+    `authority` is the id of the token in `userInfo.Auth`. `auth_ignored`: that token was invalid,
+    and the header's token was sufficient.
     """
 
     account: SiteUser | None
     authenticated: bool
     framed: bool
     auth_ignored: bool = False
+    authority: int | None = None
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class LaunchUsers:
     caller: Caller
     now: int
     _sites: dict[str, SiteAccess] = field(default_factory=dict)
-    _authorities: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _authorities: dict[tuple[str, str], int | None] = field(default_factory=dict)
     _users: dict[tuple[str, NamedUser, bool], SiteUser] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
 
@@ -55,8 +57,8 @@ class LaunchUsers:
         """Return the user and the permissions of a launch; raise if the caller may not launch."""
         site_id = request.identity.site_id
         role = self.role(site_id)
-        granted = self.has_authority(site_id, request.authority)
-        administrator = role is SiteRole.ADMINISTRATOR or granted
+        authority = self.authority(site_id, request.authority)
+        administrator = role is SiteRole.ADMINISTRATOR or authority is not None
         if not administrator:
             if role is None and not request.authority:
                 raise Forbidden
@@ -65,8 +67,9 @@ class LaunchUsers:
         account = self.account(site_id, request.user, administrator=administrator)
         _refuse_placeholders(request, self.caller, self.site_access(site_id).name, account)
         framed = bool(administrator and request.user and request.user.email and request.user.name)
-        ignored = bool(request.authority) and not granted
-        return LaunchGrant(account, administrator and account is not None, framed, ignored)
+        ignored = bool(request.authority) and authority is None
+        acts = administrator and account is not None
+        return LaunchGrant(account, acts, framed, ignored, authority)
 
     def forget(self) -> None:
         """Drop cached users that a rolled-back savepoint registered."""
@@ -102,18 +105,19 @@ class LaunchUsers:
         """Return the seconds that a site's links live: those that act as a user, and others."""
         return self.preferences(site_id).lifetimes(general)
 
-    def has_authority(self, site_id: str, secret: str) -> bool:
-        """Tell whether `userInfo.Auth` is a launch token of an administrator of the site."""
+    def authority(self, site_id: str, secret: str) -> int | None:
+        """Return the id of `userInfo.Auth` if it is a launch token of a site's administrator."""
         if not secret:
-            return False
+            return None
         key = (site_id, secret)
         if key not in self._authorities:
             bearer = authenticate(self.connection, secret, self.now)
-            self._authorities[key] = (
+            granted = (
                 bearer is not None
                 and bearer.permits(TokenScope.LAUNCH)
                 and role_on(self.connection, bearer, site_id) is SiteRole.ADMINISTRATOR
             )
+            self._authorities[key] = bearer.token_id if bearer and granted else None
         return self._authorities[key]
 
     def refuse_authority(self, secret: str) -> None:

@@ -120,6 +120,7 @@ def _link(
         account_id=grant.account.id if grant.account else None,
         token_id=context.caller.token_id,
         framed=grant.framed,
+        authority_token_id=grant.authority,
     )
 
 

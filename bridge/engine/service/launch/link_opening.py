@@ -62,6 +62,7 @@ class WindowOptions:
     framed: bool  # whether it may be shown in a frame
     link_pk: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    identity_link_pk: int | None = None
 
     @property
     def languages(self) -> Mapping[str, str]:
@@ -149,9 +150,8 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
 def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
     """Return the options of a window whose page is reloaded."""
     details = {name: session.details[name] for name in KEPT_DETAILS if name in session.details}
-    return WindowOptions(
-        session.framed, session.link_pk, details
-    )  # so that the session ends with the link's token
+    # So that the session ends with the tokens of its links.
+    return WindowOptions(session.framed, session.link_pk, details, session.identity_link_pk)
 
 
 def window_facts(
@@ -235,7 +235,7 @@ def open_found_link(
     work: Work, context: LinkContext, link: links.FoundLink, visit: LinkVisit
 ) -> OpenedReport:
     """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
-    account = _user(work, link, visit)
+    account, identity_link = _user(work, link, visit)
     request = LaunchInput.from_json(link.payload["launch"])
     report = _report(work, link, request, account)
     transfer = needs_transfer(report, account.id) and not request.force_transfer
@@ -247,6 +247,7 @@ def open_found_link(
     window = options_for_link(
         work, link, request.app, account.id, in_frame=visit.in_frame, host=visit.host
     )
+    window = replace(window, identity_link_pk=identity_link)
     window = window.with_prewarmed_languages(visit.session, link.site_id, account.id)
     return begin_page(
         work, context, report, account, window, options=request.app.to_json(), transfer=transfer
@@ -262,20 +263,23 @@ def _require_handover(work: Work, report: Report, account_id: int, visit: LinkVi
         raise HandoverNeeded(report.report_id)
 
 
-def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> SiteUser:
-    """Return the user of the opened page: the link's own, or the one who signed in."""
+def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> tuple[SiteUser, int | None]:
+    """
+    Return the user of the opened page: the link's own, or the one of the browser's session.
+
+    In the second case, also return the link that identified the user of that session.
+    """
     if visit.in_frame and not link.framed:
         raise FrameForbidden
     if link.payload["authenticated"] and link.account_id is not None:
-        return get_user(work.connection, link.site_id, link.account_id)
-    account_id = (
-        visit.browser_user.account_on(link.site_id) if visit.browser_user is not None else None
-    )
-    if account_id is None:
+        return get_user(work.connection, link.site_id, link.account_id), None
+    user = visit.browser_user
+    account_id = None if user is None else user.account_on(link.site_id)
+    if user is None or account_id is None:
         raise LoginNeeded
     if account_role(work.connection, account_id, link.site_id) is None:
         raise Forbidden
-    return get_user(work.connection, link.site_id, account_id)
+    return get_user(work.connection, link.site_id, account_id), user.identity_link_pk
 
 
 def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: SiteUser) -> Report:
@@ -343,7 +347,14 @@ def begin_page(
     own = settings_of(work.connection, report.site_id, account.id)
     language = window.chosen_language or _language(own, options, window.languages, site.settings)
     details = {"report_id": report.report_id, "app_language": language, **window.details}
-    new = NewSession(report.site_id, account.id, window.framed, window.link_pk, details)
+    new = NewSession(
+        report.site_id,
+        account.id,
+        window.framed,
+        window.link_pk,
+        details,
+        window.identity_link_pk,
+    )
     return OpenedReport(
         secret=begin_session(
             work.connection, context.link_keys.random_bytes, new, work.now, context.lifetimes

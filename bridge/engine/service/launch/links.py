@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, delete, exists, or_, select, update
 
 from bridge.engine.errors import BadLaunch, Forbidden, LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.launch import LaunchWarning, NamedUser, first_language
@@ -61,6 +61,7 @@ _INSERT = prepare_insert(
         "target",
         "account_id",
         "token_id",
+        "authority_token_id",
         "framed",
         "created_at",
         "expires_at",
@@ -83,6 +84,8 @@ class NewLink:
     account_id: int | None = None
     token_id: int | None = None
     framed: bool = False
+    authority_token_id: int | None = None
+    """The token in `userInfo.Auth`, if the link has its authority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ def _row(link_keys: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str,
         "target": link.target,
         "account_id": link.account_id,
         "token_id": link.token_id,
+        "authority_token_id": link.authority_token_id,
         "framed": link.framed,
         "created_at": now,
         "expires_at": link.expires_at,
@@ -195,7 +199,8 @@ def _is_member(connection: Connection, row: Any) -> bool:
 def _revoked_with_token(connection: Connection, row: Any) -> bool:
     """Tell whether a link was revoked with its token, not with a deleted report."""
     query = select(TOKENS.c.id).where(
-        TOKENS.c.id == row.token_id, TOKENS.c.revoked_at == row.revoked_at
+        TOKENS.c.id.in_([row.token_id, row.authority_token_id]),
+        TOKENS.c.revoked_at == row.revoked_at,
     )
     return connection.execute(query).first() is not None
 
@@ -228,9 +233,10 @@ def purge(connection: Connection, now: int, limit: int = 1000) -> int:
 
 def purge_before(connection: Connection, moment: int, limit: int = 1000) -> int:
     """Delete links that expired before a moment, at most `limit`; return their number."""
+    used = or_(SESSIONS.c.link_pk == LINKS.c.pk, SESSIONS.c.identity_link_pk == LINKS.c.pk)
     old = (
         select(LINKS.c.pk)
-        .where(LINKS.c.expires_at < moment, ~exists().where(SESSIONS.c.link_pk == LINKS.c.pk))
+        .where(LINKS.c.expires_at < moment, ~exists().where(used))
         .order_by(LINKS.c.expires_at)
         .limit(limit)
     )
@@ -325,8 +331,8 @@ def issue_init_link(
     """Issue a session link; raise `Forbidden` without a site administrator's token."""
     users = LaunchUsers(work.connection, caller, work.now)
     administrator = users.role(request.site_id) is SiteRole.ADMINISTRATOR
-    granted = users.has_authority(request.site_id, request.authority)
-    if not administrator and not granted:
+    authority = users.authority(request.site_id, request.authority)
+    if not administrator and authority is None:
         users.refuse_authority(request.authority)
         raise Forbidden("neither token is a site administrator's")
     users.site_access(request.site_id).check_location(request.location)
@@ -348,9 +354,10 @@ def issue_init_link(
         account_id=account.id,
         token_id=caller.token_id,
         framed=True,
+        authority_token_id=authority,
     )
     handle = issue(work.connection, link_keys, [link], work.now)[0]
-    warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and not granted else ()
+    warnings = (LaunchWarning.AUTH_IGNORED,) if request.authority and authority is None else ()
     return InitLink(handle, expires_at, app, speech, warnings)
 
 

@@ -44,7 +44,7 @@ def switch(
     visit = LinkVisit(
         "",
         in_frame=bool(session.details.get("in_frame")),
-        browser_user=BrowserUser(session.account_id, session.site_id),
+        browser_user=BrowserUser(session.account_id, session.site_id, session.identity),
         session=session,
         host=str(session.details.get("host", "")),
         handed_over=handed_over,

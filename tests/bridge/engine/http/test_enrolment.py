@@ -292,6 +292,45 @@ def test_a_session_ends_with_the_token_that_made_its_link(service: Service) -> N
     assert again("report").status_code == 401
 
 
+@pytest.mark.parametrize("how", ["revoke", "disable", "remove"])
+def test_a_session_ends_with_the_token_that_gave_its_link_the_authority(
+    service: Service, how: str
+) -> None:
+    """The token in userInfo.Auth counts like the one in the header; its links open nothing."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": OTHER}).json()
+    promoted = {"email": OTHER, "name": "Other", "role": "administrator"}
+    assert service.post("admin/sites/SITE1/users", promoted).status_code == 200
+    info = user("acting@site1.test", "Acting", Auth=made["token"])
+    link = service.launch(READER, userInfo=info).json()["reportLink"]
+    page = service.session(service.open(link))
+    assert page("report").status_code == 200
+    if how == "revoke":
+        service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
+    elif how == "remove":
+        service.call("DELETE", f"/api/admin/sites/SITE1/users/{OTHER}")
+    else:
+        body = {"accountId": _account_id(service, OTHER)}
+        assert service.post("account/disable", body, "service").status_code == 204
+    assert service.open(link).status_code == 410
+    assert how == "remove" or page("report").status_code == 401
+
+
+def test_a_session_ends_with_the_token_that_identified_its_user(service: Service) -> None:
+    """A link without a user opens as the user of an earlier link's session, and ends with it."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
+    first = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
+    assert service.open(first).status_code == 200
+    pages = []
+    for accession in ("A2", "A3"):  # the second one gets its user from the first one
+        launched = service.launch(READER, accession=accession, lazyLaunch=True)
+        pages.append(service.session(service.open(launched.json()["reportLink"])))
+    pages.append(service.session(service.open("/reporting/launch-report/clinical")))
+    assert [page("report").status_code for page in pages] == [200] * 3
+    path = f"/api/admin/sites/SITE1/tokens/{made['id']}"
+    assert service.call("DELETE", path).status_code == 200
+    assert [page("report").status_code for page in pages] == [401] * 3
+
+
 def test_an_invited_account_gives_its_first_site_no_control(service: Service) -> None:
     """The creator of an account gets neither a password nor a link of it."""
     email = "both@site3.test"
