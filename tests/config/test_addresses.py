@@ -1,4 +1,4 @@
-"""Addresses of listeners and destinations, and settings that do not fit their kind."""
+"""Addresses of listeners and destinations, and settings that do not fit their transport."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def destination(address: str, more: str = "") -> str:
     ],
 )
 def test_kinds(text: str, kind: type, host: str, port: int, path: str) -> None:
-    """The scheme says what it is."""
+    """The scheme selects the transport."""
     found = parse_where(text)
     assert type(found) is kind
     assert getattr(found, "host", "") == host
@@ -70,14 +70,14 @@ def test_kinds(text: str, kind: type, host: str, port: int, path: str) -> None:
     ],
 )
 def test_mistakes(text: str, place: str) -> None:
-    """Each is an error that names its setting."""
+    """The error names the setting."""
     with pytest.raises(SettingsError) as wrong:
         read(text)
     assert place in str(wrong.value)
 
 
 def test_replies() -> None:
-    """Codes with ERR-3, statuses, ways to be silent; all the actions."""
+    """Rules for codes with ERR-3, HTTP statuses and missing replies, with all the actions."""
     rules = '{ AE = "retry", "AE 206" = "retry 9 then pause", "http 5xx" = "skip", "silence closed" = "park" }'  # noqa: E501  # one line of TOML
     replies = read(destination("127.0.0.1:1", f"replies = {rules}")).destination[0].replies
     assert replies["AE 206"] == "retry 9 then pause"

@@ -1,4 +1,4 @@
-"""Rates, sizes and lifetimes of the internal engine are settings; the defaults are its own."""
+"""Rates, sizes and lifetimes of the internal engine are settings; the engine has the defaults."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -21,8 +21,8 @@ session_idle = "5m"
 """
 
 
-def test_what_is_set_is_read(tmp_path: Path) -> None:
-    """Sizes and durations as people write them; what is left out keeps its default."""
+def test_limits_are_read(tmp_path: Path) -> None:
+    """Sizes and durations have units; a missing setting has its default."""
     settings = parse(LIMITS, tmp_path, tmp_path / "bridge.toml")
     assert (settings.rates.launches, settings.rates.reads) == (10, 6000)
     assert settings.sizes.body == 2**20
@@ -43,14 +43,14 @@ def test_the_environment_reaches_them(tmp_path: Path, monkeypatch: pytest.Monkey
         '[lifetimes]\nsession_link = "1h"\n',
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
-    """Unknown keys and impossible values; the five minutes of a session link are no setting."""
+def test_invalid_limits_are_refused(tmp_path: Path, text: str) -> None:
+    """Unknown keys and impossible values. The lifetime of a session link is not a setting."""
     with pytest.raises(SettingsError):
         parse(text, tmp_path, tmp_path / "bridge.toml")
 
 
-def test_the_defaults_are_the_engines_own() -> None:
-    """An engine without settings is limited as one with an empty file."""
+def test_the_defaults_are_those_of_the_engine() -> None:
+    """An engine without settings has the limits of one with an empty settings file."""
     own = asdict(engine.RateLimits())
     assert {name: own[name]["count"] for name in own} == Rates().model_dump()
     sizes, lives = asdict(engine.SizeLimits()), asdict(engine.AccessLifetimes())

@@ -1,13 +1,23 @@
-"""Files are readable by their owner only, whatever the umask; what is wider is found and fixed."""
+"""Files of the data directory: modes that exclude other accounts, and atomic writes."""
 
 import os
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from config.private_files import close, create_empty, make_folder, replace_all, wider, write
+from config.private_files import (
+    close,
+    create_empty,
+    make_folder,
+    replace_all,
+    wider,
+    write,
+    write_new,
+)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])
@@ -37,8 +47,8 @@ def test_every_way_of_writing_is_private(tmp_path: Path) -> None:
     assert mode(home.parent) == 0o700
 
 
-def test_an_existing_home_is_closed_by_init(tmp_path: Path) -> None:
-    """The operator made the folder; init takes it over."""
+def test_init_restricts_an_existing_folder(tmp_path: Path) -> None:
+    """The operator created the folder before `bridge init`."""
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     create_data_directory(home)
@@ -46,7 +56,7 @@ def test_an_existing_home_is_closed_by_init(tmp_path: Path) -> None:
 
 
 def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
-    """Each wider path is named, symbolic links and what is behind them are left alone."""
+    """Each path with a wider mode is reported. Symbolic links and their targets are not touched."""
     outside = tmp_path / "outside"
     outside.mkdir()
     foreign = outside / "foreign"
@@ -78,11 +88,61 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     assert [mode(each) for each in (home, token, foreign)] == [0o700, 0o600, 0o644]
 
 
-def test_folders_above_that_others_can_write_to(tmp_path: Path) -> None:
-    """Who can rename the data directory can replace it; the sticky bit prevents it."""
+def test_a_parent_folder_that_other_accounts_can_write_to(tmp_path: Path) -> None:
+    """An account that can rename the data directory can replace it; the sticky bit prevents it."""
     home = tmp_path / "open" / "home"
     create_data_directory(home)
     home.parent.chmod(0o777)
     assert [(each.path, each.fixable) for each in wider(home)] == [(home.parent, False)]
     home.parent.chmod(0o1777)
     assert not list(wider(home))
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let writes beyond this size fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_several_files_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
+    """
+    Without room for the second file, the first one is unchanged, and no temporary file remains.
+
+    The error names the file. The replaced file is private, also if the old one was not.
+    """
+    first, second = tmp_path / "a.yaml", tmp_path / "mappings" / "b.yaml"
+    first.write_text("before")
+    first.chmod(0o640)
+    with file_size_limit(100), pytest.raises(OSError, match=r"File too large.*b\.yaml"):
+        replace_all({first: b"after", second: b"x" * 101})
+    assert first.read_text() == "before"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [first]
+
+    replace_all({first: b"after", second: b"x" * 101})
+    assert (first.read_text(), mode(first)) == ("after", 0o600)
+    assert second.stat().st_size == 101
+
+
+def test_init_after_a_full_disk(tmp_path: Path) -> None:
+    """The next `init` writes the incomplete files again and removes temporary files."""
+    (tmp_path / ".bridge.toml.new").write_text("half")
+    with file_size_limit(1000), pytest.raises(OSError, match=r"bridge\.toml"):
+        create_data_directory(tmp_path)
+    written, kept = create_data_directory(tmp_path)
+    assert tmp_path / "bridge.toml" in written
+    assert kept == []
+    assert mode(tmp_path / "secrets" / "engine.token") == 0o600
+    assert not list(tmp_path.rglob(".*.new"))
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    """Also not if another process creates it during the write."""
+    file = tmp_path / "engine.token"
+    file.write_text("theirs")
+    assert not write_new(file, b"ours")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["theirs"]

@@ -1,4 +1,4 @@
-"""How results are written, as `bridge.toml` says it: read, checked, laid over a mapping."""
+"""The rendering options of a destination: reading, checking, and their effect on a mapping."""
 
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,12 @@ WRONG = {
     'verson = "2.3"': "destination.1.verson",
 }
 INSIDE = {"destination.1.content.1": 12, "destination.1.metadata.Room": 14}
-"""The column of what is wrong in a list or a table."""
+"""The column of a mistake in a list or a table."""
 
 
 @pytest.mark.parametrize(("line", "name"), WRONG.items())
-def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
-    """An unknown value, or an unknown word, is a mistake at its place."""
+def test_an_unknown_option_or_value(tmp_path: Path, line: str, name: str) -> None:
+    """It is a mistake with its place."""
     with pytest.raises(SettingsError) as raised:
         read(tmp_path, "", line)
     (mistake,) = raised.value.mistakes
@@ -54,27 +54,27 @@ def test_wrong_words(tmp_path: Path, line: str, name: str) -> None:
     assert mistake.message.startswith(f"{name}: ")
 
 
-def test_silence() -> None:
-    """A destination that says nothing lays nothing over its mapping."""
+def test_no_options() -> None:
+    """A destination without rendering options does not change its mapping."""
     assert rendering_options(Rendering()) == {}
 
 
 def compiled(home: Path, *lines: str) -> Any:
-    """What a destination of a new home is sent."""
+    """Compile the outbound definitions of a destination in a new data directory."""
     create_data_directory(home)
     settings = read(home, *lines)
     return compile_outbound(settings, settings.destination[0])
 
 
-def test_an_older_file_means_what_it_meant(tmp_path: Path) -> None:
-    """Without any of these words: results as the mapping says, 2.5.1, a line an OBX."""
+def test_an_older_settings_file_keeps_its_meaning(tmp_path: Path) -> None:
+    """Without rendering options a result has one OBX per line."""
     (results,) = compiled(tmp_path)
     assert results.name == "results"
     assert results.style.layout.layout == "lines"
 
 
 def test_addenda_as_documents(tmp_path: Path) -> None:
-    """`addenda = "mdm"`: MDM for addenda and what is withdrawn; ORU for all the rest."""
+    """`addenda = "mdm"`: MDM for addenda and retractions, ORU for all other events."""
     documents, results, status = compiled(
         tmp_path, 'addenda = "mdm"', 'version = "2.4"', 'events = ["final", "addendum", "recall"]'
     )
@@ -90,8 +90,8 @@ def test_addenda_as_documents(tmp_path: Path) -> None:
     assert codes["message"] == "MDM^T06^MDM_T02"
 
 
-def test_words_and_mapping_that_do_not_go_together(tmp_path: Path) -> None:
-    """A coding the mapping lacks, or a word nothing heeds: named with its destination."""
+def test_options_that_do_not_fit_the_mapping(tmp_path: Path) -> None:
+    """An unknown coding and an option without effect are errors, the first with the destination."""
     with pytest.raises(
         NotRendered, match=r"destination ris: text\.sections: unknown coding 'lonic'"
     ):
@@ -102,8 +102,8 @@ def test_words_and_mapping_that_do_not_go_together(tmp_path: Path) -> None:
         compiled(tmp_path, 'mapping = "bare"', 'content = ["pdf"]')
 
 
-def test_definitions_of_older_homes(tmp_path: Path) -> None:
-    """A definition that says its version itself goes out in the version of the settings."""
+def test_a_definition_with_its_own_version(tmp_path: Path) -> None:
+    """The version in the settings overrides the version in an older definition."""
     create_data_directory(tmp_path)
     old = (
         "kind: results\nstatuses: {final: {}}\nsegments: [{MSH: {12: ['2.5.1'], 9: [ORU, R01]}}]\n"

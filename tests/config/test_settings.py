@@ -1,4 +1,4 @@
-"""Settings are read whole, overridden by the environment, and refused with every mistake named."""
+"""Settings: the file, the environment, and a report of every mistake."""
 
 from pathlib import Path
 
@@ -29,12 +29,12 @@ frame_timeout = "ten seconds"
 
 
 def read(text: str, home: Path) -> Settings:
-    """Parse text as if it stood in HOME/bridge.toml."""
+    """Parse text as the content of HOME/bridge.toml."""
     return parse(text, home, home / "bridge.toml")
 
 
 def test_every_mistake_at_once(tmp_path: Path) -> None:
-    """Four mistakes in one file are four lines, each with the line it stands on."""
+    """Four mistakes in one file are four lines, each with its place."""
     with pytest.raises(SettingsError) as raised:
         read(WRONG, tmp_path)
 
@@ -56,7 +56,7 @@ def test_names_used_twice(tmp_path: Path) -> None:
 
 
 def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
-    """Nothing hides behind another mistake, and the place is the second one's."""
+    """All mistakes are reported. The place of a duplicate name is the second use."""
     text = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\n' * 2 + "colour = 1\n"
 
     with pytest.raises(SettingsError) as raised:
@@ -70,7 +70,7 @@ def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
 
 
 def test_a_shared_port_needs_a_shared_database(tmp_path: Path) -> None:
-    """Told with its line; on a server it may be."""
+    """With SQLite it is a mistake with its line; with PostgreSQL it is accepted."""
     listener = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\nshare_port = true\n'
     with pytest.raises(SettingsError) as caught:
         read(listener, tmp_path)
@@ -93,13 +93,13 @@ def test_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert settings.http.public_url == "https://x.example"
 
 
-def test_example_is_the_models() -> None:
-    """The committed example is what the models generate."""
+def test_the_example_matches_the_models() -> None:
+    """The committed example is generated from the models."""
     assert (HERE / "config" / "bridge.example.toml").read_text("utf-8") == render()
 
 
 def test_fresh_settings_load(tmp_path: Path) -> None:
-    """What `init` writes is valid, and a second `init` keeps what an admin changed."""
+    """The settings that `init` writes are valid. A second `init` keeps changed files."""
     made, _ = create_data_directory(tmp_path)
     (tmp_path / "mappings" / "orders.yaml").write_bytes(b"mine")
     token = (tmp_path / "secrets" / "engine.token").read_bytes()
@@ -116,13 +116,13 @@ def test_fresh_settings_load(tmp_path: Path) -> None:
 
 
 def test_missing_home(tmp_path: Path) -> None:
-    """A home without settings says which file is missing and what makes one."""
+    """The error for a missing settings file names the command that creates it."""
     with pytest.raises(SettingsError, match="bridge init"):
         load(tmp_path / "nowhere")
 
 
 def test_databases_of_a_home(tmp_path: Path) -> None:
-    """SQLite files lie in the home, the engine's beside the bridge's; PostgreSQL is shared."""
+    """Both SQLite files are in the data directory; with PostgreSQL there is one database."""
     settings = read("", tmp_path)
     assert settings.database_url() == f"sqlite:///{tmp_path}/bridge.db"
     assert settings.engine_database_url() == f"sqlite:///{tmp_path}/bridge-engine.db"
@@ -135,7 +135,7 @@ def test_databases_of_a_home(tmp_path: Path) -> None:
     ("text", "seconds"), [("10s", 10), ("250ms", 0.25), ("5m", 300), ("0s", 0), (3, 3)]
 )
 def test_durations(text: object, seconds: float) -> None:
-    """Durations carry their unit; a bare number is seconds."""
+    """A duration has a unit; a bare number is seconds."""
     assert parse_duration(text) == seconds
 
 

@@ -1,4 +1,4 @@
-"""A migrated database with messages that came a second apart, on each dialect."""
+"""A migrated database with one message per second, on each dialect."""
 
 from dataclasses import dataclass
 

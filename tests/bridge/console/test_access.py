@@ -33,21 +33,21 @@ class Engine:
         return key
 
     async def account(self, who: str) -> AccountInfo | None:
-        """Find one."""
+        """Find an account by id or e-mail address."""
         found = (each for each in self.known.values() if who in {each.account_id, each.email})
         return next(found, None)
 
     async def enrol(
         self, account_id: str, *, second_factor: bool, end_tokens: bool
     ) -> EnrolmentLink:
-        """Make a link."""
+        """Create an enrolment link."""
         assert end_tokens
         self._note("enrol", account_id)
         self.known[account_id] = replace(self.known[account_id], password=False)
         return EnrolmentLink(f"https://x.test/enrol#{account_id}", 1)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Keep it."""
+        """Record the call."""
         self._note(f"second factor {required}", account_id)
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
@@ -56,7 +56,7 @@ class Engine:
         self.known[account_id] = replace(self.known[account_id], disabled=disabled)
 
     async def sites(self) -> frozenset[str]:
-        """List them."""
+        """List the sites."""
         return S1 | S2
 
     def _note(self, what: str, account_id: str) -> None:
@@ -149,7 +149,7 @@ def _number(name: str) -> int:
 def test_enrolment_disabling_and_removal_follow_the_same_rule(
     setup: AccessSetup, target: str
 ) -> None:
-    """An actor without `bodies` does not reset an account that has it. Nobody resets their own."""
+    """No actor resets their own account, nor one that has `bodies` if the actor has not."""
     email, by = f"{target}@x.test", setup.by("chief")
     may = target != "chief" and setup.people["chief"].covers(setup.people[target])
     for work in (
@@ -186,7 +186,7 @@ def test_a_role_with_fewer_rights_ends_no_password(setup: AccessSetup) -> None:
 @pytest.mark.parametrize(
     ("email", "wish", "code"),
     [
-        ("stranger@x.test", Grant("", ConsoleRole.VIEWER), "unknown_account"),
+        ("unknown@x.test", Grant("", ConsoleRole.VIEWER), "unknown_account"),
         ("new@x.test", Grant("", ConsoleRole.VIEWER, sites=frozenset({"S3"})), "unknown_site"),
         (
             "new@x.test",
@@ -217,7 +217,7 @@ def test_a_disabled_account_gets_no_role(setup: AccessSetup) -> None:
 
 def test_removing_a_missing_role_is_an_error(setup: AccessSetup) -> None:
     """For an account without a role, and for an unknown account."""
-    for email in ("new@x.test", "stranger@x.test"):
+    for email in ("new@x.test", "unknown@x.test"):
         with pytest.raises(NoSuchItem):
             run(setup.access.revoke(setup.by("chief"), email))
 

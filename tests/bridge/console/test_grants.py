@@ -109,9 +109,7 @@ def test_a_role_that_changed_meanwhile_is_not_overwritten(database: Database) ->
     assert refusal.value.code == "changed_meanwhile"
 
 
-def test_only_a_grant_with_more_rights_changes_its_time(
-    database: Database,
-) -> None:
+def test_only_a_grant_with_more_rights_changes_its_time(database: Database) -> None:
     """Sessions from before that time are refused."""
     viewer = Grant("a@x.test", ConsoleRole.VIEWER, account_id="7")
     operator = Grant("a@x.test", ConsoleRole.OPERATOR, account_id="7")
@@ -125,9 +123,7 @@ def test_only_a_grant_with_more_rights_changes_its_time(
     assert moments == [10, 10, 30]
 
 
-def test_an_unbound_grant_has_no_effect_until_it_is_bound(
-    database: Database,
-) -> None:
+def test_an_unbound_grant_has_no_effect_until_it_is_bound(database: Database) -> None:
     """It is bound to one account. An account that has a grant keeps its own."""
     old = text("""
         INSERT INTO console_grant (email, role, bodies, sites, granted_at, granted_by)

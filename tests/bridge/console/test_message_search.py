@@ -53,7 +53,7 @@ def test_a_page_continues_where_the_previous_one_ended(
     store.fill(1, 3, detail="Table is locked")
     store.fill(4, 40)
     store.fill(41, 45, detail="table is LOCKED again")
-    assert every(store, MessageQuery(text="locked table", limit=2)) == [
+    assert all_pages(store, MessageQuery(text="locked table", limit=2)) == [
         45,
         44,
         43,
@@ -76,13 +76,13 @@ def test_a_page_examines_a_bounded_number_of_indexed_rows(
     wanted = MessageQuery(state=QueueState.PARKED, text="locked")
     first = search_messages(store.database, wanted)
     assert (first.rows, first.further) == ([], 31)
-    assert every(store, wanted) == [3, 2, 1]
+    assert all_pages(store, wanted) == [3, 2, 1]
     numbered = MessageQuery(kind=NumberKind.PATIENT, number="M1", text="locked")
     assert search_messages(store.database, numbered).rows == []
-    assert every(store, numbered) == [1]
+    assert all_pages(store, numbered) == [1]
 
 
-def every(store: MessageStore, wanted: MessageQuery) -> list[int]:
+def all_pages(store: MessageStore, wanted: MessageQuery) -> list[int]:
     """Return the ids that a search finds on all pages."""
     found: list[int] = []
     before = None

@@ -109,6 +109,6 @@ def test_no_role_includes_bodies(role: ConsoleRole) -> None:
     Grant("a@b.test", role, bodies=True).require(Permission.BODIES)
 
 
-def test_a_viewer_only_sees() -> None:
+def test_a_viewer_has_the_permission_see_only() -> None:
     """A viewer has no other permission."""
     assert ROLE_PERMISSIONS[ConsoleRole.VIEWER] == {Permission.SEE}

@@ -60,18 +60,18 @@ def filled(tmp_path: Path) -> Iterator[MessageStore]:
     database.dispose()
 
 
-@pytest.mark.parametrize("asking", PARKED)
+@pytest.mark.parametrize("query", PARKED)
 def test_parked_rows_use_the_partial_index(
-    filled: MessageStore, asking: Callable[[MessageStore], object]
+    filled: MessageStore, query: Callable[[MessageStore], object]
 ) -> None:
     """SQLite recognizes that the partial index contains all of them."""
     with plans(filled) as found:
-        asking(filled)
+        query(filled)
     assert any("_attention" in plan for plan in found), found
 
 
 @pytest.mark.parametrize(
-    "asking",
+    "query",
     [
         *PARKED,
         lambda store: search_messages(
@@ -83,11 +83,11 @@ def test_parked_rows_use_the_partial_index(
     ],
 )
 def test_no_query_scans_a_table(
-    filled: MessageStore, asking: Callable[[MessageStore], object]
+    filled: MessageStore, query: Callable[[MessageStore], object]
 ) -> None:
     """Queries use a range of ids, a partial index, or the message index."""
     with plans(filled) as found:
-        asking(filled)
-    walked = [plan for plan in found if "SCAN message" in plan and "USING" not in plan]
+        query(filled)
+    scans = [plan for plan in found if "SCAN message" in plan and "USING" not in plan]
     assert found
-    assert walked == []
+    assert scans == []

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Name the only event loop we use."""
+    """Name the event loop."""
     return "asyncio"

@@ -1,13 +1,11 @@
-"""A report service that answers what it is told."""
+"""A report service with a fixed response."""
 
 import json
 from typing import Any
 
 import httpx
 
-from bridge.engine_client import (
-    OrderKey,
-)
+from bridge.engine_client import OrderKey
 from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.transport import AccessTokens
@@ -17,7 +15,7 @@ TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 
 
 class Service:
-    """A report service that answers what it is told, and remembers what it was asked."""
+    """A report service with a fixed response; `requests` are the requests that it received."""
 
     def __init__(self, status: int = 200, answer: Any = None, **headers: str) -> None:
         self.status, self.answer, self.headers = status, answer, headers

@@ -19,8 +19,8 @@ from bridge.store.database import Database
 BASE = "http://engine.test"
 
 
-def test_settings_trail_and_supplies(database: Database) -> None:
-    """A site is read and changed, its trail read, a template goes in and out, a code map in."""
+def test_administration_of_a_site(database: Database) -> None:
+    """Settings, audit events, import and export of a template, import of a code map."""
     with database.write() as connection:
         site_settings.add_site(connection, SiteSettings("SITE 1"), 1)
         tokens.ensure_service_token(connection, "service-secret", 1)
@@ -41,7 +41,7 @@ async def _walk(application: object) -> None:
         assert "Lungs" in await client.export_template("SITE 1", 1)
         await client.set_code_map("SITE 1", "system,match,code\ncpt,X,1\n")
         actions = [each["action"] for each in await client.audit_events("SITE 1", 0)]
-        changes = [each for each in actions if each.endswith("-update")]  # what was read is beside
+        changes = [each for each in actions if each.endswith("-update")]
         assert changes[:3] == ["site-update", "template-update", "code-map-update"]
         with pytest.raises(EngineFailure):
             await client.site("NOWHERE")

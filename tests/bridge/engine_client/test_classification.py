@@ -27,24 +27,24 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("outcome", "expected"), list(TABLE.items()), ids=str)
-def test_the_table(outcome: tuple[int, str], expected: FailureKind) -> None:
-    """Every kind of answer has one meaning."""
+def test_status_and_code_decide_the_kind(outcome: tuple[int, str], expected: FailureKind) -> None:
+    """The table lists every kind of error response."""
     assert classify(*outcome) is expected
 
 
 def test_a_business_500_is_final() -> None:
-    """The document's literal 500s say so in a header, whatever their code."""
+    """The service marks a 500 of the document in a header; any code is possible."""
     assert classify(500, "some_new_rule", business=True) is FailureKind.PERMANENT
 
 
 @pytest.mark.parametrize("body", [None, [], "DOE", {"code": 7}, {"code": "DOE^JOHN"}, {"code": ""}])
-def test_a_code_that_is_no_word_is_not_repeated(body: object) -> None:
-    """What a service puts in `code` is only believed to be a code when it looks like one."""
+def test_an_invalid_code_is_not_repeated(body: object) -> None:
+    """A value of `code` without the form of a code could be patient data."""
     assert code_of(body, 418) == "http_418"
 
 
 def test_a_code_is_read() -> None:
-    """A problem body's code is what callers decide by."""
+    """Callers decide by the code of a problem body."""
     assert code_of({"code": "changed", "detail": "…"}, 409) == "changed"
 
 
@@ -63,5 +63,5 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
     ],
 )
 def test_retry_after(header: str | None, seconds: float | None) -> None:
-    """Seconds or a date (RFC 9110 §10.2.3); anything else is no wish at all."""
+    """Seconds or a date (RFC 9110 §10.2.3); any other value is ignored."""
     assert retry_after(header, NOW) == seconds

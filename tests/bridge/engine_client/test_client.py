@@ -71,7 +71,7 @@ ACTIONS: dict[str, tuple[Callable[[EngineClient], Awaitable[None]], str, dict[st
 async def test_actions(
     call: Callable[[EngineClient], Awaitable[None]], path: str, body: dict[str, Any]
 ) -> None:
-    """Each action posts the document's body to the document's path, and has no answer."""
+    """Each action posts the documented body to the documented path, and returns nothing."""
     service = Service()
     await call(service.client())
     assert (service.path, service.body) == (f"/api/report/{path}", body)
@@ -80,7 +80,7 @@ async def test_actions(
 
 @pytest.mark.anyio
 async def test_launch() -> None:
-    """A launch carries every object that was given, and none that was not."""
+    """A launch contains all given objects; the result contains all fields of the response."""
     service = Service(
         answer={
             "status": "Draft",
@@ -128,8 +128,8 @@ async def test_launch() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_plain_launch_is_plain() -> None:
-    """A service that knows only the document sees only the document."""
+async def test_a_minimal_launch() -> None:
+    """It contains only documented members, for services without our extensions."""
     service = Service(answer={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
     await service.client().launch(LaunchRequest(TRIPLE))
     assert service.body == {
@@ -141,7 +141,7 @@ async def test_a_plain_launch_is_plain() -> None:
 
 @pytest.mark.anyio
 async def test_batch() -> None:
-    """A batch answers one launch or problem each, in order."""
+    """A batch returns one result or failure per launch, in order."""
     service = Service(
         answer=[
             {"status": "PreLaunch", "owner": {}, "reportLink": "x"},
@@ -206,7 +206,7 @@ async def test_changes() -> None:
 
 @pytest.mark.anyio
 async def test_patients_and_worklist() -> None:
-    """Our additions, under their paths."""
+    """Our extensions have their own paths."""
     service = Service(answer={"items": [TRIPLE], "next": "c2"})
     client = service.client()
     await client.update_patient(PatientUpdate("SITE1", "M-1", {"PatientName": "DOE^JANE"}))
@@ -224,7 +224,7 @@ async def test_patients_and_worklist() -> None:
 
 @pytest.mark.anyio
 async def test_reading_and_exports() -> None:
-    """Texts come back as text, the record as a value."""
+    """Texts are returned as text, the record as a value."""
     client = Service(answer={"content": "Normal.", "html": "<p>"}).client()
     assert await client.content(ORDER) == "Normal."
     assert await client.export_html(ORDER, "UTC") == "<p>"
@@ -249,7 +249,7 @@ async def test_reading_and_exports() -> None:
 
 @pytest.mark.anyio
 async def test_session_and_prelims() -> None:
-    """The pre-warm link, the queue of preliminary reads."""
+    """The session link for pre-warming, and the next preliminary report."""
     client = Service(
         answer={"sessionLink": "http://s", "expiresAt": "2026-01-01T00:05:00Z"}
     ).client()
@@ -266,7 +266,7 @@ async def test_session_and_prelims() -> None:
 
 
 def test_the_browser_route_is_encoded() -> None:
-    """Values of the address are URL-encoded, as the document asks of its caller."""
+    """Values in the address are URL-encoded, as the document requires."""
     address = browser_session_address("http://x", "S 1", "A & B", "a@b.c", "t")
     assert address == (
         "http://x/reporting/init?SiteID=S%201&Auth=t&UserName=A%20%26%20B&UserEmail=a%40b.c"

@@ -44,7 +44,7 @@ class Silent(EngineCaller):
 
 
 async def test_a_call_to_an_engine_that_hangs_ends() -> None:
-    """Ambiguous, so that it is tried again; and it is cancelled where it ran."""
+    """The failure is ambiguous, so that the call is retried; the running request is cancelled."""
     silent = Silent()
 
     async def application(

@@ -5,9 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine_client import (
-    EngineFailure,
-)
+from bridge.engine_client import EngineFailure
 from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import FailureKind
@@ -31,7 +29,7 @@ async def test_a_failure_has_status_code_and_retry_after() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_missing_endpoint_is_told_from_a_missing_report() -> None:
+async def test_a_missing_endpoint_differs_from_a_missing_report() -> None:
     """405 and a 404 without a report's code mean that the service has no such endpoint."""
     for status, code, expected in (
         (405, "x", True),
@@ -59,7 +57,7 @@ ERRORS = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
-async def test_no_answer(error: type[Exception], expected: FailureKind) -> None:
+async def test_no_response(error: type[Exception], expected: FailureKind) -> None:
     """Without a connection nothing was sent; after a broken one the effect is unknown."""
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -76,7 +74,7 @@ async def test_no_answer(error: type[Exception], expected: FailureKind) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
-async def test_an_unreadable_answer_is_ambiguous(answer: Any) -> None:
+async def test_an_unreadable_response_is_ambiguous(answer: Any) -> None:
     """The call may have been executed."""
     with pytest.raises(EngineFailure) as raised:
         await Service(answer=answer).client().status([ORDER])

@@ -15,17 +15,17 @@ from bridge.engine_client.transport import EngineRequest, EngineResponse
 from bridge.errors import FailureKind
 from tests.eventually import PATIENCE
 
-Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Responder = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 GET = EngineRequest("GET", "/x", {})
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Server:
-    """A server on a socket that answers each connection by one rule, and counts them."""
+    """A server on a socket with one responder for all connections; it counts the connections."""
 
-    def __init__(self, answering: Answering) -> None:
-        self._answering = answering
+    def __init__(self, responder: Responder) -> None:
+        self._responder = responder
         self.connections = 0
         self.url = ""
         self.tasks: list[asyncio.Task[None] | None] = []
@@ -34,16 +34,16 @@ class Server:
         self.connections += 1
         self.tasks.append(asyncio.current_task())
         with suppress(asyncio.IncompleteReadError, OSError):
-            await self._answering(reader, writer)
+            await self._responder(reader, writer)
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
 
 
 @asynccontextmanager
-async def served(answering: Answering) -> AsyncIterator[tuple[Server, HttpCaller]]:
-    """Serve by one rule; give the server, and who asks it."""
-    server = Server(answering)
+async def served(responder: Responder) -> AsyncIterator[tuple[Server, HttpCaller]]:
+    """Start a server; yield it with a caller of it."""
+    server = Server(responder)
     listening = await asyncio.start_server(server.take, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     server.url = f"http://127.0.0.1:{port}"
@@ -55,8 +55,8 @@ async def served(answering: Answering) -> AsyncIterator[tuple[Server, HttpCaller
             await asyncio.gather(*(each for each in server.tasks if each is not None))
 
 
-def always(*parts: bytes) -> Answering:
-    """Answer each request of a connection with these parts, written apart."""
+def always(*parts: bytes) -> Responder:
+    """Answer each request of a connection with these parts, in separate writes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -70,8 +70,8 @@ def always(*parts: bytes) -> Answering:
 
 
 @pytest.mark.anyio
-async def test_a_connection_is_used_again() -> None:
-    """Requests after each other need one connection; those at the same time, one each."""
+async def test_connections_are_reused() -> None:
+    """Sequential requests share one connection; concurrent requests have one each."""
     async with served(always(OK)) as (server, http):
         for _ in range(3):
             assert (await http.send(GET)).content == b"ok"
@@ -81,8 +81,8 @@ async def test_a_connection_is_used_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_connection_that_was_closed_is_not_used_again() -> None:
-    """Neither one that the answer said is the last of, nor one that the server closed later."""
+async def test_a_closed_connection_is_not_reused() -> None:
+    """After `connection: close`, and after the server closed an idle connection."""
     last = OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
     async with served(always(last)) as (server, http):
         await http.send(GET)
@@ -96,14 +96,14 @@ async def test_a_connection_that_was_closed_is_not_used_again() -> None:
     async with served(once) as (server, http):
         await http.send(GET)
         await asyncio.gather(*(each for each in server.tasks if each is not None))
-        await asyncio.sleep(0.02)  # a turn of the loop hears that it was closed
+        await asyncio.sleep(0.02)  # the event loop processes the close
         await http.send(GET)
         assert server.connections == 2
 
 
 @pytest.mark.anyio
-async def test_an_answer_in_parts() -> None:
-    """Chunks, parts of a head, and what announces another answer."""
+async def test_a_response_in_parts() -> None:
+    """An interim response, a head in two writes, and chunks."""
     chunked = b"HTTP/1.1 500 Bad\r\nX-Error-Class: business\r\ntransfer-encoding: chunked\r\n\r\n"
     parts = (
         b"HTTP/1.1 103 Hints\r\n\r\n",
@@ -121,30 +121,30 @@ async def test_an_answer_in_parts() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_is_sent() -> None:
-    """A path with odd characters, a query as httpx writes it, headers and a body."""
-    asked = bytearray()
+async def test_the_request_on_the_wire() -> None:
+    """A path with special characters, a query as httpx writes it, headers and a body."""
+    received = bytearray()
 
     async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.extend(await reader.readuntil(b"{}"))
+        received.extend(await reader.readuntil(b"{}"))
         writer.write(b"HTTP/1.1 204 No\r\n\r\n")
 
     async with served(read) as (_, http):
         query = {"after": 1, "without": ["a b", "c&d"], "on": True}
         request = EngineRequest("POST", "/a%2Fb c\r\nd\u00e9", {"t": "1"}, b"{}", query)
         assert await http.send(request) == EngineResponse(204, {}, b"")
-    line, *headers = bytes(asked).decode().split("\r\n")
+    line, *headers = bytes(received).decode().split("\r\n")
     head, body = headers[:-1], headers[-1]
-    said = "after=1&without=a%20b&without=c%26d&on=true"
-    assert line == f"POST /a%2Fb%20c%0D%0Ad%C3%A9?{said} HTTP/1.1"
+    encoded = "after=1&without=a%20b&without=c%26d&on=true"
+    assert line == f"POST /a%2Fb%20c%0D%0Ad%C3%A9?{encoded} HTTP/1.1"
     assert {"t: 1", "content-length: 2"} <= {each.lower() for each in head}
     assert body == "{}"
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [b"", OK[:-1], b"SECRET\r\n\r\n"])
-async def test_no_whole_answer_is_ambiguous(answer: bytes) -> None:
-    """Cut before it or in it, or no HTTP: nobody knows what became of the request."""
+async def test_an_incomplete_response_is_ambiguous(answer: bytes) -> None:
+    """The connection ends before or in the response, or the response is not HTTP."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -182,8 +182,8 @@ async def test_a_late_response_is_discarded() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
-async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
-    """An endless answer, or one that unpacks to much, ends at the limit with its connection."""
+async def test_the_size_of_a_response_is_limited(compressed: bool) -> None:
+    """An endless response, also a compressed one, ends at the limit, with its connection."""
     part = gzip.compress(bytes(2**20)) if compressed else bytes(2**16)
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n"
     head += b"content-encoding: gzip\r\n\r\n" if compressed else b"\r\n"
@@ -211,7 +211,7 @@ async def test_an_answer_has_a_largest_size(compressed: bool) -> None:
 
 
 @pytest.mark.anyio
-async def test_cookies_of_an_answer_are_not_sent_again() -> None:
+async def test_cookies_of_a_response_are_not_sent_again() -> None:
     """They belong to the user of that request."""
     requests: list[bytes] = []
 
@@ -228,9 +228,8 @@ async def test_cookies_of_an_answer_are_not_sent_again() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.anyio
-async def test_nothing_was_sent() -> None:
-    """Nobody listens: it may be tried again. What cannot be said in HTTP never can."""
+async def test_requests_that_were_not_sent() -> None:
+    """A refused connection is transient. A request that is invalid in HTTP is permanent."""
     async with served(always(OK)) as (_, http):
         for request in (
             EngineRequest("GET", "http://elsewhere/x", {}),

@@ -1,4 +1,4 @@
-"""Requests to an application in this process, and the result of its errors."""
+"""Requests to an application in this process, and errors of the application."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,9 +19,9 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 async def mirror(scope: Any, receive: Any, send: Send) -> None:
-    """Answer with what was received."""
+    """Respond with the received request."""
     received = Received(scope, receive)
-    seen = {
+    request = {
         "method": received.method,
         "base": str(received.base_url),
         "path": scope["path"],
@@ -30,12 +30,12 @@ async def mirror(scope: Any, receive: Any, send: Send) -> None:
         "headers": dict(received.headers),
         "body": (await received.body()).decode(),
     }
-    await JSONResponse(seen, 201, {"X-Seen": "yes"})(scope, receive, send)
+    await JSONResponse(request, 201, {"X-Seen": "yes"})(scope, receive, send)
 
 
 @pytest.mark.anyio
-async def test_what_is_received() -> None:
-    """An application reads what a server would have given it."""
+async def test_the_application_receives_the_request() -> None:
+    """As from a web server."""
     query = {"q": ["1", "2&3"], "on": True}
     sent = EngineRequest("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
     answer = await InProcessCaller(mirror, BASE).send(sent)
@@ -56,8 +56,8 @@ async def test_what_is_received() -> None:
 
 
 @pytest.mark.anyio
-async def test_its_own_addresses_are_known() -> None:
-    """A link that it gave is asked for as it stands; another service's is not its own."""
+async def test_absolute_addresses() -> None:
+    """An address of this application is requested; an address of another service is refused."""
     caller = InProcessCaller(mirror, BASE)
     answer = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}))
     assert (answer.json()["path"], answer.json()["query"]) == ("/r/1", [["x", "1"]])
@@ -67,9 +67,9 @@ async def test_its_own_addresses_are_known() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_in_parts() -> None:
-    """Parts are put together; whoever waits for the caller to go hears it after the last."""
-    told = []
+async def test_a_streamed_response() -> None:
+    """The parts are joined; the application receives the disconnect after the last part."""
+    received = []
 
     async def parts(scope: Any, receive: Any, send: Send) -> None:
         async def each() -> Any:
@@ -77,12 +77,12 @@ async def test_an_answer_in_parts() -> None:
             yield b"two"
 
         await StreamingResponse(each())(scope, receive, send)
-        told.append((await receive())["type"])
-        told.append((await receive())["type"])
+        received.append((await receive())["type"])
+        received.append((await receive())["type"])
 
     answer = await InProcessCaller(parts, BASE).send(EngineRequest("GET", "/", {}))
     assert answer.content == b"one two"
-    assert told[-1] == "http.disconnect"
+    assert received[-1] == "http.disconnect"
 
 
 @pytest.mark.anyio
@@ -96,13 +96,13 @@ async def test_errors_of_the_application(begun: bool) -> None:
             await send({"type": "http.response.body", "body": b"SECRET", "more_body": True})
         raise ValueError("SECRET")
 
-    asked = InProcessCaller(faulty, BASE).send(EngineRequest("GET", "/x", {}))
+    call = InProcessCaller(faulty, BASE).send(EngineRequest("GET", "/x", {}))
     if begun:
         with pytest.raises(EngineFailure) as raised:
-            await asked
+            await call
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     else:
-        answer = await asked
+        answer = await call
         assert (answer.status, answer.content) == (500, b"")
 
 

@@ -1,4 +1,4 @@
-"""Functions that the process for large messages runs in tests."""
+"""Functions that the tests run in the worker process for large messages."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from mappings.hl7.refusals import MissingField
 
 
 def length(payload: bytes, more: int) -> int:
-    """Count."""
+    """Return the length."""
     return len(payload) + more
 
 

@@ -10,7 +10,7 @@ _calls: list[int] = []
 
 
 def length(payload: bytes, given: Mapping[str, Any]) -> int:
-    """Count."""
+    """Return the length."""
     return len(payload) + int(given.get("more", 0))
 
 
@@ -42,7 +42,7 @@ def fail(payload: bytes, given: Mapping[str, Any]) -> None:
 
 
 def leave(payload: bytes, given: Mapping[str, Any]) -> None:
-    """End without an answer."""
+    """End without a result."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Foreign code in a worker process cannot read, write, connect, signal or start anything."""
+"""A hook in a worker process cannot read, write, connect, signal or start anything."""
 
 import os
 import socket
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.skipif(
     reason="this kernel or container has neither Landlock nor a filter of system calls",
 )
 
-SAY = """import os
-def say(data):
+WRITE = """import os
+def write(data):
     for fd in range(3, 64):
         try: os.write(fd, data)
         except OSError: pass
 """
-"""Writes to every descriptor that is open."""
+"""A function that writes to every open descriptor."""
 
 _TO_LIBC = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
 
@@ -83,7 +83,8 @@ ATTACKS = {
     "mounts": _TO_LIBC + "assert libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) == 0",
     "leaves its namespaces": _TO_LIBC + "assert libc.unshare(0x10000000) == 0",
     "makes a key": _TO_LIBC + "assert libc.syscall(248, b'user', b'a', b'b', 1, -3) > 0",
-    "rings": _TO_LIBC + "assert libc.syscall(425, 8, ctypes.create_string_buffer(200)) >= 0",
+    "uses io_uring": _TO_LIBC
+    + "assert libc.syscall(425, 8, ctypes.create_string_buffer(200)) >= 0",
     "calls by another ABI": _TO_LIBC + "assert libc.syscall(0x40000000 + 39) > 0",
     "shares memory": _TO_LIBC + "assert libc.shmget(0, 4096, 0o1600) >= 0",
     "loads a library": "import ctypes; ctypes.CDLL('libssl.so.3')",
@@ -97,12 +98,12 @@ TOO_MUCH = {
     "hangs in C": "return 10 ** 10 ** 8",
     "hangs in a pattern": "import re; re.match('(a+)+$', 'a' * 60 + '!')",
     "allocates": "return len([bytearray(10 ** 7) for _ in range(10 ** 6)])",
-    "leaves": "import os; os._exit(0)",
+    "exits": "import os; os._exit(0)",
     "aborts": "import os; os.abort()",
     "crashes": "import ctypes; ctypes.string_at(0)",
-    "shouts": "return 'x' * 10 ** 8",
+    "returns too much": "return 'x' * 10 ** 8",
     "raises SystemExit": "raise SystemExit(0)",
-    "hides from its clock": (
+    "blocks all signals": (
         "import signal\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
         "for each in range(1, 65):\n"
@@ -110,12 +111,12 @@ TOO_MUCH = {
         "    except (OSError, ValueError): pass\n"
         "while True: pass"
     ),
-    "closes its pipe and goes on": ("import os\nos.closerange(3, 64)\nwhile True: pass"),
-    "announces more than it says": SAY + "say(b'\\0\\0\\0\\xffJ1'); os._exit(0)",
-    "announces too much": SAY + "say(b'\\xff' * 100); os._exit(0)",
-    "says no JSON": SAY + "say(b'\\0\\0\\0\\5J{{\"a\"'); os._exit(0)",
-    "says deep JSON": (SAY + "say(b'\\0\\1\\x86\\xa1J' + b'[' * 100000); os._exit(0)"),
-    "says a pickle": SAY + "say(b'\\0\\0\\0\\5\\x80N.xx'); os._exit(0)",
+    "closes its pipe and continues": ("import os\nos.closerange(3, 64)\nwhile True: pass"),
+    "announces more than it sends": WRITE + "write(b'\\0\\0\\0\\xffJ1'); os._exit(0)",
+    "announces too much": WRITE + "write(b'\\xff' * 100); os._exit(0)",
+    "sends no JSON": WRITE + "write(b'\\0\\0\\0\\5J{{\"a\"'); os._exit(0)",
+    "sends deep JSON": (WRITE + "write(b'\\0\\1\\x86\\xa1J' + b'[' * 100000); os._exit(0)"),
+    "sends a pickle": WRITE + "write(b'\\0\\0\\0\\5\\x80N.xx'); os._exit(0)",
 }
 
 
@@ -139,8 +140,8 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("body", ATTACKS.values(), ids=ATTACKS)
-def test_what_is_not_computing_is_refused(body: str, home: Path) -> None:
-    """The call fails; the service is as before, and the next call is answered."""
+def test_everything_except_computing_is_refused(body: str, home: Path) -> None:
+    """The call fails, the data directory is unchanged, and the next call works."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(WorkerError):
@@ -149,8 +150,8 @@ def test_what_is_not_computing_is_refused(body: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("body", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_goes_wrong_in_a_call_ends_with_it(body: str) -> None:
-    """Endless, too large, crashed or forged: the call fails, and the next one is answered."""
+def test_a_fault_ends_only_its_own_call(body: str) -> None:
+    """Endless, too large, crashed or forged: the call fails; the same workers serve the next."""
     called("return 'fine'")
     before = HOOKS.pids
     with pytest.raises(WorkerError):
@@ -160,7 +161,7 @@ def test_what_goes_wrong_in_a_call_ends_with_it(body: str) -> None:
 
 
 def test_a_hook_changes_nothing_for_the_next_one() -> None:
-    """Not even parser, built-in names or random numbers."""
+    """Parser, built-in names and the seed of random numbers are as before."""
     poison = (
         "import builtins, hl7, json, sys\n"
         "hl7.parse = json.dumps = builtins.str = builtins.len = None\n"
@@ -181,16 +182,16 @@ def test_a_hook_keeps_no_state() -> None:
     assert {HOOKS.call("call", source, arguments, seconds=60) for _ in range(4)} == {"1"}
 
 
-def test_a_forged_answer_is_for_its_own_call_only() -> None:
+def test_a_forged_response_reaches_its_own_call_only() -> None:
     """Other output of a hook reaches no other call."""
-    forged = SAY + "say(b'\\0\\0\\0\\4J\"x\"' * 1000); return 'mine'"
+    forged = WRITE + "write(b'\\0\\0\\0\\4J\"x\"' * 1000); return 'mine'"
     assert called(forged) == "x"
     for _ in range(3):
         assert called("return 'fine'") == "fine"
 
 
 def test_threads_of_the_service_share_the_workers() -> None:
-    """Each one gets its own answer."""
+    """Each thread gets its own result."""
     found: dict[int, str] = {}
 
     def ask(number: int) -> None:
@@ -210,8 +211,8 @@ def test_without_landlock_no_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(program) < len(confinement.program(can_open=True))
 
 
-def test_what_is_active_is_reported() -> None:
-    """By name, in order."""
+def test_active_protections_are_reported() -> None:
+    """By name, in a fixed order."""
     pool = WorkerPool("test", [], size=1)
     active = pool.protections()
     pool.close()

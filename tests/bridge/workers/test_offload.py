@@ -1,4 +1,4 @@
-"""The process for large messages: called like a function, replaced, ended when idle."""
+"""The worker process for large messages: called like a function, replaced, ended when idle."""
 
 import os
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ def offload() -> Iterator[Offload]:
     assert made.pids == []
 
 
-def test_it_is_another_process_and_less_urgent(
+def test_it_is_another_process_with_lower_priority(
     offload: Offload, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """
-    And the same one for the next question; none before the first.
+    The first call starts it, and the next call uses it again.
 
-    What lies where the service was started is no program of ours.
+    It imports no module from the working directory.
     """
     (tmp_path / "pickle.py").write_text("raise SystemExit(1)", "utf-8")
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_it_is_another_process_and_less_urgent(
     assert nice > os.nice(0)
 
 
-def test_what_is_raised_there_is_raised_here(offload: Offload) -> None:
+def test_an_exception_of_the_worker_is_raised_by_the_call(offload: Offload) -> None:
     """A refusal keeps place and text; an exception that cannot be pickled keeps its class name."""
     with pytest.raises(MissingField) as found:
         offload.run(functions.refuse, PAYLOAD)
@@ -53,7 +53,7 @@ def test_what_is_raised_there_is_raised_here(offload: Offload) -> None:
     assert failed.value.names == ("Own",)
 
 
-def test_killed_in_the_middle(offload: Offload, tmp_path: Path) -> None:
+def test_a_worker_killed_during_a_call(offload: Offload, tmp_path: Path) -> None:
     """A new process gets the call; if that is killed too, the call fails and the next one works."""
     assert offload.run(functions.dies_once, PAYLOAD, str(tmp_path / "mark")) == "answered"
     with pytest.raises(WorkerFailed):
@@ -61,23 +61,23 @@ def test_killed_in_the_middle(offload: Offload, tmp_path: Path) -> None:
     assert offload.run(functions.length, PAYLOAD, 0) == LARGE
 
 
-def test_what_takes_too_long() -> None:
-    """Is killed."""
+def test_a_call_that_takes_too_long() -> None:
+    """The worker is killed."""
     offload = Offload(seconds=1.0)
     with pytest.raises(WorkerTimeout):
         offload.run(functions.sleeps, PAYLOAD)
     assert offload.pids == []
 
 
-def test_idle() -> None:
-    """Without calls there is no process."""
+def test_an_idle_worker_ends() -> None:
+    """It is not left as a zombie."""
     offload = Offload(idle=0.1)
     pid = offload.run(functions.who, PAYLOAD)[0]
-    eventually(lambda: not Path(f"/proc/{pid}").exists())  # it is not left as a zombie
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
     assert offload.pids == []
 
 
-def test_one_that_needs_too_much_memory() -> None:
+def test_a_call_that_needs_too_much_memory() -> None:
     """The process ends and the call fails; the next call has another process."""
     offload = Offload(memory=256 * 2**20)
     with pytest.raises(WorkerFailed):

@@ -1,4 +1,4 @@
-"""Worker processes: a fresh process for each call, bounded, and gone when the pool is closed."""
+"""The worker pool: a new process for each call, with limits; closing the pool ends them."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_a_task_takes_bytes_and_arguments(pool: WorkerPool) -> None:
-    """It answers JSON or bytes; the worker is kept for the next call."""
+    """It returns JSON or bytes; the worker is kept for the next call."""
     assert pool.pids == []
     assert pool.call("length", b"x" * 10**6, {"more": 3}, seconds=60) == 10**6 + 3
     before = pool.pids
@@ -54,7 +54,7 @@ def test_the_environment_is_empty(
 
 @pytest.mark.parametrize("task", ["compute", "sleep"])
 def test_a_call_that_takes_too_long(pool: WorkerPool, task: str) -> None:
-    """It is stopped, and the next one is answered by the same worker."""
+    """The call is stopped, and the same worker serves the next one."""
     pool.call("length", seconds=60)
     before = pool.pids
     with pytest.raises(WorkerTimeout):
@@ -66,7 +66,7 @@ def test_a_call_that_takes_too_long(pool: WorkerPool, task: str) -> None:
 
 
 def test_a_call_that_fails(pool: WorkerPool) -> None:
-    """The class name is passed on, not the text; large answers and early ends fail."""
+    """The error has the class name, not the text. Large results and early exits fail too."""
     with pytest.raises(WorkerFailed) as found:
         pool.call("fail", b"Doe^John", seconds=60)
     assert found.value.names[:2] == ("KeyError", "LookupError")
@@ -87,7 +87,7 @@ def test_a_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
 
 
 def test_waiting_is_bounded() -> None:
-    """By time and number; a waiting call gets the worker when it is free."""
+    """The time and the number of waiting calls are limited."""
     pool = WorkerPool("test", MODULES, size=1, waiting=1)
     pool.call("length", seconds=60)
     results: list[object] = []
@@ -114,7 +114,7 @@ def test_waiting_is_bounded() -> None:
 
 
 def test_closing_ends_everything(pool: WorkerPool) -> None:
-    """Calls end too; a later call starts another process."""
+    """A later call starts another process."""
     pool.call("length", seconds=60)
     (pid,) = pool.pids
     pool.close()
@@ -123,8 +123,8 @@ def test_closing_ends_everything(pool: WorkerPool) -> None:
     assert pool.call("length", seconds=60) == 0
 
 
-def test_unused_processes_end() -> None:
-    """After a while without a call."""
+def test_idle_processes_end() -> None:
+    """After the idle time without a call."""
     pool = WorkerPool("test", MODULES, size=1, idle=0.05)
     pool.call("length", seconds=60)
     eventually(lambda: pool.pids == [])

@@ -24,8 +24,10 @@ class Rule:
     """Only for users who are not limited to sites."""
 
 
-def _rule(*needs: Permission, body: Any = None, site: bool = False, whole: bool = False) -> Rule:
-    return Rule(frozenset(needs), body, site, whole)
+def _rule(
+    *needs: Permission, body: Any = None, site: bool = False, unlimited: bool = False
+) -> Rule:
+    return Rule(frozenset(needs), body, site, unlimited)
 
 
 RULES: dict[str, Rule] = {
@@ -71,7 +73,7 @@ RULES: dict[str, Rule] = {
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
     "GET /api/sites": _rule(_P.FIND),
-    "POST /api/sites": _rule(_P.ADMINISTER, body={"SiteID": "SITE3"}, whole=True),
+    "POST /api/sites": _rule(_P.ADMINISTER, body={"SiteID": "SITE3"}, unlimited=True),
     "GET /api/sites/{site}": _rule(_P.ADMINISTER, site=True),
     "PATCH /api/sites/{site}": _rule(_P.ADMINISTER, site=True, body={"name": "Renamed"}),
     "GET /api/sites/{site}/{what}": _rule(_P.ADMINISTER, site=True),

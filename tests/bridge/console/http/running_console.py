@@ -1,5 +1,5 @@
 """
-The console over a real engine and a real database in one process: two sites, people of all roles.
+The console with a real engine and database in one process: two sites, users of all roles.
 
 Invented patients: DOE^JANE with M1 and A1 at SITE1, ROE^JOHN with M2 and A2 at SITE2.
 """
@@ -53,7 +53,7 @@ from tests.acceptance.orders import order
 from tests.enrolment import form_of
 
 BASE = "http://console.test"
-PASSWORD = "7 grey herons, one pond"  # nobody's
+PASSWORD = "7 grey herons, one pond"  # invented
 SITES = ("SITE1", "SITE2")
 PATIENTS = {"SITE1": "DOE^JANE", "SITE2": "ROE^JOHN"}
 USERS = {
@@ -264,8 +264,8 @@ def store_data(console: RunningConsole) -> None:
             destination, f"R{number}", f"R{number}:1", "final", now_ms(), outbox_content(key)
         )
         with console.database.write() as connection:
-            seen = IndexedOrder(key, "ordered", console.messages[site], console.messages[site])
-            order_writes.save(connection, [replace(seen, report_id=f"R{number}")])
+            stored = IndexedOrder(key, "ordered", console.messages[site], console.messages[site])
+            order_writes.save(connection, [replace(stored, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
         outbox.store_payloads({claimed.delivery_id: (payload, f"D{number}")})

@@ -67,8 +67,8 @@ def test_a_role_with_more_rights_ends_password_session_and_token(console: Runnin
     assert console.ask("GET", "/console/api/me", cookie).json()["role"] == "operator"
     narrowed = console.call(CHIEF, "PUT", path, {"role": "viewer", "sites": ["SITE1"]})
     assert narrowed.json() == {}
-    seen = console.ask("GET", "/console/api/me", cookie).json()
-    assert (seen["role"], seen["sites"]) == ("viewer", ["SITE1"])
+    user = console.ask("GET", "/console/api/me", cookie).json()
+    assert (user["role"], user["sites"]) == ("viewer", ["SITE1"])
     for wider in ({"role": "viewer"}, {"role": "operator", "bodies": True}):
         assert console.call(CHIEF, "PUT", path, wider).json()["link"]
         assert console.ask("GET", "/console/api/me", cookie).status_code == 401
@@ -77,9 +77,7 @@ def test_a_role_with_more_rights_ends_password_session_and_token(console: Runnin
         assert by_token.status_code in {401, 403}
 
 
-def test_the_console_compares_session_and_grant_itself(
-    console: RunningConsole,
-) -> None:
+def test_the_console_compares_session_and_grant_itself(console: RunningConsole) -> None:
     """A session that the engine did not end is refused too."""
     held = grants.active_grant_of(console.database, console.ids["viewer"])
     assert held is not None
@@ -103,11 +101,11 @@ def test_unknown_sites_are_refused(console: RunningConsole) -> None:
         assert (refused.status_code, refused.json()["code"]) == (400, "unknown_site"), sites
 
 
-def test_nobody_sets_the_password_of_another_account(console: RunningConsole) -> None:
+def test_no_user_sets_the_password_of_another_account(console: RunningConsole) -> None:
     """
     Neither of a new nor of an existing account.
 
-    Only a system administrator gets the link of a new account; nobody that of an existing one.
+    Only a system administrator gets the link of a new account; no user that of an existing one.
     """
     for who in (ADMIN, CHIEF):
         for email in ("brand-new@site1.test", "reader@site1.test", "viewer@site1.test"):
@@ -137,7 +135,7 @@ def test_only_system_administrators_reset_and_disable(
         assert answer.status_code == 403, answer.text
 
 
-def test_nobody_resets_or_disables_their_own_account(console: RunningConsole) -> None:
+def test_no_user_resets_or_disables_their_own_account(console: RunningConsole) -> None:
     """A stolen session could obtain a new password that way."""
     for action in ("enrolment", "disable"):
         answer = console.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
@@ -211,9 +209,7 @@ def test_confirming_the_password_permits_sensitive_actions(console: RunningConso
 HOOK = "def name(message):\n    return 'X'\n"
 
 
-def test_a_draft_with_a_hook_needs_a_confirmed_password(
-    console: RunningConsole,
-) -> None:
+def test_a_draft_with_a_hook_needs_a_confirmed_password(console: RunningConsole) -> None:
     """Other drafts do not. Without the permission `code` a hook is always refused."""
     path = "/api/mappings/orders/draft"
     active = console.call(CHIEF, "GET", "/api/mappings/orders").json()["in_force"]
@@ -286,9 +282,7 @@ def test_a_session_limited_to_another_site_reaches_nothing(
             assert console.call(who, "GET", path).status_code == 403
 
 
-def test_a_required_second_factor_closes_the_console(
-    console: RunningConsole,
-) -> None:
+def test_a_required_second_factor_closes_the_console(console: RunningConsole) -> None:
     """The page contains the reason."""
     with console.required_second_factor():
         answer = console.call(CHIEF, "GET", "/api/me")

@@ -19,7 +19,7 @@ ABSENT["row_id"] = ABSENT["message_id"]
 BAD_REQUEST, UNKNOWN, FORBIDDEN, SIGNED_OUT = 400, 404, 403, 401
 
 
-def things(console: RunningConsole, site: str, route: str) -> dict[str, str]:
+def parameters_of(console: RunningConsole, site: str, route: str) -> dict[str, str]:
     """Return the path parameters of a site."""
     own = {
         "message_id": str(console.messages[site]),
@@ -48,14 +48,14 @@ def test_every_endpoint_has_a_rule(console: RunningConsole) -> None:
 @pytest.mark.parametrize("route", RULES)
 def test_each_endpoint_requires_its_permissions(console: RunningConsole, route: str) -> None:
     """Without sign-in: 401. Without the permission: 403."""
-    own = things(console, "SITE1", route)
+    own = parameters_of(console, "SITE1", route)
     assert call(console, "", route, own).status_code == SIGNED_OUT
     for who in ("viewer", "operator", "editor", "author", "chief"):
         if RULES[route].needs <= USERS[who].permissions and route.split(maxsplit=1)[0] != "GET":
-            continue  # it is let in, and what it does is its own test's
+            continue  # permitted; other tests check the effect
         answer = call(console, who, route, own)
         may = RULES[route].needs <= USERS[who].permissions
-        invalid = not may and answer.status_code == BAD_REQUEST  # the form is looked at before
+        invalid = not may and answer.status_code == BAD_REQUEST  # the body is checked first
         assert invalid or (answer.status_code == FORBIDDEN) == (not may), (who, answer.text)
 
 
@@ -63,14 +63,14 @@ def test_each_endpoint_requires_its_permissions(console: RunningConsole, route: 
 def test_an_item_of_another_site_does_not_exist(console: RunningConsole, route: str) -> None:
     """Limited users get the same response as for a missing item. Items of their site exist."""
     for who in (each for each, grant in LIMITED.items() if RULES[route].needs <= grant.permissions):
-        foreign = call(console, who, route, things(console, "SITE2", route))
-        absent = call(console, who, route, {**things(console, "SITE2", route), **ABSENT})
+        foreign = call(console, who, route, parameters_of(console, "SITE2", route))
+        absent = call(console, who, route, {**parameters_of(console, "SITE2", route), **ABSENT})
         assert foreign.status_code == UNKNOWN, (who, foreign.text)
         assert foreign.json() == absent.json()
         if route.startswith("GET"):
-            own = call(console, who, route, things(console, "SITE1", route))
+            own = call(console, who, route, parameters_of(console, "SITE1", route))
             assert own.status_code not in {UNKNOWN, FORBIDDEN}, (who, own.text)
-        nowhere = call(console, "nowhere", route, things(console, "SITE1", route))
+        nowhere = call(console, "nowhere", route, parameters_of(console, "SITE1", route))
         assert nowhere.status_code in {UNKNOWN, FORBIDDEN}
 
 
@@ -94,29 +94,29 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
 def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) -> None:
     """Limited users see its state, but no counts."""
     for who in ("viewer1", "editor1", "admin1"):
-        told = console.call(who, "GET", "/api/overview").json()
-        shared = {each["name"]: each["shared"] for each in told["destinations"]}
+        overview = console.call(who, "GET", "/api/overview").json()
+        shared = {each["name"]: each["shared"] for each in overview["destinations"]}
         assert shared == {"ris": False, "archive": True}
-        assert "archive" not in {**told["outbox"], **told["sent"]}
+        assert "archive" not in {**overview["outbox"], **overview["sent"]}
     answer = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
     assert answer.status_code == FORBIDDEN
     assert "serves others' sites too" in answer.json()["detail"]
     assert console.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
-    everybody = console.call("editor", "GET", "/api/channels").json()["destinations"]
-    assert not any(each["shared"] for each in everybody)
+    all_destinations = console.call("editor", "GET", "/api/channels").json()["destinations"]
+    assert not any(each["shared"] for each in all_destinations)
 
 
 def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole) -> None:
-    """Limited users see that it is paused, but not how much waits."""
+    """Limited users see that it is paused, but not the number of waiting deliveries."""
     found = [
         AlertCondition(f"{about}:destination archive", AlertSeverity.WARNING, about)
         for about in ("paused", "circuit", "depth", "age", "parked")
     ]
     update_alerts(console.database, found, now_ms(), 0)
-    told = console.call("viewer1", "GET", "/api/overview").json()["alerts"]
-    assert {each["text"] for each in told} == {"paused", "circuit"}
-    everything = console.call("editor", "GET", "/api/overview").json()["alerts"]
-    assert len(everything) == len(found)
+    visible = console.call("viewer1", "GET", "/api/overview").json()["alerts"]
+    assert {each["text"] for each in visible} == {"paused", "circuit"}
+    all_alerts = console.call("editor", "GET", "/api/overview").json()["alerts"]
+    assert len(all_alerts) == len(found)
 
 
 def test_a_message_without_site_is_visible_to_unlimited_users_only(console: RunningConsole) -> None:
@@ -124,8 +124,8 @@ def test_a_message_without_site_is_visible_to_unlimited_users_only(console: Runn
     stray = console.messages[""]
     assert console.call("editor", "GET", f"/api/messages/{stray}").status_code == 200
     assert console.call("editor1", "GET", f"/api/messages/{stray}").status_code == UNKNOWN
-    everybody = ("editor", "editor1", "viewer1", "nowhere")
-    found = {who: console.call(who, "POST", "/api/messages/search", {}) for who in everybody}
+    users = ("editor", "editor1", "viewer1", "nowhere")
+    found = {who: console.call(who, "POST", "/api/messages/search", {}) for who in users}
     listed = {who: {row["id"] for row in each.json()["rows"]} for who, each in found.items()}
     assert stray in listed["editor"]
     assert listed["editor1"] == listed["viewer1"] == {console.messages["SITE1"]}
@@ -148,7 +148,7 @@ def test_without_bodies_no_response_contains_patient_data(
     assert Permission.BODIES not in grant.permissions
     for route in RULES:
         for site in ("SITE1", "SITE2"):
-            answer = call(console, who, route, things(console, site, route))
+            answer = call(console, who, route, parameters_of(console, site, route))
             for name in (*PATIENTS.values(), "POE^JILL", "JANE", "JOHN", "JILL"):
                 assert name not in answer.text, route
             numbers = {"M1", "M2", "P1", "C1"} | (set() if who == "operator" else {"A1", "A2"})

@@ -48,10 +48,10 @@ def test_resending_creates_a_new_message(console: RunningConsole) -> None:
     }
     assert [s["message"] for s in steps[old] if s["kind"] == "sent_again"] == [new]
     assert [s["message"] for s in steps[new] if s["kind"] == "edited"] == [old]
-    deeds = console.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
-    told = {(e["email"], e["action"], e["outcome"], e["site"], e["reason"]) for e in deeds}
+    events = console.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
+    found = {(e["email"], e["action"], e["outcome"], e["site"], e["reason"]) for e in events}
     who = "editor@site1.test"
-    assert (who, "send again", "done", "SITE1", "wrong patient number") in told
+    assert (who, "send again", "done", "SITE1", "wrong patient number") in found
 
 
 def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsole) -> None:
@@ -68,8 +68,8 @@ def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsol
     refused = console.call("editor", "POST", f"{path}/send-again", body)
     assert (refused.status_code, "PID-3.1" in refused.json()["detail"]) == (409, True)
     bad = [segments[0].replace("^~", "~^"), *segments[1:]]
-    told = console.call("editor", "POST", f"{path}/check", {"segments": bad})
-    assert (told.status_code, told.json()["place"]) == (400, "MSH-2")
+    response = console.call("editor", "POST", f"{path}/check", {"segments": bad})
+    assert (response.status_code, response.json()["place"]) == (400, "MSH-2")
     assert queries.messages(console.database, queries.Filter(limit=1))[0].id == newest
 
 
@@ -81,12 +81,12 @@ def test_a_search_is_replayed(console: RunningConsole) -> None:
         park(console, each, "table_locked")
     console.index()
     wanted = {"state": "parked", "text": "locked"}
-    told = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
-    assert (told["queued"], told["failed"], told["more"]) == (3, [], False)
+    response = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
+    assert (response["queued"], response["failed"], response["more"]) == (3, [], False)
     states = {each: queries.message(console.database, each).row.state for each in (*ours, theirs)}
     assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
-    deeds = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
-    assert {f"message {each}" for each in ours} <= {each["subject"] for each in deeds}
+    events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
+    assert {f"message {each}" for each in ours} <= {each["subject"] for each in events}
 
 
 def test_a_large_search_is_replayed_oldest_first(
@@ -99,12 +99,12 @@ def test_a_large_search_is_replayed_oldest_first(
     for each in stored:
         park(console, each, "very_many")
     wanted = {"state": "parked", "text": "very_many"}
-    told = console.call("chief", "POST", "/api/messages/replay", wanted).json()
-    assert (told["queued"], told["more"]) == (3, True)
+    response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
+    assert (response["queued"], response["more"]) == (3, True)
     states = [queries.message(console.database, each).row.state for each in stored]
     assert states == [QueueState.QUEUED] * 3 + [QueueState.PARKED] * 2
-    told = console.call("chief", "POST", "/api/messages/replay", wanted).json()
-    assert (told["queued"], told["more"]) == (2, False)
+    response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
+    assert (response["queued"], response["more"]) == (2, False)
 
 
 @pytest.mark.parametrize("state", [None, "done", "queued", "cancelled"])

@@ -19,7 +19,7 @@ from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import RunningConsole
 
 
-def note(console: RunningConsole) -> None:
+def store_exceptions(console: RunningConsole) -> None:
     """Store an exception of each site, and one about an order of SITE1."""
     with console.database.write() as connection:
         kept = [(console.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
@@ -29,7 +29,7 @@ def note(console: RunningConsole) -> None:
 
 def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> None:
     """Users see those of their sites; reviewing requires a permission and works once."""
-    note(console)
+    store_exceptions(console)
     ours = console.messages["SITE1"]
     rows = console.call("editor1", "GET", "/api/concerns").json()["rows"]
     assert [(each["kind"], each["row_id"], each["code"]) for each in rows] == [
@@ -45,14 +45,14 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     path = f"/api/concerns/message/{ours}/seen"
     assert console.call("viewer1", "POST", path, {}).status_code == 403
     assert console.call("editor1", "POST", path, {}).status_code == 200
-    assert console.call("editor1", "POST", path, {}).status_code == 404, "it was seen before"
+    assert console.call("editor1", "POST", path, {}).status_code == 404, "already reviewed"
     assert console.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
     after = console.call("editor1", "GET", "/api/concerns").json()["rows"]
     assert {each["seen_by"] for each in after} == {"editor1@site1.test"}
     assert all(each["seen_at"] for each in after)
     assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
-    deeds = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
-    assert {(each["subject"], each["outcome"]) for each in deeds} >= {
+    events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
+    assert {(each["subject"], each["outcome"]) for each in events} >= {
         (f"message {ours}", "done"),
         (f"message {ours}", "unknown"),
         (f"message {ours}", "not_permitted"),
@@ -62,7 +62,7 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
 
 def test_a_viewer_sees_no_order_numbers(console: RunningConsole) -> None:
     """They require the permission `find`."""
-    note(console)
+    store_exceptions(console)
     answer = console.call("viewer", "GET", "/api/concerns")
     assert all(each["orders"] == [] for each in answer.json()["rows"])
     assert "A1" not in answer.text
@@ -94,7 +94,7 @@ def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> No
         order_writes.save(connection, [known])
     for number in ("A40", "PL-40", " FI-40 "):
         assert find(console, "operator", accession=number) == ["A40"]
-    assert find(console, "operator", accession="nobody's") == []
+    assert find(console, "operator", accession="unknown") == []
 
 
 @pytest.fixture
@@ -132,9 +132,7 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     assert "received" in {each["kind"] for each in tracked["steps"]}
 
 
-def test_order_tracking_shows_messages_with_another_number(
-    console: RunningConsole,
-) -> None:
+def test_order_tracking_shows_messages_with_another_number(console: RunningConsole) -> None:
     """A cancel with the placer number only; not for users who may not see its site."""
     first = console.store("orders", order(42, accession="A42"))
     other = console.store("north", order(43, accession="A43"))
@@ -143,8 +141,8 @@ def test_order_tracking_shows_messages_with_another_number(
         known = IndexedOrder(OrderIndexKey("SITE1", "M42", "A42"), "cancelled", first, other)
         order_writes.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
-        told = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
-        assert [each["id"] for each in told["messages"]] == wanted
+        tracked = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
+        assert [each["id"] for each in tracked["messages"]] == wanted
 
 
 @pytest.mark.parametrize(
@@ -192,7 +190,7 @@ def test_commands_find_by_control_id(console: RunningConsole) -> None:
     assert found("messages", "--control-id", "C2", "--listener", "orders") == []
     assert found("deliveries", "--control-id", "D2") == [console.deliveries["SITE2"]]
     assert found("deliveries", "--control-id", "C2") == []
-    assert found("deliveries", "--order", "nobody's") == []
+    assert found("deliveries", "--order", "unknown") == []
     command = ["messages", "list", "--patient", "M1", "--order", "A1"]
     both = CliRunner().invoke(application, [*command, "--home", str(console.settings.home)])
     assert both.exit_code == 2
@@ -208,9 +206,9 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     with console.database.write() as connection:
         merged_patients.merge(connection, "SITE1", "M0", "M1")
     assert find(console, "editor1", patient="M0") == ["A1"]
-    deeds = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
-    assert "orders by patient number" in {each["subject"] for each in deeds}
-    assert not any("M1" in each["subject"] for each in deeds)
+    events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    assert "orders by patient number" in {each["subject"] for each in events}
+    assert not any("M1" in each["subject"] for each in events)
 
 
 @pytest.mark.parametrize("body", [{}, {"accession": " "}, {"accession": "A1", "patient": "M1"}])
@@ -221,12 +219,12 @@ def test_order_tracking_takes_exactly_one_number(
     assert console.call("editor", "POST", "/api/orders/find", body).status_code == 400
 
 
-def meet(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
+def store_unmapped_code(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
     """Store an unmapped code of the active definition."""
     activate_at_start(console.settings, console.database, now_ms())
     version = console.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
-    met = CodeUse(version, place, "empty", 3)
-    unmapped_codes.add(console.database, {CodeKey("orders", "sex", code): met}, now_ms())
+    use = CodeUse(version, place, "empty", 3)
+    unmapped_codes.add(console.database, {CodeKey("orders", "sex", code): use}, now_ms())
 
 
 def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, object]]:
@@ -237,7 +235,7 @@ def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, o
 
 def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
     """It goes to the author's draft; after the activation the code is no longer listed."""
-    meet(console, "Q")
+    store_unmapped_code(console, "Q")
     assert (codes(console)["Q"]["count"], codes(console)["Q"]["value"]) == (3, "")
     path = "/api/mappings/orders/codes/sex"
     saved = console.call("author", "PUT", path, {"code": "Q", "value": 'O, "other"'})
@@ -245,20 +243,20 @@ def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
     assert saved.json()["issues"] == []
     again = console.call("author", "PUT", path, {"code": "q", "value": "O"}).json()
     assert codes(console)["Q"]["value"] == "O"
-    assert codes(console, "chief")["Q"]["value"] == "", "a draft is its author's"
+    assert codes(console, "chief")["Q"]["value"] == "", "only the author sees a draft"
     draft = console.call("author", "GET", "/api/mappings/orders").json()["draft"]
     assert draft["files"]["codes/sex.csv"].endswith("\nQ,O,\n")
     body = {"reason": "a code more", "begun_on": draft["begun_on"], "revision": again["revision"]}
     done = console.call("author", "POST", "/api/mappings/orders/activate", body)
     assert done.status_code == 200, done.text
     assert codes(console) == {}
-    deeds = console.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
-    assert [each["subject"] for each in deeds] == ["mapping orders"] * 2
+    events = console.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
+    assert [each["subject"] for each in events] == ["mapping orders"] * 2
 
 
 def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
     """The list names the user; a second time is an error."""
-    meet(console, "Z")
+    store_unmapped_code(console, "Z")
     body = {"mapping": "orders", "code_table": "sex", "code": "Z"}
     assert console.call("viewer", "POST", "/api/unknown-codes/leave", body).status_code == 403
     assert console.call("author", "POST", "/api/unknown-codes/leave", body).status_code == 200
@@ -282,8 +280,8 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
     text = {"results.yaml": known["sources"]["results.yaml"] + "\n# more\n"}
     body = {"files": text, "begun_on": "", "revision": 0}
     assert console.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
-    deeds = console.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
-    assert [(each["action"], each["outcome"]) for each in deeds] == [
+    events = console.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
+    assert [(each["action"], each["outcome"]) for each in events] == [
         ("save draft", "done"),
         ("save draft", "not_permitted"),
     ]

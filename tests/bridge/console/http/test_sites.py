@@ -31,10 +31,10 @@ def test_a_site_administrator_manages_their_site(console: RunningConsole) -> Non
         assert name in {each["name"] for each in rows}
     for path in ("templates/7", "prelim-groups/Night", f"users/{user['email']}"):
         assert console.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
-    deeds = console.call(ADMIN, "GET", "/api/deeds").json()["rows"]
-    actions = {each["action"] for each in deeds if each["outcome"] == "done"}
+    events = console.call(ADMIN, "GET", "/api/deeds").json()["rows"]
+    actions = {each["action"] for each in events if each["outcome"] == "done"}
     assert {"change site", "create token", "remove template"} <= actions
-    assert token["token"] not in str(deeds)
+    assert token["token"] not in str(events)
 
 
 def test_error_texts_of_the_report_engine_are_passed_on(console: RunningConsole) -> None:
@@ -55,7 +55,7 @@ def test_accounts_with_more_rights_are_protected(console: RunningConsole, who: s
 
 
 def test_system_administrators_assign_and_remove_roles(console: RunningConsole) -> None:
-    """Inconsistent roles are refused. Nobody changes their own, so one administrator remains."""
+    """Inconsistent roles are refused. No user changes their own, so one administrator remains."""
     path = "/api/grants/reader@site1.test"
     give = {"role": "site-administrator", "bodies": False, "sites": ["SITE1"]}
     assert console.call("chief", "PUT", path, give).status_code == 200
@@ -103,8 +103,8 @@ def test_the_worklist_shows_patient_data_with_bodies_only(console: RunningConsol
     assert plain.json()["rows"][0]["orders"] == [{"SiteLocation": "", "Accession": "A77"}]
     assert "M77" not in plain.text
     assert console.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
-    whole = console.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
-    assert [each["orders"][0]["PatientMRN"] for each in whole] == ["M77"]
+    found = console.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
+    assert [each["orders"][0]["PatientMRN"] for each in found] == ["M77"]
 
 
 def test_delivered_results_are_listed(console: RunningConsole) -> None:

@@ -1,4 +1,4 @@
-"""What is left of settings beside their mistakes."""
+"""Settings with mistakes: the valid part is read, and all mistakes are reported at once."""
 
 from pathlib import Path
 
@@ -32,13 +32,13 @@ mapping = "nowhere"
 
 
 def home(folder: Path, text: str) -> Path:
-    """A home with settings and no mappings."""
+    """Create a data directory with settings and without mappings."""
     (folder / "bridge.toml").write_text(text, "utf-8")
     return folder
 
 
-def test_only_what_is_wrong_is_left_out(tmp_path: Path) -> None:
-    """A wrong value has its default, what cannot be as a whole is gone, the rest is as it says."""
+def test_only_invalid_parts_are_left_out(tmp_path: Path) -> None:
+    """An invalid value becomes its default. A section with conflicts is dropped. The rest stays."""
     left = remains(home(tmp_path, WRONG))
     assert left is not None
     assert [each.name for each in left.listener] == ["one"]
@@ -48,23 +48,23 @@ def test_only_what_is_wrong_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[[listener]\n", '[[listener]]\nname = "é'])
-def test_a_line_that_is_no_toml_is_left_out(tmp_path: Path, text: str) -> None:
-    """The others are looked at."""
+def test_a_line_that_is_not_toml_is_left_out(tmp_path: Path, text: str) -> None:
+    """The other lines are read."""
     left = remains(home(tmp_path, f'[log]\nlevel = "debug"\n{text}'))
     assert left is not None
     assert left.log.level == "debug"
 
 
-def test_mistakes_of_every_kind_are_told_at_once(tmp_path: Path) -> None:
-    """A wrong value does not hide a charset that nobody knows, or a mapping that is not there."""
-    told = " ".join(each.message for each in check_home(home(tmp_path, f"port : 7{WRONG}")))
-    assert "Expected '='" in told
+def test_mistakes_of_every_kind_are_reported_at_once(tmp_path: Path) -> None:
+    """A wrong value does not hide an unknown charset or a missing mapping."""
+    report = " ".join(each.message for each in check_home(home(tmp_path, f"port : 7{WRONG}")))
+    assert "Expected '='" in report
     for word in ("colour", "log.level", "max_frame", "replies", "charset", "nowhere"):
-        assert word in told
+        assert word in report
 
 
-def test_mistakes_behind_lines_that_are_no_toml(tmp_path: Path) -> None:
-    """All such lines are named, and the mistakes of the others, at their places."""
+def test_mistakes_after_lines_that_are_not_toml(tmp_path: Path) -> None:
+    """The report names every such line, and the mistakes of the other lines, with their places."""
     file = tmp_path / "bridge.toml"
     lines = ["[[listener]]", 'name = "a"', "idle_timeout = ", 'bind = "127.0.0.1:0"']
     file.write_text("\n".join([*lines, "[http]", 'bind = "x"', "port : 7", ""]), "utf-8")
@@ -75,8 +75,8 @@ def test_mistakes_behind_lines_that_are_no_toml(tmp_path: Path) -> None:
     assert [each.name for each in left.listener] == ["a"]
 
 
-def test_a_file_that_is_no_toml_at_all(tmp_path: Path) -> None:
-    """It is looked through to an end, and nothing is made up."""
+def test_a_file_that_is_not_toml_at_all(tmp_path: Path) -> None:
+    """The number of reported mistakes is limited, and no settings are returned."""
     (tmp_path / "bridge.toml").write_text("=\n" * 500, "utf-8")
     assert len(further_mistakes(tmp_path)) <= 21
     assert remains(tmp_path) is None
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_toml_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["auto", "always", "never"])
 def test_a_setting_without_effect_is_reported(tmp_path: Path, value: str) -> None:
-    """It is accepted, so that older settings load, and is not in the settings of a new home."""
+    """Older settings with it still load. The settings of a new data directory do not contain it."""
     settings = home(tmp_path, f'[engine]\nsecond_process = "{value}"\n')
     (found,) = [each for each in check_home(settings) if "second_process" in each.place]
     assert (found.severity, found.message) == (

@@ -1,4 +1,4 @@
-"""What cannot be is refused at its place, with what is wanted, and in the words of the file."""
+"""Errors in settings: the place, the expected value, and the terms of the settings file."""
 
 import re
 from collections.abc import Iterator
@@ -43,8 +43,8 @@ WANTED = {
 }
 
 
-def said(text: str) -> list[str]:
-    """What is wrong with a file; nothing where it can be."""
+def mistakes(text: str) -> list[str]:
+    """Return the mistakes of a settings file."""
     try:
         parse(text, Path("/home"), Path("/home/bridge.toml"))
     except SettingsError as error:
@@ -53,7 +53,7 @@ def said(text: str) -> list[str]:
 
 
 def changed() -> Iterator[str]:
-    """Each section alone, with one of its keys said otherwise or misspelt, also inside a table."""
+    """Yield each section alone, with one key misspelt or with another value, also in a table."""
     example = re.sub(r"(?m)^# ([a-z_]+ = .*?)(  # .*)?$", r"\1", render())
     for section in example.split("\n\n"):
         for key in re.finditer(
@@ -65,15 +65,15 @@ def changed() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("text", "wanted"), WANTED.items(), ids=range(len(WANTED)))
-def test_what_is_wanted(text: str, wanted: str) -> None:
-    """File, line, column, the setting, and what may stand there."""
-    found = said(text)
+def test_a_mistake_names_place_and_expected_value(text: str, wanted: str) -> None:
+    """File, line, column, the setting, and the values that it accepts."""
+    found = mistakes(text)
     assert any(each.startswith(f"/home/bridge.toml:{wanted}") for each in found), found
 
 
-def test_whatever_is_written() -> None:
-    """Nothing is raised but mistakes, each with its place, and none in words that are not ours."""
-    found = [each for text in islice(changed(), 0, None, 29) for each in said(text)]
+def test_every_mistake_has_a_place_and_no_words_of_the_library() -> None:
+    """For a sample of changed settings; no other exception is raised."""
+    found = [each for text in islice(changed(), 0, None, 29) for each in mistakes(text)]
     assert len(found) > 70
     ours = re.compile(r'".*?"|for example .*|is \w+ meant|\S+: ')
     assert [each for each in found if NOT_OURS.search(ours.sub("", each))] == []
@@ -91,9 +91,10 @@ def test_whatever_is_written() -> None:
         ("BRIDGE_LISTENER__0__NAME", "a", "listener: write [[listener]]"),
     ],
 )
-def test_the_environment_has_its_own_place(
+def test_a_mistake_in_the_environment(
     name: str, value: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The variable is named, not the file."""
+    """The mistake names the variable, not the file."""
     monkeypatch.setenv(name, value)
-    assert any(each.startswith(f"{name}: {wanted}") for each in said("[http]\n")), said("[http]\n")
+    found = mistakes("[http]\n")
+    assert any(each.startswith(f"{name}: {wanted}") for each in found), found
