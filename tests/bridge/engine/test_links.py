@@ -92,8 +92,8 @@ def test_a_row_moved_to_another_place_does_not_open(other: Binding) -> None:
         keys.open(keys.seal(PAYLOAD, BINDING), other)
 
 
-def test_an_altered_byte_is_noticed() -> None:
-    """Anywhere in the ciphertext."""
+def test_an_altered_byte_is_detected() -> None:
+    """The ciphertext is authenticated."""
     keys = ring(NEW)
     sealed = keys.seal(PAYLOAD, BINDING)
     altered = Sealed(sealed.key_id, sealed.data[:-1] + bytes([sealed.data[-1] ^ 1]))

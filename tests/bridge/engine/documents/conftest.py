@@ -1,4 +1,4 @@
-"""What the tests of documents share: a report of an invented patient, and an image."""
+"""Shared fixtures: a report of an invented patient, and an image."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def picture() -> ExportedImage:
 
 @pytest.fixture
 def make(picture: ExportedImage) -> Make:
-    """Make a report: text or document, language, signed or not, texts of signed addenda."""
+    """Return a function that creates a report."""
 
     def make(
         body: str | Document = "",

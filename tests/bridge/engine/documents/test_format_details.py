@@ -1,4 +1,4 @@
-"""What is special about each format."""
+"""Properties of single formats."""
 
 import zipfile
 from collections.abc import Callable
@@ -24,18 +24,20 @@ class TestHtml:
         assert shown.count('class="report-content"') == 1
         assert shown.count('class="report-addendum-content"') == 2
 
-    def test_content_alone_is_inside(self, make: Callable[..., ExportedReport]) -> None:
-        """Neither banner nor signature nor patient stand inside `report-content`."""
+    def test_report_content_contains_only_the_content(
+        self, make: Callable[..., ExportedReport]
+    ) -> None:
+        """Banner, signature and patient are outside `report-content`."""
         assert from_html(make("only this", signed=False)).strip() == "only this"
         assert from_html(make("only this")).strip() == "only this"
 
     def test_unsigned_banner(self, make: Callable[..., ExportedReport]) -> None:
-        """An unsigned report says so, a signed one does not."""
+        """Only an unsigned report has the banner."""
         assert "NOT SIGNED" in html.render(make("x", signed=False), UTC)
         assert "NOT SIGNED" not in html.render(make("x"), UTC)
 
     def test_self_contained(self, make: Callable[..., ExportedReport]) -> None:
-        """No script, no link, no address but data; language set; images inline."""
+        """No script, link or external address; the language is set, and images are inline."""
         reader = HTMLReader()
         shown = html.render(make("x", "pl-PL"), UTC)
         reader.feed(shown)
@@ -46,12 +48,12 @@ class TestHtml:
         assert "https://" not in shown
 
     def test_hostile_language_and_names(self, make: Callable[..., ExportedReport]) -> None:
-        """What stands around the content is escaped as well."""
+        """Text outside the content is escaped too."""
         shown = html.render(make("x", '"><script>'), UTC)
         assert "<script" not in shown
 
     def test_indent_is_kept(self, make: Callable[..., ExportedReport]) -> None:
-        """Spaces at the start of a line and blank lines stay."""
+        """Spaces at the start of a line and blank lines are kept."""
         assert "<p>  two</p>\n<p></p>" in html.render(make("  two\n\nx"), UTC)
 
 
@@ -59,7 +61,7 @@ class TestRtf:
     """Interface document, export/rtf."""
 
     def test_content_only(self, make: Callable[..., ExportedReport]) -> None:
-        """`contentOnly` gives report and addenda, without images, people and patient."""
+        """`contentOnly` returns report and addenda without images, users and patient."""
         data = rtf.render(make("the report", addenda=("the addendum",)), UTC, content_only=True)
         assert b"\\pict" not in data
         assert rtf_to_text(data.decode()).split() == ["the", "report", "the", "addendum"]
@@ -72,19 +74,19 @@ class TestRtf:
         assert b"{\\footer" in data
 
     def test_groups_balance(self, make: Callable[..., ExportedReport]) -> None:
-        """Braces of hostile text never open or close a group."""
+        """Braces in the text do not open or close a group."""
         data = rtf.render(make("}}}{{{\\"), UTC).decode("ascii")
         depth = [1 if c == "{" else -1 for c in data if c in "{}"]
         assert sum(depth) == 0
         assert all(sum(depth[:n]) > 0 for n in range(1, len(depth)))
 
     def test_signed_units(self) -> None:
-        r"""`\u` takes signed 16-bit units, two for a character outside the basic plane."""
+        r"""`\u` has signed 16-bit units, two for a character outside the basic plane."""
         assert rtf.escape("é한𠮷") == r"\u233?\u-10916?\u-10174?\u-8265?"
 
 
 class TestDocx:
-    """The DOCX as other programs will see it."""
+    """The DOCX as other programs read it."""
 
     def test_east_asian_font(self, make: Callable[..., ExportedReport]) -> None:
         """Each style names an East Asian font of the report's language."""
@@ -100,7 +102,7 @@ class TestDocx:
 
 
 class TestPdf:
-    """What is special about PDF."""
+    """The PDF writer."""
 
     def test_missing_writer(
         self, make: Callable[..., ExportedReport], monkeypatch: pytest.MonkeyPatch
@@ -112,6 +114,6 @@ class TestPdf:
 
     @needs_pdf
     def test_fonts_are_embedded(self, make: Callable[..., ExportedReport]) -> None:
-        """A Japanese report brings the Japanese face along, a Chinese one the Chinese."""
+        """A Japanese report contains the Japanese font, a Chinese report the Chinese one."""
         assert b"NotoSansCJKjp" in pdf.render(make("測定", "ja-JP"), UTC)
         assert b"NotoSansCJKsc" in pdf.render(make("测定", "zh-CN"), UTC)

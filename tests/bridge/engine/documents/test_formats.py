@@ -1,4 +1,4 @@
-"""Every format carries the same text: 17 languages, hostile text, a megabyte."""
+"""Every format contains the same text: 17 languages, hostile text, a megabyte."""
 
 # ruff: noqa: RUF001  # real text of 17 languages has their own punctuation
 
@@ -72,13 +72,13 @@ Reader = Callable[[ExportedReport], str]
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language(read: Reader, language: str, make: Callable[..., ExportedReport]) -> None:
-    """A report in each of the 17 languages reads back as it was written."""
+    """The text read from the file equals the written text."""
     assert squeeze(LANGUAGES[language]) in squeeze(read(make(LANGUAGES[language], language)))
 
 
 @pytest.mark.parametrize("read", READ)
 def test_all_scripts_in_one_report(read: Reader, make: Callable[..., ExportedReport]) -> None:
-    """Scripts mix freely, characters outside the basic plane included."""
+    """Including characters outside the basic plane."""
     mixed = "\n".join([*LANGUAGES.values(), "𠮷野家"])
     assert squeeze(mixed) in squeeze(read(make(mixed)))
 
@@ -86,13 +86,13 @@ def test_all_scripts_in_one_report(read: Reader, make: Callable[..., ExportedRep
 @pytest.mark.parametrize("read", READ)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_text_is_text(read: Reader, kind: str, make: Callable[..., ExportedReport]) -> None:
-    """Markup of any format in a report is shown as the text it is."""
+    """Markup in a report is shown as text in every format."""
     assert squeeze(HOSTILE[kind]) in squeeze(read(make(HOSTILE[kind])))
 
 
 @pytest.mark.parametrize("read", READ)
-def test_control_characters_vanish(read: Reader, make: Callable[..., ExportedReport]) -> None:
-    """Forbidden characters are removed; their neighbours are kept."""
+def test_control_characters_are_removed(read: Reader, make: Callable[..., ExportedReport]) -> None:
+    """The characters next to them are kept."""
     body = Document((Paragraph((Text("a\x00b\x1b[31m\x0bc\ud800d\ufffee"),)),))
     assert squeeze("ab[31mcde") in squeeze(read(make(body)))
 
@@ -115,7 +115,7 @@ def test_structure(read: Reader, make: Callable[..., ExportedReport]) -> None:
 
 @pytest.mark.parametrize("read", READ)
 def test_addenda_follow_the_report(read: Reader, make: Callable[..., ExportedReport]) -> None:
-    """Signed addenda stand after the report, oldest first."""
+    """Signed addenda come after the report, oldest first."""
     report = make("first", addenda=("second", "third"))
     shown = html.render(report, UTC) if read is from_html else read(report)
     assert shown.index("first") < shown.index("second") < shown.index("third")

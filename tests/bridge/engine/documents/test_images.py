@@ -23,7 +23,7 @@ def image(kind: str, mode: str = "RGB", **options: object) -> bytes:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG that claims a size and has hardly a byte of data."""
+    """Return a small PNG that declares a size."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         crc = zlib.crc32(name + data)
@@ -54,12 +54,12 @@ def test_accepted(kind: str, declared: str, becomes: str) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "I;16"])
 def test_modes(mode: str) -> None:
-    """Every pixel format of PNG survives."""
+    """Every pixel format of PNG is accepted."""
     assert PIL.Image.open(BytesIO(accept(image("PNG", mode), "image/png").data)).size == (6, 4)
 
 
-def test_metadata_is_gone() -> None:
-    """Texts of the container are not kept; they may name the patient."""
+def test_metadata_is_removed() -> None:
+    """Comments of the file could contain the name of the patient."""
     info = PngInfo()
     info.add_text("Comment", "CANARY")
     assert b"CANARY" not in accept(image("PNG", pnginfo=info), "image/png").data
@@ -68,15 +68,15 @@ def test_metadata_is_gone() -> None:
 
 
 def test_orientation_is_applied() -> None:
-    """A photograph taken upright stays upright without its tag."""
+    """The image is rotated, and the orientation tag is removed."""
     exif = PIL.Image.Exif()
     exif[274] = 6
     taken = accept(image("JPEG", exif=exif), "image/jpeg")
     assert (taken.width, taken.height) == (4, 6)
 
 
-def test_repeats_are_recognized() -> None:
-    """The same bytes have the same hash, other bytes another."""
+def test_the_hash_identifies_an_image() -> None:
+    """Equal bytes have equal hashes, other bytes have other hashes."""
     assert accept(image("PNG"), "image/png").sha256 == accept(image("PNG"), "image/png").sha256
     assert accept(image("PNG"), "image/png").sha256 != accept(image("GIF"), "image/gif").sha256
 
@@ -105,7 +105,7 @@ def test_refused(data: bytes, declared: str, fault: ImageFault) -> None:
 
 
 def test_size_limit() -> None:
-    """Bytes are counted before anything is looked at."""
+    """The size is checked before the data is read."""
     with pytest.raises(BadImage) as raised:
         accept(image("PNG"), "image/png", ImageLimits(max_bytes=10))
     assert raised.value.code is ImageFault.TOO_LARGE
@@ -113,7 +113,7 @@ def test_size_limit() -> None:
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "WEBP"]), st.binary(max_size=60), st.integers(4, 40))
 def test_damage_never_raises_anything_else(kind: str, noise: bytes, at: int) -> None:
-    """Damaged images are accepted or refused, nothing else comes out."""
+    """Damaged images are accepted or refused, without another exception."""
     data = image(kind)
     with suppress(BadImage):
         accept(data[:at] + noise + data[at + len(noise) :], "image/png")

@@ -1,4 +1,4 @@
-"""The JSON export record, member by member (interface document, JSON export record)."""
+"""The members of the JSON export record (interface document, JSON export record)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ Make = Callable[..., ExportedReport]
 
 
 def test_sixteen_tags(make: Make) -> None:
-    """Exactly the document's 16 tags, '' where unset; Metadata and the rest stay out."""
+    """Exactly the 16 tags of the document, '' if unset; no Metadata and no other tags."""
     tags = {"SiteID": "S1", "Metadata": "no", "Race": "no", "KeyFindings": "no"}
     (record,) = export_record(replace(make("x"), orders=(tags,)))["clinicalInfo"]
     assert len(CLINICAL_TAGS) == 16
@@ -19,7 +19,7 @@ def test_sixteen_tags(make: Make) -> None:
 
 
 def test_report_info(make: Make) -> None:
-    """Content is plain text; who signed and when are null before signing."""
+    """The content is plain text; signer and time are null before signing."""
     assert export_record(make("a\nb", signed=False))["reportInfo"] == {
         "content": "a\nb",
         "signedAt": None,
@@ -32,7 +32,7 @@ def test_report_info(make: Make) -> None:
 
 
 def test_site_info(make: Make) -> None:
-    """The header image has a type of its own, the footer is a data URI; each may be null."""
+    """The header image has a separate type, the footer is a data URI; both may be null."""
     site = export_record(make("x"))["siteInfo"]
     assert site["headerImgType"] == "image/png"
     assert not site["headerImg"].startswith("data:")

@@ -59,7 +59,7 @@ def document_of(report: ExportedReport) -> Any:
 @needs_pdf
 @pytest.mark.parametrize("size", PageSize)
 def test_every_page_of_a_pdf_names_the_patient(make: Make, size: PageSize) -> None:
-    """Name, MRN, birth date, accession and page n of m are on each page, in the site's size."""
+    """Each page has name, MRN, birth date, accession, page n of m, and the site's paper size."""
     pages = pages_of(printed(make("\n".join(["line"] * 150)), size))
 
     assert len(pages) > 2
@@ -73,7 +73,7 @@ def test_every_page_of_a_pdf_names_the_patient(make: Make, size: PageSize) -> No
 
 @pytest.mark.parametrize("size", PageSize)
 def test_every_page_of_a_docx_names_the_patient(make: Make, size: PageSize) -> None:
-    """The header names the patient; the footer counts pages by fields; the size is the site's."""
+    """The header names the patient; the footer has page fields; the paper size is the site's."""
     section = document_of(printed(make("x"), size)).sections[0]
     header = "\n".join(each.text for each in section.header.paragraphs)
     footer = section.footer._element.xml  # python-docx does not read fields
@@ -85,7 +85,7 @@ def test_every_page_of_a_docx_names_the_patient(make: Make, size: PageSize) -> N
 
 
 def test_every_page_of_an_rtf_names_the_patient(make: Make) -> None:
-    """The RTF has the same header and footer; the content alone has none."""
+    """The RTF has the same header and footer; with `contentOnly` it has none."""
     report = printed(make("x"), PageSize.LETTER)
     data = rtf.render(report, UTC)
     header = data[data.index(b"{\\header") : data.index(b"{\\footer")]
@@ -107,7 +107,7 @@ def test_accessions_of_linked_orders(make: Make) -> None:
 @needs_pdf
 @pytest.mark.parametrize("length", [300, 30_000])
 def test_long_text_without_spaces_wraps(make: Make, length: int) -> None:
-    """No line leaves the page, and the text reads back without additions."""
+    """No line exceeds the page, and the extracted text has no additional characters."""
     word = ("ABCDEFGHIJ" * length)[:length]
     pages = pages_of(printed(make(word)))
     lines = "\n".join(page.extract_text() for page in pages).splitlines()
@@ -132,7 +132,7 @@ def test_a_wide_table_stays_on_the_page(make: Make) -> None:
 
 @needs_pdf
 def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
-    """Bold, italic and headings in Latin letters use the faces for them."""
+    """Bold, italic and headings in Latin letters use Latin fonts."""
     body = Document(
         (
             Heading("Findings"),

@@ -31,7 +31,7 @@ FILE = """<!DOCTYPE html>
 
 
 def test_sections_fields_and_lists_are_read() -> None:
-    """MRRT: title, sections, text fields, pick lists, text areas, emphasis."""
+    """Title, sections, text fields, pick lists and text areas."""
     title, document = read_template(FILE)
     assert title == "CT Chest & Heart"
     sections = [each.title for each in document.content if isinstance(each, Heading)]
@@ -52,7 +52,7 @@ NESTED = """<ul><li>Lung<ol><li>apex</li><li>base</li></ol></li><li>Heart</li></
 
 
 def test_tables_and_nested_lists_are_read_and_written() -> None:
-    """Items keep their sublists, rows their cells, also where end tags are left out."""
+    """Items keep their sublists and rows their cells, also without end tags."""
     _, document = read_template(NESTED)
 
     apex = ListBlock(((Text("apex"),), (Text("base"),)), ordered=True)
@@ -69,8 +69,8 @@ def test_tables_and_nested_lists_are_read_and_written() -> None:
     assert read_template(write_template("T", document))[1] == document
 
 
-def test_a_table_that_arranges_a_page_is_no_table() -> None:
-    """Headings in cells stay headings, and nothing is lost."""
+def test_a_layout_table_becomes_paragraphs() -> None:
+    """Headings in cells stay headings, and no text is lost."""
     html = "<table><tr><td>before<h2>Findings</h2>clear</td></tr><tr><td>more</td></tr></table>"
 
     _, document = read_template(html)
@@ -79,8 +79,8 @@ def test_a_table_that_arranges_a_page_is_no_table() -> None:
     assert plain_text(document) == "before\nFindings\nclear\nmore"
 
 
-def test_nothing_but_text_survives() -> None:
-    """Script, style, links and attributes are gone; their visible text stays."""
+def test_markup_is_removed() -> None:
+    """Script, style, links and attributes are removed; visible text is kept."""
     _, document = read_template(FILE)
     written = write_template("T", document).lower()
     for trace in ("alert", "javascript", "onerror", "hidden", "color", "href", "<img"):
@@ -88,8 +88,8 @@ def test_nothing_but_text_survives() -> None:
     assert "a link" in written
 
 
-def test_what_is_written_reads_back() -> None:
-    """Export and import give the same template."""
+def test_a_template_round_trip() -> None:
+    """Import of an exported template returns the same template."""
     title, document = read_template(FILE)
     again = read_template(write_template(title, document))
     assert again == (title, document)
@@ -109,20 +109,20 @@ def test_what_is_written_reads_back() -> None:
         "<script>x</script>",
     ],
 )
-def test_what_is_no_template_is_refused(html: str) -> None:
-    """Empty, too large, or not text: an error, never a crash."""
+def test_invalid_templates_are_refused(html: str) -> None:
+    """Empty, too large or too deep files, and files without text."""
     with pytest.raises((BadTemplate, ValueError)):
         read_template(html)
 
 
-def test_ten_thousand_levels_are_read_in_one_go() -> None:
+def test_ten_thousand_levels_are_read() -> None:
     """Deep nesting does not exhaust the stack."""
     _, document = read_template("<div>" * 10_000 + "deep" + "</div>" * 10_000)
     assert plain_text(document) == "deep"
 
 
 def test_a_text_area_keeps_its_default_text() -> None:
-    """Its text is the value of the field, in one line."""
+    """The text becomes the value of the field, in one line."""
     markup = "<section><p><textarea name='Lungs'>\n Clear.\n No effusion.</textarea></p></section>"
     _, document = read_template(f"<html><body>{markup}</body></html>")
     assert document.content == (Paragraph((BracketField("Lungs", "Clear. No effusion."),)),)

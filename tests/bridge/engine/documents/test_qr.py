@@ -14,7 +14,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def link(length: int, seed: int) -> str:
-    """A report link of this length, ending in a handle of 22 characters."""
+    """Return a report link of this length with a handle of 22 characters."""
     handle = "".join(random.Random(seed).choices(ALPHABET, k=22))
     path = f".example/reporting/launch-report/clinical?token={handle}"
     return "https://" + "r" * (length - len("https://") - len(path)) + path
@@ -34,7 +34,7 @@ def decode(image: np.ndarray) -> str:
 @pytest.mark.parametrize("mode", QrMode)
 @pytest.mark.parametrize("length", [80, 90, 100, 106])
 def test_decodes_at_native_size(size: QrSize, mode: QrMode, length: int) -> None:
-    """Both sizes and modes are read; `dark` is the negative that dark backgrounds need."""
+    """Both sizes and modes; `dark` is the negative for dark backgrounds."""
     url = link(length, seed=length)
     image = pixels(qr_png(url, size, mode))
     assert image.shape == (WIDTHS[size], WIDTHS[size])
@@ -50,7 +50,7 @@ def test_many_handles(size: QrSize) -> None:
 
 @pytest.mark.parametrize("size", QrSize)
 def test_only_two_colours_and_a_quiet_zone(size: QrSize) -> None:
-    """Nothing is resampled: pixels are black or white, and the border is ground."""
+    """Pixels are black or white, without resampling, and the border is empty."""
     light, dark = (pixels(qr_png(link(90, 1), size, mode)) for mode in QrMode)
     assert set(np.unique(light)) == {0, 255}
     assert (dark == 255 - light).all()

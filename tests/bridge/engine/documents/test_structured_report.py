@@ -1,4 +1,4 @@
-"""Structured reports made with pydicom are read back; hostile ones are refused as a whole."""
+"""Structured reports made with pydicom are read; hostile files are refused."""
 
 from contextlib import suppress
 from io import BytesIO
@@ -74,7 +74,7 @@ def file_of(made: Dataset, syntax: UID = ExplicitVRLittleEndian) -> bytes:
 
 
 def nested(depth: int) -> Dataset:
-    """Containers in containers."""
+    """Return nested containers."""
     inner = item("TEXT", "deepest", TextValue="x")
     for _ in range(depth):
         inner = item("CONTAINER", "c", ContentSequence=[inner])
@@ -82,7 +82,7 @@ def nested(depth: int) -> Dataset:
 
 
 def fault(data: bytes, limits: SrLimits | None = None) -> SrFault:
-    """Tell why a file is refused."""
+    """Return the code with which a file is refused."""
     with pytest.raises(BadStructuredReport) as raised:
         read(data, limits)
     return raised.value.code
@@ -92,7 +92,7 @@ class TestContent:
     """Text and measurements."""
 
     def test_basic_text(self) -> None:
-        """Containers are headings, leaves are lines; empty sections are left out."""
+        """Containers become headings, leaves become lines; empty sections are left out."""
         made = report(
             item("CONTAINER", "Findings", ContentSequence=[item("TEXT", "Lung", TextValue="ok")]),
             item("CONTAINER", "Empty"),
@@ -103,7 +103,7 @@ class TestContent:
         assert got.text == "Findings\n  Lung: ok\nImpression: first\nsecond"
 
     def test_tid_1500(self) -> None:
-        """Measurement groups give measurements with their place and qualifiers."""
+        """Measurement groups become measurements with path and qualifiers."""
         site = item("CODE", "Finding Site", "HAS CONCEPT MOD", ConceptCodeSequence=[code("Liver")])
         group = item(
             "CONTAINER",
@@ -128,7 +128,7 @@ class TestContent:
         assert "1.2.3" not in got.text
 
     def test_every_value_type(self) -> None:
-        """CODE, PNAME, DATE, TIME and DATETIME are readable; references are silent."""
+        """CODE, PNAME, DATE, TIME and DATETIME become text; references are left out."""
         made = report(
             item("CODE", "Side", ConceptCodeSequence=[code("Left")]),
             item("PNAME", "Reader", PersonName="MADE^UP"),
@@ -149,7 +149,7 @@ class TestContent:
         ]
 
     def test_tracking_of_two_lesions(self) -> None:
-        """Each measurement names its own lesion; who observed stays out."""
+        """Each measurement names its lesion; the observer is left out."""
         lesions = [
             item(
                 "CONTAINER",
@@ -175,7 +175,7 @@ class TestContent:
         assert "target 2" in got.text
 
     def test_japanese(self) -> None:
-        """ISO 2022 IR 87 is decoded, in items as in the patient's name."""
+        """ISO 2022 IR 87 is decoded in items and in the patient's name."""
         made = report(
             item("TEXT", "所見", TextValue="肺野は清明です。"),
             SpecificCharacterSet=["", "ISO 2022 IR 87"],
@@ -188,7 +188,7 @@ class TestContent:
         assert got.tags["PatientName"] == "Yamada^Tarou=山田^太郎=やまだ^たろう"
 
     def test_verified(self) -> None:
-        """Whether the report was verified is told."""
+        """The verification flag is read."""
         assert read(file_of(report(VerificationFlag="VERIFIED"))).verified
         assert not read(file_of(report())).verified
 
@@ -197,7 +197,7 @@ class TestTags:
     """clinicalInfo from attributes."""
 
     def test_attributes(self) -> None:
-        """Values stand under the tag that means the same; what is absent stays absent."""
+        """Each attribute has its tag; absent attributes have none."""
         requested = Dataset()
         requested.RequestedProcedureDescription = "CT chest"
         made = report(
@@ -224,7 +224,7 @@ class TestTags:
         }
 
     def test_accession_of_the_request(self) -> None:
-        """Without an accession of its own the report has that of its first order."""
+        """A report without accession has that of its first referenced request."""
         requested = Dataset()
         requested.AccessionNumber = "A2"
         made = report(AccessionNumber="", ReferencedRequestSequence=[requested])
@@ -241,13 +241,13 @@ class TestTags:
     ],
 )
 def test_transfer_syntaxes(syntax: UID) -> None:
-    """The four syntaxes of structured reports give the same."""
+    """All four transfer syntaxes give the same text."""
     made = report(item("TEXT", "Finding", TextValue="same"))
     assert read(file_of(made, syntax)).text == "Finding: same"
 
 
 def test_without_preamble() -> None:
-    """A bare data set, as some archives keep it, is read too."""
+    """A data set without preamble, as some archives store it, is read too."""
     buffer = BytesIO()
     made = report(item("TEXT", "Finding", TextValue="bare"))
     pydicom.dcmwrite(buffer, made, implicit_vr=True, little_endian=True)
@@ -255,20 +255,20 @@ def test_without_preamble() -> None:
 
 
 class TestRefusals:
-    """Bad files, each with its code."""
+    """Invalid files, each with its code."""
 
     @pytest.mark.parametrize("data", [b"", b"x", b"%PDF-1.7 something", b"\0" * 132])
     def test_not_dicom(self, data: bytes) -> None:
-        """Anything else than DICOM."""
+        """Data that is not DICOM is refused."""
         assert fault(data) is SrFault.NOT_DICOM
 
     def test_not_a_report(self) -> None:
-        """An image is DICOM, but no report."""
+        """A DICOM image is refused."""
         assert fault(file_of(report(sop_class=CT_IMAGE))) is SrFault.NOT_STRUCTURED_REPORT
 
     @pytest.mark.parametrize("undefined", [False, True])
     def test_cut(self, undefined: bool) -> None:
-        """Half a file is not half a report, however its sequences are delimited."""
+        """A truncated file is refused, for both encodings of sequence lengths."""
         made = report(item("TEXT", "Finding", TextValue="x" * 200))
         made["ContentSequence"].is_undefined_length = undefined
         made.ContentSequence[0].is_undefined_length_sequence_item = undefined
@@ -277,7 +277,7 @@ class TestRefusals:
         assert fault(data[:-150]) is SrFault.MALFORMED
 
     def test_too_large(self) -> None:
-        """Size counts as sent, and as inflated."""
+        """The limit applies to the sent size and to the inflated size."""
         made = report(item("TEXT", "Finding", TextValue="x" * 100_000))
         limits = SrLimits(max_bytes=50_000)
         assert fault(file_of(made), limits) is SrFault.TOO_LARGE
@@ -291,7 +291,7 @@ class TestRefusals:
         assert fault(file_of(report(nested(70)))) is SrFault.TOO_DEEP
 
     def test_ten_thousand_deep(self) -> None:
-        """Not even a crafted file makes the reader overflow its stack."""
+        """A crafted file does not overflow the stack."""
         head = file_of(report())
         opened = b"\x40\x00\x30\xa7SQ\0\0\xff\xff\xff\xff\xfe\xff\x00\xe0\xff\xff\xff\xff"
         assert fault(head + opened * 10_000) in {SrFault.TOO_DEEP, SrFault.MALFORMED}
@@ -314,7 +314,7 @@ class TestRefusals:
 
 @given(st.binary(max_size=40), st.integers(0, 600))
 def test_damage_never_raises_anything_else(noise: bytes, at: int) -> None:
-    """A damaged file is read or refused; nothing else comes out."""
+    """A damaged file is read or refused, without another exception."""
     data = file_of(report(item("TEXT", "Finding", TextValue="x")))
     with suppress(BadStructuredReport):
         read(data[:at] + noise + data[at + len(noise) :])

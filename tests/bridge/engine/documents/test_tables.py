@@ -49,7 +49,7 @@ Make = Callable[..., ExportedReport]
 
 
 def test_html(make: Make) -> None:
-    """A table is a table with a header row, a sublist is inside its item."""
+    """A table has a header row, and a sublist is inside its item."""
     shown = html.fragment(make(BODY).body)
 
     assert shown.count('<table class="grid">') == 2
@@ -100,7 +100,7 @@ def test_pdf(make: Make) -> None:
 
 @pytest.mark.parametrize("rows", [(), ((),), ((cell(""),), ())])
 def test_empty_tables(make: Make, rows: tuple[tuple[TableCell, ...], ...]) -> None:
-    """A table without rows or cells harms no format."""
+    """A table without rows or cells is accepted by every format."""
     report = make(Document((Table(rows), Paragraph((Text("end"),)))))
 
     assert "end" in html.render(report, UTC)

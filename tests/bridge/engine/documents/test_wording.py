@@ -35,7 +35,7 @@ def test_catalogue_is_complete() -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_has_words_of_its_own(code: str) -> None:
-    """No language but English shows English labels."""
+    """Only English has English labels."""
     assert (labels(code) is CATALOGUE["en"]) == code.startswith("en")
     assert moment_text(MOMENT, UTC, code).endswith(" UTC")
 
@@ -49,7 +49,7 @@ def test_every_code_has_words_of_its_own(code: str) -> None:
     ],
 )
 def test_zones(zone: str, written: str) -> None:
-    """The same moment in three zones, each named."""
+    """One moment in three time zones; the text names the zone."""
     assert moment_text(MOMENT, ZoneInfo(zone), "de-DE") == written
 
 
@@ -95,7 +95,7 @@ def test_export_in_a_zone(make: Callable[..., ExportedReport]) -> None:
     ],
 )
 def test_person_names(raw: str, written: str) -> None:
-    """Components and component groups become text for readers."""
+    """Components and component groups become readable text."""
     assert person_name(raw) == written
 
 
@@ -110,5 +110,5 @@ def test_person_names(raw: str, written: str) -> None:
     ],
 )
 def test_days_and_times(raw: str, written: str) -> None:
-    """DICOM's digits become separate parts; what is no date stays."""
+    """DICOM dates and times are formatted; invalid ones are unchanged."""
     assert day_and_time(raw) == written

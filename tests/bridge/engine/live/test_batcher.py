@@ -96,7 +96,7 @@ def test_a_cancelled_caller_does_not_affect_others() -> None:
 def test_a_cancelled_batch_cancels_its_items() -> None:
     """The next batch begins."""
 
-    async def whole() -> None:
+    async def submit_all() -> None:
         begun = asyncio.Event()
         running: list[asyncio.Task[Any] | None] = []
 
@@ -111,11 +111,11 @@ def test_a_cancelled_batch_cancels_its_items() -> None:
         given = asyncio.ensure_future(batcher.submit(1))
         await begun.wait()
         later = asyncio.ensure_future(batcher.submit(2))
-        (party,) = running
-        assert party is not None
-        party.cancel()
+        (batch,) = running
+        assert batch is not None
+        batch.cancel()
         with pytest.raises(asyncio.CancelledError):
             await given
         assert await later == 2
 
-    asyncio.run(whole())
+    asyncio.run(submit_all())

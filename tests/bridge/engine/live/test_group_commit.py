@@ -32,7 +32,7 @@ class BrokenError(Exception):
 
 @pytest.fixture
 def harness(database: Database) -> ServiceHarness:
-    """An engine's database with a site and people."""
+    """A database of the engine with a site and users."""
     return ServiceHarness(database)
 
 
@@ -67,13 +67,13 @@ def after(first: Use, error: Exception) -> Use:
 def together(executor: DatabaseExecutor, *uses: Use) -> list[object]:
     """Submit use cases in one turn of the loop; return results and errors."""
 
-    async def asking() -> list[object]:
+    async def submit_all() -> list[object]:
         # The first runs alone and occupies the lanes, so that the others form a batch.
         return await asyncio.gather(
             *(executor.change(ActorRef(), START, use) for use in uses), return_exceptions=True
         )
 
-    return asyncio.run(asking())
+    return asyncio.run(submit_all())
 
 
 def feed_of(harness: ServiceHarness) -> list[str]:
@@ -180,7 +180,7 @@ def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
     for name in "AB":
         harness.draft(name)
 
-    async def asking() -> str:
+    async def submit_all() -> str:
         with harness.work() as other:
             lock_report(other, OrderId(SITE, "M1", "A"))
             held = asyncio.gather(*(_signing(executor, "A") for _ in range(2)))
@@ -190,7 +190,7 @@ def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
         codes = await asyncio.wait_for(held, PATIENCE)
         return " ".join(sorted(codes))
 
-    assert asyncio.run(asking()) == "already_signed signed"
+    assert asyncio.run(submit_all()) == "already_signed signed"
 
 
 async def _signing(executor: DatabaseExecutor, accession: str) -> str:

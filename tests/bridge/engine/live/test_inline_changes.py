@@ -1,4 +1,4 @@
-"""An engine that has its event loop alone executes brief changes on the loop."""
+"""An engine with its own event loop executes brief changes on the loop."""
 
 import asyncio
 import threading
@@ -59,7 +59,7 @@ class Engine:
 
 @pytest.fixture(params=[True, False], ids=["alone", "beside a listener"])
 def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine that has the loop alone, and one that shares it."""
+    """An engine with its own loop, and one that shares the loop with a listener."""
     harness = ServiceHarness(database)
     executor = DatabaseExecutor(database, 4, alone=request.param)
     here = LOOP if request.param and database.short_work is not None else THREAD
@@ -67,8 +67,8 @@ def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engin
     executor.close()
 
 
-def test_brief_changes_run_on_the_loop_of_a_lone_engine(engine: Engine) -> None:
-    """They run on the loop with the plug-in of SQLite; else, or with a listener, in a thread."""
+def test_brief_changes_run_on_the_loop_of_an_engine_without_listener(engine: Engine) -> None:
+    """With the plug-in of SQLite; without it, or with a listener, they run in a thread."""
     assert engine.do("A", "B") == [engine.expected] * 2
     assert engine.feed() == ["A", "B"]
 
@@ -79,8 +79,8 @@ def test_urgent_changes_run_on_the_loop(engine: Engine) -> None:
     assert engine.do("A", urgent=True) == [LOOP if has_short_work else THREAD]
 
 
-def test_a_lost_race_is_repeated_in_a_thread(engine: Engine) -> None:
-    """Nothing of the rolled-back attempt is kept."""
+def test_a_conflict_is_repeated_in_a_thread(engine: Engine) -> None:
+    """The first attempt is rolled back."""
     tried = engine.do("A", fail=Conflict("key"))
     assert tried == [engine.expected, THREAD]
     assert engine.feed() == ["A"]
@@ -96,17 +96,17 @@ def test_a_refusal_is_not_repeated(engine: Engine) -> None:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_loop_does_not_wait_for_another_writer(engine: Engine) -> None:
     """While another thread writes, a thread waits instead of the loop."""
-    writing, enough = threading.Event(), threading.Event()
+    writing, finish = threading.Event(), threading.Event()
 
     def write() -> None:
         with engine.harness.database.write():
             writing.set()
-            enough.wait()
+            finish.wait()
 
     other = threading.Thread(target=write)
     other.start()
     writing.wait()
-    threading.Timer(1, enough.set).start()
+    threading.Timer(1, finish.set).start()
     assert engine.do("A") == [THREAD]
     other.join()
     assert engine.do("B") == [engine.expected]

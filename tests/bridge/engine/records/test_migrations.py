@@ -10,7 +10,7 @@ from bridge.store.migration import is_ready, upgrade
 PACKAGE, TABLE = "bridge.engine.records", "alembic_engine"
 
 
-def test_the_migrated_schema_is_that_of_the_rows(database: Database) -> None:
+def test_the_migrated_schema_equals_the_row_classes(database: Database) -> None:
     """Alembic finds no difference; a second migration changes nothing."""
     upgrade(database, PACKAGE, TABLE)
     upgrade(database, PACKAGE, TABLE)

@@ -1,4 +1,4 @@
-"""Billing codes: which phrases of a code map occur in a report, and what finding them costs."""
+"""Billing codes: which phrases of a code map occur in a report, and the cost of the search."""
 
 import pytest
 
@@ -37,12 +37,12 @@ def codes(rows: list[CodeRow], content: str) -> list[str]:
     ],
 )
 def test_a_phrase_occurs_as_whole_words(match: str, content: str, *, found: bool) -> None:
-    """Letter case and spaces do not count, nor does a denied phrase; CJK has no whole words."""
+    """Case and spaces are ignored; a negated phrase does not count; CJK text has no word breaks."""
     assert codes([phrase(match, "X1")], content) == ["X1"] * found
 
 
 def test_the_cost_does_not_grow_with_rows_times_text() -> None:
-    """A code map of 2,000 phrases and a long report: about as many steps as words and rows."""
+    """2,000 phrases and a long report: the number of calls grows with their sum."""
     rows = [phrase(f"opacity {each}", f"R{each}") for each in range(2000)]
     content = "opacity of the lung. " * 2000 + "opacity 77"
     found, calls = counted(lambda: codes(rows, content))

@@ -38,7 +38,7 @@ from bridge.engine.rules.text.signing_checks import run_checks
     ],
 )
 def test_a_statement_is_default_text(label: str) -> None:
-    """It ends as a sentence does, or says in a common phrase that nothing was found."""
+    """It ends like a sentence, or is a common phrase for a normal finding."""
     assert is_default(label)
 
 
@@ -67,12 +67,12 @@ def test_a_statement_is_default_text(label: str) -> None:
     ],
 )
 def test_a_request_stays_open(label: str) -> None:
-    """A name, a choice, an instruction or a question needs the reader."""
+    """A label, a choice, an instruction or a question is not default text."""
     assert not is_default(label)
 
 
-def test_it_is_accepted_in_fields_in_typed_text_and_in_lists() -> None:
-    """What the reader has filled and what is open stays as it is."""
+def test_default_text_is_accepted_in_fields_typed_text_and_lists() -> None:
+    """Filled and open fields do not change."""
     document = Document(
         (
             Heading("Findings [x.]"),
@@ -96,8 +96,8 @@ def test_it_is_accepted_in_fields_in_typed_text_and_in_lists() -> None:
     assert not has_defaults(plain_text(accepted))
 
 
-def test_the_checks_do_not_ask_about_it() -> None:
-    """Signing accepts it, so there is nothing to look at; what is open is still reported."""
+def test_the_checks_do_not_report_default_text() -> None:
+    """Signing accepts it. Open fields are still reported."""
     fields = Document(
         (Paragraph((BracketField("Unremarkable."), Text(" "), BracketField("size"))),)
     )

@@ -59,19 +59,19 @@ DOCUMENT = st.builds(
 
 
 @given(DOCUMENT)
-def test_json_forth_and_back(document: Document) -> None:
-    """A document read from its own JSON is the same document."""
+def test_json_round_trip(document: Document) -> None:
+    """A document equals the one that is read from its JSON."""
     assert parse(to_json(document)) == document
 
 
 @given(st.lists(LINE, max_size=6).map("\n".join))
-def test_text_forth_and_back(text: str) -> None:
-    """Text made a document gives the same text, through JSON too."""
+def test_text_round_trip(text: str) -> None:
+    """Text converted to a document, to JSON and back is unchanged."""
     assert plain_text(parse(to_json(from_text(text)))) == text
 
 
 def test_plain_text() -> None:
-    """Blocks stand on lines of their own; open fields show their label, filled ones their value."""
+    """Each block has its own lines; open fields show their label, filled fields their value."""
     document = Document(
         (
             Heading("FINDINGS"),
@@ -85,7 +85,7 @@ def test_plain_text() -> None:
 
 
 def test_sublists_are_indented() -> None:
-    """A sublist follows its item, two spaces further in, and counts from one again."""
+    """A sublist follows its item with two more spaces, and its numbers start at one."""
     inner = ListBlock(((Text("apical"),), (Text("basal"),)), ordered=True)
     document = Document((ListBlock(((Text("Lung"), inner), (Text("Liver"),))),))
 
@@ -98,7 +98,7 @@ def cell(*lines: str, header: bool = False) -> TableCell:
 
 
 def test_a_row_of_a_table_is_a_line_of_text() -> None:
-    """Columns are aligned, so that a value stays under its name, also beside an empty cell."""
+    """Columns are aligned, also next to an empty cell."""
     table = Table(
         (
             (cell("Organ", header=True), cell("Size", header=True), cell("Finding", header=True)),
@@ -118,8 +118,8 @@ def test_a_row_of_a_table_is_a_line_of_text() -> None:
     ]
 
 
-def test_an_item_reads_its_lists_last() -> None:
-    """The text of an item precedes its sublists; lists nest nine deep at most."""
+def test_the_order_and_depth_of_nested_lists() -> None:
+    """The text of an item precedes its sublists. At most nine lists are nested."""
     item: list[Any] = [{"type": "list", "items": []}, {"type": "text", "text": "late"}]
     with pytest.raises(BadDocument, match="/content/0/items/0/1: expected a list"):
         parse({"type": "doc", "content": [{"type": "list", "items": [item]}]})
@@ -132,7 +132,7 @@ def test_an_item_reads_its_lists_last() -> None:
 
 
 def test_tables_are_bounded() -> None:
-    """Cells that short rows are filled up with count as well."""
+    """The limit includes the cells that fill up short rows."""
     row = {"type": "tableRow", "content": [{"type": "tableCell"}] * 63}
     table = {"type": "table", "content": [row, *[{"type": "tableRow"}] * 1000]}
     with pytest.raises(BadDocument, match="more than 50000 cells"):
@@ -200,7 +200,7 @@ def test_tables_are_bounded() -> None:
     ],
 )
 def test_refusals_name_the_place(value: Any, place: str) -> None:
-    """What is no document is refused with the place of the first mistake, not its text."""
+    """An invalid document is refused with the place of the first mistake, without its text."""
     with pytest.raises(BadDocument) as refused:
         parse(value)
 
@@ -208,7 +208,7 @@ def test_refusals_name_the_place(value: Any, place: str) -> None:
 
 
 def test_too_many_nodes() -> None:
-    """Size is bounded."""
+    """The number of nodes is limited."""
     many = {"type": "doc", "content": [{"type": "paragraph"}] * 50_001}
 
     with pytest.raises(BadDocument, match="more than 50000 nodes"):

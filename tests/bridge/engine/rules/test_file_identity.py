@@ -3,8 +3,8 @@
 from bridge.engine.rules.patients import contradictions
 
 
-def test_the_same_identifier_helps() -> None:
-    """Names in two scripts, or an initial, are compatible where the PatientID is the same."""
+def test_names_are_compared_less_strictly_if_the_identifier_is_equal() -> None:
+    """With an equal PatientID, names in two scripts do not contradict."""
     known = {"mrns": ["P1"], "birth_dates": ["19700101"]}
     file = {"PatientMRN": "P1 ", "PatientName": "Yamada^Tarou"}
 
@@ -18,7 +18,7 @@ def test_the_same_identifier_helps() -> None:
 
 
 def test_each_tag_is_named() -> None:
-    """All contradictions are found; what either side lacks contradicts nothing."""
+    """All contradictions are reported. A missing value contradicts nothing."""
     file = {"PatientMRN": "P2", "PatientName": "ROE^JANE", "PatientBirthDate": "19800101"}
     known = {"mrns": ["P1"], "names": ["DOE^JANE"], "birth_dates": ["1970-01-01"]}
 

@@ -35,8 +35,8 @@ def lines(findings: str) -> list[str]:
     return plain_text(apply_template(CHEST, findings)).split("\n")
 
 
-def test_a_finding_goes_where_its_anatomy_belongs() -> None:
-    """A finding is inserted by its anatomy after the text of the template."""
+def test_a_finding_is_inserted_by_its_anatomy() -> None:
+    """After the text of the template."""
     found = lines("- 8 mm nodule in the right upper lobe.\n2. Cardiomegaly.")
     assert found == [
         *("Technique", "CT of the chest, [Contrast]", "Findings"),
@@ -45,7 +45,7 @@ def test_a_finding_goes_where_its_anatomy_belongs() -> None:
     ]
 
 
-def test_a_label_goes_before_anatomy() -> None:
+def test_a_label_has_precedence_over_anatomy() -> None:
     """`Impression: …` names the section; the lines under a heading follow it."""
     found = lines("Impression: Pulmonary nodule.\nFollow-up of the lung in 6 months.")
     at = found.index("Impression")
@@ -58,20 +58,20 @@ def test_a_label_goes_before_anatomy() -> None:
     assert lines("CONCLUSION:\nNormal.")[-3:] == ["Impression", "Normal.", ""]
 
 
-def test_a_field_takes_its_value() -> None:
+def test_a_field_is_filled_by_its_label() -> None:
     """`Contrast: none` fills the open field of that name."""
     assert "CT of the chest, none" in lines("Contrast: none")
 
 
-def test_what_belongs_nowhere_stands_in_the_findings() -> None:
+def test_a_finding_without_known_anatomy_is_inserted_in_the_findings_section() -> None:
     """Findings with unknown words and in other languages are kept unchanged."""
     found = lines("所見なし。")
     assert found[found.index("Findings") + 1] == "所見なし。"
     assert plain_text(apply_template(Document(), "x\ny")) == "x\ny"
 
 
-def test_what_was_inserted_is_marked() -> None:
-    """Marked in the text until a person has accepted it; the template's own words are not."""
+def test_inserted_text_is_marked_as_suggested() -> None:
+    """The text of the template is not marked."""
     document = apply_template(CHEST, "Contrast: none\nCardiomegaly.")
     inlines = [
         each for block in document.content if isinstance(block, Paragraph) for each in block.content
@@ -81,8 +81,8 @@ def test_what_was_inserted_is_marked() -> None:
 
 
 @given(st.text(max_size=400))
-def test_no_word_is_lost_and_none_is_made_up(findings: str) -> None:
-    """Every statement is in the result; without findings the template is as it was."""
+def test_no_word_is_lost_or_added(findings: str) -> None:
+    """Every statement is in the result; without findings the template is unchanged."""
     result = plain_text(apply_template(CHEST, findings))
     template = plain_text(CHEST)
     kept = sorted(word for word in result.split() if word)
@@ -94,7 +94,7 @@ def test_no_word_is_lost_and_none_is_made_up(findings: str) -> None:
 
 
 def test_fields_of_one_name_are_filled_in_turn() -> None:
-    """Each value goes to the next open field; without one it is a finding."""
+    """Each value fills the next open field; without an open field it is a finding."""
     template = Document(
         (
             Heading("Findings"),
@@ -109,7 +109,7 @@ def test_fields_of_one_name_are_filled_in_turn() -> None:
 
 
 def test_the_cost_does_not_grow_with_lines_times_template() -> None:
-    """2,000 findings of a template of 1,000 sections: steps in proportion to their sum."""
+    """2,000 findings and 1,000 sections: the number of calls grows with their sum."""
     fields = tuple(BracketField(f"f{each}") for each in range(1000))
     blocks = [
         part for each in range(1000) for part in (Heading(f"part {each}"), Paragraph((Text("-"),)))
@@ -190,15 +190,15 @@ def applied(template: str, findings: str) -> list[str]:
         ),
     ],
 )
-def test_a_finding_takes_the_place_of_what_it_contradicts(
+def test_a_finding_replaces_the_normal_text_that_it_contradicts(
     template: str, findings: str, expected: str
 ) -> None:
     """Normal sentences of the region are replaced; all other text is kept."""
     assert applied(template, findings) == expected.split("\n")
 
 
-def test_what_replaces_is_marked() -> None:
-    """Only the finding is a suggestion; what stands before and behind it is the template's."""
+def test_only_the_replacement_is_marked_as_suggested() -> None:
+    """The text before and after it belongs to the template."""
     document = apply_template(from_outline("Lungs: Clear. No effusion."), "Lungs: 5 mm nodule.")
     (block,) = document.content
     assert isinstance(block, Paragraph)
@@ -210,5 +210,5 @@ def test_what_replaces_is_marked() -> None:
 
 
 def test_a_normal_finding_replaces_nothing() -> None:
-    """A finding without contradiction replaces nothing."""
+    """It is added, because it contradicts nothing."""
     assert applied("Lungs: Clear.", "No lung nodules.") == ["Lungs: Clear.", "No lung nodules."]

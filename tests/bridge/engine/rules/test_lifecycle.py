@@ -29,7 +29,7 @@ EVERY_SET = [
 
 @pytest.mark.parametrize(("status", "event"), list(product(Status, LifecycleEvent)))
 def test_every_pair_is_decided(status: Status, event: LifecycleEvent) -> None:
-    """Under all 1,024 sets of facts: a branch of the table, or a refusal, and never neither."""
+    """All 1,024 sets of facts lead to a branch of the table or to a refusal."""
     for facts in EVERY_SET:
         outcome = decide(status, event, facts)
         if isinstance(outcome, Transition):
@@ -40,7 +40,7 @@ def test_every_pair_is_decided(status: Status, event: LifecycleEvent) -> None:
             assert not any(row.when <= facts for row in TRANSITIONS.get((status, event), ()))
 
 
-# The interface document's rows: from, event, facts, where to (None: removed) or why not.
+# The rows of the interface document: status, event, facts, new status (None: removed) or reason.
 C, P, I_, S = (
     ReportFact.COOLING,
     ReportFact.PRELIM_READ,
@@ -114,14 +114,14 @@ def test_rows_of_the_document(
     facts: set[ReportFact],
     expected: str | Reason | FailureCode | None,
 ) -> None:
-    """States and transitions, and Errors: each row leads where the document says."""
+    """Chapters "States and transitions" and "Errors": each row has the documented result."""
     outcome = decide(Status(status), event, frozenset(facts))
 
     assert (outcome.to if isinstance(outcome, Transition) else outcome) == expected
 
 
-def test_what_is_cleared() -> None:
-    """Reset clears user and content, unassign only the user, unsign what came after signing."""
+def test_the_parts_that_an_event_clears() -> None:
+    """Reset clears owner and content, unassign the owner, unsign signature and later addenda."""
     reset = decide(Status.DRAFT, LifecycleEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
     unassign = decide(Status.DRAFT, LifecycleEvent.UNASSIGN, frozenset())
     unsign = decide(Status.FINAL, LifecycleEvent.UNSIGN, frozenset({ReportFact.COOLING}))
@@ -144,5 +144,5 @@ def test_signed_text_is_never_lost() -> None:
 
 
 def test_every_reason_has_its_sentence() -> None:
-    """Each reason reads as a sentence in the problem body."""
+    """The problem body contains it."""
     assert set(REASON_TEXTS) == set(Reason)

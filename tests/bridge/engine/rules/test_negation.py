@@ -1,11 +1,11 @@
-"""Affirmed and denied phrases of a text."""
+"""Affirmed and negated phrases of a text."""
 
 import pytest
 
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem, derive_codes
 from bridge.engine.rules.text.negation import affirms, split
 
-DENIED = {
+NEGATED = {
     "pneumonia": (
         "No pneumonia.",
         "r/o pneumonia",
@@ -136,10 +136,10 @@ AFFIRMED = {
 
 
 @pytest.mark.parametrize(
-    ("phrase", "text"), [(phrase, text) for phrase, texts in DENIED.items() for text in texts]
+    ("phrase", "text"), [(phrase, text) for phrase, texts in NEGATED.items() for text in texts]
 )
-def test_a_denied_phrase_is_not_affirmed(phrase: str, text: str) -> None:
-    """Nor one that is asked for, or that cannot be excluded."""
+def test_a_negated_phrase_is_not_affirmed(phrase: str, text: str) -> None:
+    """Nor one that is questioned or cannot be excluded."""
     assert not affirms(split(text), phrase)
 
 
@@ -147,12 +147,12 @@ def test_a_denied_phrase_is_not_affirmed(phrase: str, text: str) -> None:
     ("phrase", "text"), [(phrase, text) for phrase, texts in AFFIRMED.items() for text in texts]
 )
 def test_an_affirmed_phrase(phrase: str, text: str) -> None:
-    """The negation of something else denies nothing."""
+    """The negation of another phrase has no effect."""
     assert affirms(split(text), phrase)
 
 
-def test_codes_follow_what_is_affirmed() -> None:
-    """The reason and the report are read alike; each phrase by itself."""
+def test_only_affirmed_phrases_have_codes() -> None:
+    """In the reason for the exam and in the report; each phrase is decided separately."""
     rows = [
         CodeRow(CodeSystem.ICD10, match, code, "")
         for match, code in (("pneumonia", "J18.9"), ("nodule", "R91.1"), ("cough", "R05.9"))
@@ -166,8 +166,8 @@ def test_codes_follow_what_is_affirmed() -> None:
     assert codes("Nodule without pneumonia.") == ["R91.1", "R05.9"]
 
 
-def test_long_lines_are_read_in_time() -> None:
-    """The work grows with the text: many words of one line are no trap."""
+def test_long_lines_are_read() -> None:
+    """The cost does not explode with the number of words in a line."""
     line = "no not without is ruled out, " * 2000
     assert not affirms(split(f"{line} pneumonia" * 20), "fracture")
     assert not affirms(split(f"no {'cough, ' * 50}" + "no pneumonia, " * 2000), "pneumonia")

@@ -1,4 +1,4 @@
-"""Templates written by hand as text: headings, lists, fields, and the same text back."""
+"""Templates written as text: headings, lists and fields, and the conversion back to text."""
 
 import pytest
 from hypothesis import example, given
@@ -28,8 +28,8 @@ Impression:
 [impression]"""
 
 
-def test_headings_lists_and_fields_are_seen() -> None:
-    """Each by its look, list items of a kind together."""
+def test_headings_lists_and_fields_are_recognized() -> None:
+    """Consecutive list items of one kind form one list."""
     assert from_outline(CHEST).content == (
         Heading("Technique"),
         Paragraph((Text("CT of the chest, "), BracketField("contrast"), Text("."))),
@@ -42,8 +42,8 @@ def test_headings_lists_and_fields_are_seen() -> None:
     )
 
 
-def test_the_same_text_comes_back() -> None:
-    """What was written by hand can be edited by hand again."""
+def test_the_outline_of_a_document_is_the_written_text() -> None:
+    """A template can be edited as text again."""
     assert outline(from_outline(CHEST)) == CHEST
 
 
@@ -63,22 +63,22 @@ def test_indented_items_are_sublists() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
-def test_nothing_is_the_empty_document(text: str) -> None:
-    """Blank text has no paragraphs."""
+def test_blank_text_is_the_empty_document(text: str) -> None:
+    """It has no paragraphs."""
     assert from_outline(text) == Document()
 
 
 @given(st.text(alphabet="ab:[]-1. \n*", max_size=60))
 @example(" :")
 def test_any_text_is_a_document_that_can_be_stored(text: str) -> None:
-    """Whatever is typed can be read back from JSON, and settles after one round."""
+    """It can be read back from JSON, and a second conversion changes nothing."""
     document = from_outline(text)
     assert parse(to_json(document)) == document
     assert from_outline(outline(document)) == document
 
 
 def test_a_long_list() -> None:
-    """Lines of a kind are one list, however many; it is made in one step."""
+    """Consecutive lines of one kind are one list of any length."""
     document = from_outline("- a\n" * 150_000 + "1. b\n2. c\n- d")
     assert [len(each.items) for each in document.content if isinstance(each, ListBlock)] == [
         *(150_000, 2, 1)

@@ -1,4 +1,4 @@
-"""Which passwords are refused."""
+"""The password policy."""
 
 import pytest
 
@@ -26,6 +26,6 @@ from bridge.engine.rules.passwords import MAX_BYTES, Weakness, find_weakness
         ("\u00e9" * MAX_BYTES, Weakness.TOO_LONG),
     ],
 )
-def test_the_policy(password: str, refused: Weakness | None) -> None:
+def test_weak_passwords_are_refused(password: str, refused: Weakness | None) -> None:
     """At least 12 characters or a score of 3, not common, not the own name or address."""
     assert find_weakness(password, "ada@site1.test", "Ada Reader") is refused

@@ -1,4 +1,4 @@
-"""Comparison of names and dates; placeholders."""
+"""Rules about patients and orders: names, dates, placeholders, tags, cooling, prelim groups."""
 
 import pytest
 
@@ -36,12 +36,12 @@ from bridge.engine.rules.signing import PrelimGroupPolicy, cooling_end, is_cooli
     ],
 )
 def test_same_name(one: str, other: str, same: bool) -> None:
-    """V11: NFC, case, carets and spaces do not tell people apart; no name is no match."""
+    """V11: case, carets, spaces and Unicode form are ignored; an empty name never matches."""
     assert same_name(one, other) is same
 
 
-def test_an_absent_name_contradicts_nobody() -> None:
-    """V11: absent PatientName is no check; different ones are."""
+def test_a_missing_name_is_no_conflict() -> None:
+    """V11: only two different names conflict."""
     assert not names_conflict("DOE^JOHN", "")
     assert not names_conflict("", "DOE^JOHN")
     assert names_conflict("DOE^JOHN", "DOE^JANE")
@@ -62,19 +62,19 @@ def test_an_absent_name_contradicts_nobody() -> None:
     ],
 )
 def test_same_birth_date(one: str, other: str, same: bool) -> None:
-    """V62f: certain dates are compared as dates, others as they are written."""
+    """V62f: unambiguous dates are compared as dates, others as text."""
     assert same_birth_date(one, other) is same
 
 
-def test_ambiguous_dates_are_not_read() -> None:
-    """V13: `01021975` is never reinterpreted; nor is a thirteenth month."""
+def test_ambiguous_dates_are_not_parsed() -> None:
+    """V13: neither `01021975` nor a thirteenth month."""
     assert certain_date("01021975") is None
     assert certain_date("19751301") is None
     assert certain_date("1975-0201") is None
 
 
 def test_same_patient_needs_name_and_date() -> None:
-    """Rule 5 asks for both; either one missing on either side is no match."""
+    """Rule 5 requires both; a missing value on either side is no match."""
     ada = {"PatientName": "EXAMPLE^ADA", "PatientBirthDate": "19700102"}
 
     assert same_patient(ada, {"PatientName": "example ada", "PatientBirthDate": "1970-01-02"})
@@ -125,7 +125,7 @@ def test_prelim_groups_of_a_site() -> None:
 
 
 def test_merged_tags() -> None:
-    """V10: values win; empty ones stay out, or clear where an order message says so."""
+    """V10: a value replaces the known one; an empty one is ignored, or clears if requested."""
     known = {"PatientName": "EXAMPLE^ADA", "Modality": "CT"}
     given = {"Modality": "", "StudyDate": "20260102", "PatientMRN": "M1"}
 
@@ -141,8 +141,8 @@ def test_merged_tags() -> None:
     ("study", "birth", "age"),
     [("20260301", "19800301", "046Y"), ("20260301", "1980", None), ("", "19800301", None)],
 )
-def test_an_age_goes_by_the_corrected_birth_date(study: str, birth: str, age: str | None) -> None:
-    """An age for another date of birth is computed again or removed."""
+def test_a_corrected_birth_date_changes_the_age(study: str, birth: str, age: str | None) -> None:
+    """The age is computed again or removed."""
     known = {"PatientBirthDate": "19700301", "PatientAge": "056Y", "StudyDate": study}
     assert corrected_tags(known, {"PatientBirthDate": birth}).get("PatientAge") == age
     assert corrected_tags(known, {"PatientSex": "F"})["PatientAge"] == "056Y"

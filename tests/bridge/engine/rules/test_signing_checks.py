@@ -1,4 +1,4 @@
-"""Checks before signing: each finds its own places only."""
+"""Checks before signing: the findings of each check and their places."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
 
 
 def test_open_fields_and_sections_without_text_are_empty() -> None:
-    """A template's field without value, and a heading with nothing below it."""
+    """A field without value, and a heading without text below it."""
     document = Document(
         (
             Heading("Findings"),
@@ -45,13 +45,13 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
 
 
 def test_a_report_without_text_is_empty() -> None:
-    """Headings alone are no report."""
+    """Headings alone are not a report."""
     for document in (Document(), Document((Heading("Findings"),)), from_text("  \n")):
         assert [each.check for each in run_checks(document, [])] == [SigningCheck.EMPTY_FIELD]
 
 
 def test_unaccepted_suggestions_are_found() -> None:
-    """Neighbouring stretches are one finding; accepted text, which has no mark, is none."""
+    """Adjacent marked texts are one finding; accepted text has no mark and is no finding."""
     marks = (Mark.SUGGESTED,)
     document = Document(
         (
@@ -99,8 +99,8 @@ def test_the_other_side(study: str, text: str, words: list[str]) -> None:
     ]
 
 
-def test_orders_of_two_sides_are_no_one_side() -> None:
-    """A report of linked orders may speak of each of their sides."""
+def test_orders_of_two_sides_have_no_laterality_check() -> None:
+    """A report of linked orders may mention both sides."""
     orders = [{"StudyDescription": "KNEE LEFT"}, {"StudyDescription": "KNEE RIGHT"}]
     assert run_checks(from_text("Right effusion."), orders) == []
 
@@ -124,7 +124,7 @@ def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
 
 
 def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:
-    """A paragraph of many open fields: steps in proportion to them, and a limited answer."""
+    """A paragraph with many open fields: calls in proportion to them, and a limited result."""
     document = Document((Paragraph(tuple(BracketField("left") for _ in range(3000))),))
     findings, calls = counted(lambda: run_checks(document, [{"StudyDescription": "MR RIGHT KNEE"}]))
     assert len(findings) == 2000

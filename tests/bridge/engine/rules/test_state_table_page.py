@@ -1,4 +1,4 @@
-"""The page with the state table is drawn from the state table."""
+"""The reference page contains the state table of the source."""
 
 from itertools import product
 from pathlib import Path
@@ -9,14 +9,14 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md
 
 
 def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
-    """Draw one branch."""
+    """Render one branch."""
     facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
     clears = "; ".join(sorted(part.value for part in branch.clears))
     return f"| {status} | {event} | {facts} | {branch.to or '(removed)'} | {clears} |"
 
 
-def drawn() -> str:
-    """Draw the table."""
+def table() -> str:
+    """Render the table."""
     lines = [
         row(status, event, branch)
         for status, event in product(Status, LifecycleEvent)
@@ -26,5 +26,5 @@ def drawn() -> str:
 
 
 def test_the_page_shows_the_table() -> None:
-    """`docs/reference/http-api.md` says what `rules/lifecycle.py` does; else draw it anew."""
-    assert drawn() in PAGE.read_text("utf-8")
+    """`docs/reference/http-api.md` contains the table of `rules/lifecycle.py`."""
+    assert table() in PAGE.read_text("utf-8")

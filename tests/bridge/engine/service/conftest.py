@@ -8,5 +8,5 @@ from tests.bridge.engine.service.harness import ServiceHarness
 
 @pytest.fixture
 def harness(database: Database) -> ServiceHarness:
-    """An engine's database with one site, two users and an administrator."""
+    """A database of the engine with one site, two users and an administrator."""
     return ServiceHarness(database)

@@ -1,4 +1,4 @@
-"""The engine's use cases for tests: one site, three users, and a clock that tests set."""
+"""The use cases of the engine for tests: one site, three users, and a clock that tests set."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -34,9 +34,9 @@ class ServiceHarness:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.now = START
-        self.ann, self.bob, self.admin = self._people()
+        self.ann, self.bob, self.admin = self._add_users()
 
-    def _people(self) -> tuple[int, int, int]:
+    def _add_users(self) -> tuple[int, int, int]:
         with self.database.session() as session:
             session.add(Site(site_id=SITE, name="Example Clinic", created_at=START))
             session.flush()
@@ -50,12 +50,10 @@ class ServiceHarness:
                 session.add(account)
                 session.flush()
                 ids.append(account.id or 0)
-                place: dict[str, Any] = {
-                    "site_id": SITE,
-                    "account_id": ids[-1],
-                    "created_at": START,
-                }
-                session.add(SiteMembership(**place, role=SiteRole(role), name=name.title()))
+                keys: dict[str, Any] = {"site_id": SITE, "account_id": ids[-1]}
+                session.add(
+                    SiteMembership(**keys, created_at=START, role=SiteRole(role), name=name.title())
+                )
         return ids[0], ids[1], ids[2]
 
     @contextmanager
@@ -70,7 +68,7 @@ class ServiceHarness:
             return service(work, *args, **options)
 
     def await_lock(self, call: Future[Any]) -> None:
-        """Wait until a call ends or waits for a lock; SQLite does not say who waits."""
+        """Wait until a call ends or waits for a lock; SQLite does not report lock waits."""
         query = text(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE datname = current_database() AND wait_event_type = 'Lock'"

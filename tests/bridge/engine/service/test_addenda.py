@@ -22,7 +22,7 @@ def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderId:
     return order
 
 
-def addend(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None:
+def add_signed_addendum(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None:
     """Write and sign an addendum."""
     harness.on_report(order, addenda.create_addendum, harness.bob)
     harness.on_report(order, addenda.save_addendum, from_text(text))
@@ -30,10 +30,10 @@ def addend(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None
 
 
 def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
-    """V58: the site's delay applies to each addendum; the report's own cooling stays over."""
+    """V58: the sign delay applies to each addendum; the period of the report stays ended."""
     order = signed_report(harness)
 
-    addend(harness, order)
+    add_signed_addendum(harness, order)
 
     record = harness.record(order)
     assert record.status == "Addendum"
@@ -46,9 +46,9 @@ def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
 
 
 def test_release_now(harness: ServiceHarness) -> None:
-    """addendum/sign: finalized, pending delivery cancelled, delivered once, not re-signed."""
+    """addendum/sign: the addendum is released once, and its signature is kept."""
     order = signed_report(harness)
-    addend(harness, order)
+    add_signed_addendum(harness, order)
     harness.later(10)
 
     harness.do(addenda.release_addendum, order)
@@ -66,7 +66,7 @@ def test_release_now(harness: ServiceHarness) -> None:
 def test_release_without_site_cooling_fails_with_500(harness: ServiceHarness) -> None:
     """addendum/sign: site has no sign cooling enabled."""
     order = signed_report(harness, delay=0)
-    addend(harness, order)
+    add_signed_addendum(harness, order)
 
     with pytest.raises(SignDelayDisabled) as refused:
         harness.do(addenda.release_addendum, order)
@@ -100,7 +100,7 @@ def test_after_the_cooling_window_fails_with_500(
 ) -> None:
     """addendum/sign and addendum/unsign: cooling window elapsed, or skipped before."""
     order = signed_report(harness)
-    addend(harness, order)
+    add_signed_addendum(harness, order)
     if released:
         harness.do(addenda.release_addendum, order)
     else:
@@ -113,7 +113,7 @@ def test_after_the_cooling_window_fails_with_500(
 def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:
     """Addendum unsign, no other signed addendum remains: Final; nothing is delivered."""
     order = signed_report(harness)
-    addend(harness, order)
+    add_signed_addendum(harness, order)
 
     harness.do(addenda.unsign_addendum, order)
 
@@ -127,9 +127,9 @@ def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:
 def test_unsign_the_newest_of_two_addenda(harness: ServiceHarness) -> None:
     """Addendum unsign, other signed addenda remain: Addendum, the most recent one unsigned."""
     order = signed_report(harness)
-    addend(harness, order, "first")
+    add_signed_addendum(harness, order, "first")
     harness.later(1)
-    addend(harness, order, "second")
+    add_signed_addendum(harness, order, "second")
 
     harness.do(addenda.unsign_addendum, order)
 
@@ -139,7 +139,7 @@ def test_unsign_the_newest_of_two_addenda(harness: ServiceHarness) -> None:
 
 
 def test_one_addendum_is_written_at_a_time(harness: ServiceHarness) -> None:
-    """V57: one open draft per report; cancelled, another can be begun, with the next number."""
+    """V57: one open draft per report; after cancelling it, a new one can be created."""
     order = signed_report(harness)
     first = harness.on_report(order, addenda.create_addendum, harness.ann).number
 

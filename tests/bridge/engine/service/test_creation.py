@@ -1,4 +1,4 @@
-"""Report ids are distinct and unguessable; those of a batch are adjacent in an index."""
+"""Report ids are unique and random; the ids of a batch are adjacent in an index."""
 
 from bridge.engine.service.launch.creation import report_ids
 
@@ -6,14 +6,14 @@ COMMON = 8
 
 
 def test_ids_of_a_batch_share_a_prefix() -> None:
-    """The ids of a batch share eight digits, those of another batch have others."""
+    """The first eight digits are equal within a batch and differ between batches."""
     first, second = report_ids(100), report_ids(100)
     assert len({each[:COMMON] for each in first + second}) == 2
     assert first[0][:COMMON] != second[0][:COMMON]
 
 
-def test_ids_are_unguessable() -> None:
-    """96 bits of each id are random: each digit takes every value, in no order."""
+def test_ids_are_random() -> None:
+    """96 bits of each id are random: each digit has every value, in no order."""
     ids = report_ids(2000)
     assert {len(each) for each in ids} == {32}
     tails = [each[COMMON:] for each in ids]

@@ -1,4 +1,4 @@
-"""A detached report has the same values as one that the ORM reads and writes."""
+"""A detached report has the same values as a report that the ORM reads and writes."""
 
 from typing import Any
 
@@ -14,23 +14,23 @@ OWN = {"pk", "report_id", "content_hash"}
 """Members that differ for each report."""
 
 
-def test_a_signature_leaves_the_row_that_the_orm_would_leave(harness: ServiceHarness) -> None:
-    """Signing through the detached report and through the ORM (merged patient) gives equal rows."""
-    handle_with_callback, merged = harness.draft("A1"), harness.draft("A2", mrn="M2")
+def test_signing_writes_the_same_row_as_the_orm(harness: ServiceHarness) -> None:
+    """Signing a detached report and signing through the ORM (merged patient) give equal rows."""
+    detached, merged = harness.draft("A1"), harness.draft("A2", mrn="M2")
     harness.do(merge_patients, SITE, "M1", "M2")
     harness.later(1)
 
     assert harness.do(lambda work: lock_detached(work, merged)) is None
-    harness.do(sign, handle_with_callback, time_zone="Europe/Zurich")
+    harness.do(sign, detached, time_zone="Europe/Zurich")
     harness.do(sign, merged, time_zone="Europe/Zurich")
 
-    assert row(harness, handle_with_callback) == row(harness, merged)
-    assert row(harness, handle_with_callback)["signed_by"]["email"] == "ann@example.org"
-    assert row(harness, handle_with_callback)["updated_at"] == harness.now
+    assert row(harness, detached) == row(harness, merged)
+    assert row(harness, detached)["signed_by"]["email"] == "ann@example.org"
+    assert row(harness, detached)["updated_at"] == harness.now
 
 
-def test_every_column_is_read_and_what_was_changed_is_written(harness: ServiceHarness) -> None:
-    """Changed columns are written, including JSON and NULL; others are not."""
+def test_changed_columns_are_written(harness: ServiceHarness) -> None:
+    """Including JSON and NULL; other columns keep their values."""
     order = harness.draft("A1")
 
     def change(work: Work) -> None:

@@ -1,4 +1,4 @@
-"""The content of exports: the report, its people and its site, as at the time of signing."""
+"""The content of exports: the report, its users and its site, as at the time of signing."""
 
 from datetime import UTC, datetime
 
@@ -65,8 +65,8 @@ def test_a_signed_report_with_everything(harness: ServiceHarness) -> None:
     assert record["siteInfo"]["footerImg"] == PIXEL
 
 
-def test_a_signature_keeps_the_name_it_was_made_with(harness: ServiceHarness) -> None:
-    """A later change of the account does not change what was signed."""
+def test_a_signature_keeps_the_name_of_the_signer(harness: ServiceHarness) -> None:
+    """A later change of the account does not change the signature."""
     order = harness.draft("A1")
     harness.do(sign, order)
 

@@ -21,14 +21,14 @@ def test_a_clock_jump_does_not_end_a_lease(
 ) -> None:
     """A session on a node with a wrong clock does not get the lease."""
     opened = Database(database_url, DatabaseOptions(lease_clock=True))
-    mine, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
+    own, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
     report = Report(report_id="R", site_id="S", status=Status.DRAFT, origin=ReportOrigin.LAUNCH)
     with opened.read() as connection:
         here, there = (Work(connection, ActorRef(1), now) for now in (NOW, NOW + jump))
-        lease.renew(here, mine, report)
+        lease.renew(here, own, report)
         here.close()
-        assert lease.is_held(there, mine, report)
+        assert lease.is_held(there, own, report)
         assert not lease.is_free(there, other, report)
-        report.lease_until = NOW + JUMP * 10  # of an older release, or an earlier boot
+        report.lease_until = NOW + JUMP * 10  # from an older release, or before a reboot
         assert lease.is_free(here, other, report)
     opened.dispose()

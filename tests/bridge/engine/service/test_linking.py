@@ -32,7 +32,7 @@ def refused(harness: ServiceHarness, *orders: OrderId) -> tuple[str, str]:
 
 
 def test_linking_moves_the_orders_to_the_anchors_report(harness: ServiceHarness) -> None:
-    """The others' accessions are added to the anchor's report, their own reports are removed."""
+    """The other accessions are added to the anchor's report; their own reports are removed."""
     orders = [harness.order(each) for each in ("A1", "A2", "A3")]
     anchor = harness.record(orders[0]).report_id
 
@@ -80,8 +80,8 @@ def test_rule_3_the_anchor_is_no_member_of_another_group(harness: ServiceHarness
     assert refused(harness, orders[1], orders[2]) == ("anchor_in_another_group", "/clinicalInfo/0")
 
 
-def test_rule_4_a_group_comes_along_whole(harness: ServiceHarness) -> None:
-    """Rule 4: linking an order already in a group brings the whole group along."""
+def test_rule_4_a_group_is_linked_as_a_whole(harness: ServiceHarness) -> None:
+    """Rule 4: linking one order of a group links all of its orders."""
     orders = [harness.order(each) for each in ("A1", "A2", "A3", "A4")]
     harness.do(link_orders, orders[1:3])
     harness.do(link_orders, [orders[1], orders[3]])
@@ -114,7 +114,7 @@ def test_rule_5_other_patients(harness: ServiceHarness, name: str, born: str, li
 
 
 def test_rule_5_one_patient_needs_no_match(harness: ServiceHarness) -> None:
-    """Rule 5 asks nothing of orders with one PatientMRN."""
+    """Rule 5 does not apply to orders with the same PatientMRN."""
     one = harness.order("A1", PatientBirthDate="")
     two = harness.order("A2", PatientName="", PatientBirthDate="")
 
@@ -163,7 +163,7 @@ def test_rule_8_linked_already(harness: ServiceHarness) -> None:
 
 
 def test_fewer_than_two_different_orders(harness: ServiceHarness) -> None:
-    """Minimum 2: repeats and two names of one merged patient's order count once."""
+    """Repeated orders, and two identifiers of a merged patient's order, count once."""
     one = harness.order("A1", mrn="OLD")
     harness.do(merge_patients, "SITE1", "M1", "OLD")
 
@@ -234,7 +234,7 @@ def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) ->
         ("Final", "report_signed"),
     ],
 )
-def test_a_group_that_was_begun_stays_together(
+def test_a_group_with_content_cannot_be_unlinked(
     harness: ServiceHarness, state: str, code: str
 ) -> None:
     """Rule 1: a group can be unlinked only while Ordered and empty; rule 2: all or nothing."""
@@ -254,7 +254,7 @@ def test_a_group_that_was_begun_stays_together(
 
 
 def test_a_reset_group_can_be_unlinked(harness: ServiceHarness) -> None:
-    """V62b: the whole group is reset and stays linked; then it can be taken apart."""
+    """V62b: reset applies to the whole group and keeps it linked; then it can be unlinked."""
     orders = group(harness, "A1", "A2")
     harness.on_report(orders[1], open_for, harness.ann)
 

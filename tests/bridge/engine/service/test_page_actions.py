@@ -20,13 +20,13 @@ from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
 def editor(harness: ServiceHarness, session: str = "s1", role: SiteRole = SiteRole.USER) -> Editor:
-    """Ann at her page."""
+    """Return Ann as the editor of a page."""
     return Editor(harness.ann, role, session)
 
 
-def page(harness: ServiceHarness, order: OrderId, who: Editor, **options: Any) -> dict[str, Any]:
+def page(harness: ServiceHarness, order: OrderId, user: Editor, **options: Any) -> dict[str, Any]:
     """Load the page."""
-    return harness.do(page_state.load, who, harness.record(order).report_id, **options)
+    return harness.do(page_state.load, user, harness.record(order).report_id, **options)
 
 
 def text(value: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_stale_save_is_refused(harness: ServiceHarness) -> None:
 
 
 def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
-    """V100: the lease lasts 30 seconds; other sessions only read, unless they take over."""
+    """V100: the lease lasts 30 seconds; other sessions are read-only unless they take over."""
     order = harness.draft("A1")
     here, there = editor(harness, "here"), editor(harness, "there")
     loaded = page(harness, order, here)
@@ -96,7 +96,7 @@ def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
 
 
 def test_only_the_owner_writes(harness: ServiceHarness) -> None:
-    """V61: another user only reads; a preliminary reader never signs."""
+    """V61: for another user the page is read-only; a preliminary reader cannot sign."""
     order = harness.draft("A1")
     report_id = harness.record(order).report_id
     bob = Editor(harness.bob, SiteRole.USER, "b")
@@ -104,9 +104,9 @@ def test_only_the_owner_writes(harness: ServiceHarness) -> None:
     version = page(harness, order, resident)["version"]
 
     assert not page(harness, order, bob)["writable"]
-    for service, who in ((page_actions.sign, bob), (page_actions.sign, resident)):
+    for user in (bob, resident):
         with pytest.raises(Forbidden):
-            harness.do(service, who, report_id, version)
+            harness.do(page_actions.sign, user, report_id, version)
     harness.do(page_actions.prelim, resident, report_id, version, "Night", "CT")
     assert harness.status(order) == "Preliminary"
 

@@ -27,20 +27,22 @@ from tests.eventually import PATIENCE
 
 
 def retry(harness: ServiceHarness, service: Callable[..., Any], *args: Any) -> Any:
-    """Repeat a use case that lost a race, as the executor does."""
+    """Repeat a use case after a conflict, as the executor does."""
     for _ in range(5):
         try:
             return harness.do(service, *args)
         except (Busy, Conflict):
             continue
-    raise AssertionError("it lost every race")
+    raise AssertionError("a conflict in every attempt")
 
 
-def beside(harness: ServiceHarness, first: Callable[[Work], Any], then: Callable[[], Any]) -> Any:
+def run_during(
+    harness: ServiceHarness, first: Callable[[Work], Any], then: Callable[[], Any]
+) -> Any:
     """
-    Begin `then` in a thread while the transaction of `first` is still open.
+    Start `then` in a thread while the transaction of `first` is open.
 
-    `first` commits when `then` waits for it, or has not waited and is done.
+    `first` commits when `then` waits for a lock or has ended.
     """
     with ThreadPoolExecutor(1) as pool:
         with harness.work() as work:
@@ -52,18 +54,18 @@ def beside(harness: ServiceHarness, first: Callable[[Work], Any], then: Callable
 
 
 def mrns(harness: ServiceHarness) -> dict[str, str]:
-    """Identifier of each accession."""
+    """Return the patient identifier of each accession."""
     with harness.work() as work:
         return {each.accession: each.mrn for each in work.session.exec(select(ReportOrder))}
 
 
-def test_an_order_that_arrives_during_a_merge_belongs_to_the_survivor(
+def test_an_order_that_arrives_during_a_merge_gets_the_surviving_identifier(
     harness: ServiceHarness,
 ) -> None:
-    """It waits for the merge, and is found under either identifier."""
+    """It waits for the merge, and both identifiers find it."""
     harness.order("A1", mrn="OLD")
 
-    beside(
+    run_during(
         harness,
         lambda work: merge_patients(work, SITE, "M1", "OLD"),
         lambda: retry(harness, register, SITE, OrderInput("OLD", "A2")),
@@ -73,9 +75,9 @@ def test_an_order_that_arrives_during_a_merge_belongs_to_the_survivor(
     assert harness.status(harness.identity("A2", "OLD")) == "Ordered"
 
 
-def test_a_merge_during_a_launch_takes_its_order_along(harness: ServiceHarness) -> None:
-    """The order is not there yet when the merge begins."""
-    beside(
+def test_a_merge_during_a_launch_includes_its_order(harness: ServiceHarness) -> None:
+    """The order is not committed when the merge starts."""
+    run_during(
         harness,
         lambda work: register(work, SITE, OrderInput("OLD", "A1")),
         lambda: retry(harness, merge_patients, SITE, "M1", "OLD"),
@@ -84,11 +86,11 @@ def test_a_merge_during_a_launch_takes_its_order_along(harness: ServiceHarness) 
     assert mrns(harness) == {"A1": "M1"}
 
 
-def test_a_correction_during_a_launch_reaches_its_order(harness: ServiceHarness) -> None:
-    """One patient has one name afterwards."""
+def test_a_patient_update_during_a_launch_includes_its_order(harness: ServiceHarness) -> None:
+    """Both orders of the patient have the new name."""
     harness.order("A1")
 
-    beside(
+    run_during(
         harness,
         lambda work: register(
             work, SITE, OrderInput("M1", "A2", tags={"PatientName": "EXAMPLE^ADA"})
@@ -101,11 +103,11 @@ def test_a_correction_during_a_launch_reaches_its_order(harness: ServiceHarness)
     assert names == {"SAMPLE^ADA"}
 
 
-def test_an_identifier_that_leads_to_another_is_locked_as_that_one(harness: ServiceHarness) -> None:
-    """OLD leads to M1, which is merged into M2 while an order for OLD arrives."""
+def test_a_merged_identifier_is_locked_as_its_survivor(harness: ServiceHarness) -> None:
+    """OLD was merged into M1, which is merged into M2 while an order for OLD arrives."""
     harness.do(merge_patients, SITE, "M1", "OLD")
 
-    beside(
+    run_during(
         harness,
         lambda work: merge_patients(work, SITE, "M2", "M1"),
         lambda: retry(harness, register, SITE, OrderInput("OLD", "A1")),
@@ -114,8 +116,8 @@ def test_an_identifier_that_leads_to_another_is_locked_as_that_one(harness: Serv
     assert mrns(harness) == {"A1": "M2"}
 
 
-def test_the_last_merge_of_a_circle_is_refused(harness: ServiceHarness) -> None:
-    """A into B, B into C and C into A at once: 400 for the one that closes the circle."""
+def test_the_last_merge_of_a_cycle_is_refused(harness: ServiceHarness) -> None:
+    """Concurrent merges of A into B, B into C and C into A: 400 for one of them."""
     refusals: list[str] = []
 
     def merge(survivor: str, prior: str) -> None:
@@ -124,7 +126,7 @@ def test_the_last_merge_of_a_circle_is_refused(harness: ServiceHarness) -> None:
         except RuleBroken as refusal:
             refusals.append(refusal.code)
 
-    beside(harness, lambda work: merge_patients(work, SITE, "B", "A"), lambda: merge("A", "B"))
+    run_during(harness, lambda work: merge_patients(work, SITE, "B", "A"), lambda: merge("A", "B"))
     assert refusals == ["merge_cycle"]
     with ThreadPoolExecutor(3) as pool:
         for number in range(8):
@@ -134,11 +136,11 @@ def test_the_last_merge_of_a_circle_is_refused(harness: ServiceHarness) -> None:
     assert len(refusals) == 9
     with harness.work() as work:
         pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
-    assert not set(pointers) & set(pointers.values())  # each leads to an end, none in a circle
+    assert not set(pointers) & set(pointers.values())  # no chains and no cycles
 
 
 def test_an_order_is_found_while_its_patient_is_merged(harness: ServiceHarness) -> None:
-    """A reader between two statements of its own sees the order before or after the merge."""
+    """A reader with two statements sees the order before or after the merge."""
     orders = [harness.order(f"A{number}", mrn=f"OLD{number}") for number in range(20)]
 
     def merge_all() -> None:
@@ -153,14 +155,14 @@ def test_an_order_is_found_while_its_patient_is_merged(harness: ServiceHarness) 
         merging.result()
 
 
-def test_two_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
-    """Each changes another member."""
+def test_concurrent_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
+    """Each changes a different member."""
 
     def change(work: Work, **members: Any) -> None:
         site = site_settings.get_site(work.connection, SITE, lock=True)
         site_settings.update_site(work.connection, apply_changes(site, prepare(members)))
 
-    beside(
+    run_during(
         harness,
         lambda work: change(work, name="Renamed"),
         lambda: retry(harness, lambda work: change(work, locations=["North"])),
@@ -171,12 +173,12 @@ def test_two_changes_of_one_site_are_both_kept(harness: ServiceHarness) -> None:
     assert (site.name, site.locations) == ("Renamed", ("North",))
 
 
-def test_two_tags_of_a_group_that_are_used_first_at_once(harness: ServiceHarness) -> None:
-    """The group knows both, so that both queues can be read."""
+def test_concurrent_first_uses_of_two_tags_of_a_group(harness: ServiceHarness) -> None:
+    """The group has both tags, so that both queues can be read."""
     one, two = harness.draft("A1"), harness.draft("A2")
     harness.do(prelim, harness.draft("A0"), "Night", "Chest")
 
-    beside(
+    run_during(
         harness,
         lambda work: prelim(work, one, "Night", "Neuro"),
         lambda: retry(harness, prelim, two, "Night", "Spine"),
@@ -187,15 +189,15 @@ def test_two_tags_of_a_group_that_are_used_first_at_once(harness: ServiceHarness
     assert [sorted(each["tags"]) for each in groups] == [["Chest", "Neuro", "Spine"]]
 
 
-def test_code_maps_and_macros_that_are_set_at_once(harness: ServiceHarness) -> None:
-    """A map is replaced as a whole, and a site has one macro of a trigger."""
+def test_concurrent_changes_of_code_maps_and_macros(harness: ServiceHarness) -> None:
+    """A code map is replaced as a whole, and a site has one macro per trigger."""
     one, two = (CodeRow(CodeSystem.CPT, "chest", code, "") for code in ("71045", "71046"))
 
     def both(work: Work, row: CodeRow) -> None:
         set_code_map(work.connection, SITE, [row])
         set_macro(work.connection, SITE, None, ".n", row.code, from_text("Normal."), work.now)
 
-    beside(harness, lambda work: both(work, one), lambda: retry(harness, both, two))
+    run_during(harness, lambda work: both(work, one), lambda: retry(harness, both, two))
 
     with harness.database.read() as connection:
         assert [row.code for row in code_map(connection, SITE)] == ["71046"]
@@ -203,10 +205,10 @@ def test_code_maps_and_macros_that_are_set_at_once(harness: ServiceHarness) -> N
 
 
 def test_a_merge_waits_for_a_report_that_is_being_opened(harness: ServiceHarness) -> None:
-    """The merge has locked the patient by then, and waits for the report."""
+    """The merge has locked the patient and waits for the report."""
     order = harness.order("A1", mrn="OLD")
 
-    beside(
+    run_during(
         harness,
         lambda work: assign_report(work, lock_report(work, order).report, harness.ann),
         lambda: retry(harness, merge_patients, SITE, "M1", "OLD"),

@@ -13,8 +13,8 @@ from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
-def test_update_reaches_every_report_signed_ones_too(harness: ServiceHarness) -> None:
-    """V12: all orders of the MRN; the signed text and its hash stay; repeated, nothing changes."""
+def test_update_changes_all_orders_of_the_patient(harness: ServiceHarness) -> None:
+    """V12: also signed ones, whose text and hash stay. A repeated update changes nothing."""
     signed, ordered, other = harness.draft("A1"), harness.order("A2"), harness.order("A3", mrn="M2")
     harness.do(sign, signed)
     with harness.work() as work:
@@ -37,8 +37,8 @@ def test_update_reaches_every_report_signed_ones_too(harness: ServiceHarness) ->
     assert harness.releases() == [("final", 1)]
 
 
-def test_merge_moves_the_orders_and_points_on(harness: ServiceHarness) -> None:
-    """Orders move to the survivor's MRN and demographics; the prior MRN still leads to them."""
+def test_merge_moves_the_orders_to_the_survivor(harness: ServiceHarness) -> None:
+    """They get its MRN and demographics, and the prior MRN still finds them."""
     harness.order("A1")
     harness.order("B1", mrn="OLD", PatientName="EXAMPLE^A")
 
@@ -53,7 +53,7 @@ def test_merge_moves_the_orders_and_points_on(harness: ServiceHarness) -> None:
 
 
 def test_merges_never_chain(harness: ServiceHarness) -> None:
-    """A into B, then B into C: both lead to C; C into A would be a circle."""
+    """A into B, then B into C: both point to C; C into A is refused as a cycle."""
     harness.order("A1", mrn="A")
 
     harness.do(merge_patients, SITE, "B", "A")
@@ -63,19 +63,19 @@ def test_merges_never_chain(harness: ServiceHarness) -> None:
         pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
     assert pointers == {"A": "C", "B": "C"}
     assert harness.record(harness.identity("A1", "A")).orders[0].mrn == "C"
-    with pytest.raises(RuleBroken) as circle:
+    with pytest.raises(RuleBroken) as cycle:
         harness.do(merge_patients, SITE, "A", "C")
-    assert circle.value.code == "merge_cycle"
-    with pytest.raises(RuleBroken) as elsewhere:
+    assert cycle.value.code == "merge_cycle"
+    with pytest.raises(RuleBroken) as other:
         harness.do(merge_patients, SITE, "D", "A")
-    assert elsewhere.value.code == "merged_elsewhere"
+    assert other.value.code == "merged_elsewhere"
     with pytest.raises(RuleBroken) as same:
         harness.do(merge_patients, SITE, "D", "D")
     assert same.value.code == "same_patient"
 
 
-def test_one_accession_of_both_patients(harness: ServiceHarness) -> None:
-    """An unopened order gives way to the other's; of two begun reports nothing moves."""
+def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) -> None:
+    """The report with content replaces the empty order; two reports with content are refused."""
     harness.order("A1")
     harness.draft("A1", mrn="OLD", text="begun")
     harness.draft("A2")
@@ -93,7 +93,7 @@ def test_one_accession_of_both_patients(harness: ServiceHarness) -> None:
 
 
 def test_a_site_may_refuse_merged_identifiers(harness: ServiceHarness) -> None:
-    """Site policy: a prior identifier is refused instead of followed."""
+    """Site policy: a prior identifier is refused instead of resolved."""
     harness.order("A1", mrn="OLD")
     harness.do(merge_patients, SITE, "M1", "OLD")
     with harness.work() as work:

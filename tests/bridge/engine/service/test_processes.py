@@ -1,4 +1,4 @@
-"""Two processes on one database: each action has one winner, and the feed skips nothing."""
+"""Two processes on one database: each report is signed once, and the feed skips nothing."""
 
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -45,7 +45,7 @@ def register_all(url: str, prefix: str, count: int) -> int:
 
 
 def test_two_processes_sign_the_same_reports(harness: ServiceHarness, database_url: str) -> None:
-    """Each report is signed once and released once, whichever process was first."""
+    """Each report is signed once and released once."""
     names = [f"A{number}" for number in range(12)]
     for name in names:
         harness.draft(name)
@@ -57,21 +57,21 @@ def test_two_processes_sign_the_same_reports(harness: ServiceHarness, database_u
     assert harness.releases() == [("final", 1)] * 12
 
 
-def test_a_reader_of_the_feed_misses_nothing(harness: ServiceHarness, database_url: str) -> None:
+def test_a_reader_of_the_feed_gets_every_change(harness: ServiceHarness, database_url: str) -> None:
     """Cursors increase in commit order: reading from the last cursor returns every change."""
-    seen: list[int] = []
+    cursors: list[int] = []
     with ProcessPoolExecutor(2, mp_context=FORKED) as pool:
         running: list[Future[int]] = [
             pool.submit(register_all, database_url, prefix, 60) for prefix in "BC"
         ]
         while not all(each.done() for each in running):
-            seen += _read_on(harness, seen)
-    seen += _read_on(harness, seen)
+            cursors += _read_next(harness, cursors)
+    cursors += _read_next(harness, cursors)
 
-    assert sum(each.result() for each in running) == len(seen) == len(set(seen))
+    assert sum(each.result() for each in running) == len(cursors) == len(set(cursors))
 
 
-def _read_on(harness: ServiceHarness, seen: list[int]) -> list[int]:
+def _read_next(harness: ServiceHarness, cursors: list[int]) -> list[int]:
     with harness.database.read() as connection:
-        page = change_feed.read_changes(connection, [SITE], max(seen, default=0), 1000)
+        page = change_feed.read_changes(connection, [SITE], max(cursors, default=0), 1000)
     return [each["cursor"] for each in page.changes]

@@ -1,4 +1,4 @@
-"""Concurrent actions on one report: a valid state, exactly one winner, no deadlock."""
+"""Concurrent actions on one report: a valid state, one success, no deadlock."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,10 +28,10 @@ def together(*actions: Callable[[], Any]) -> Counter[str]:
     """Run all actions concurrently; count `ok` and the codes of the refusals."""
     gate = Barrier(len(actions))
 
-    def attempt(deed: Callable[[], Any]) -> str:
+    def attempt(action: Callable[[], Any]) -> str:
         gate.wait(PATIENCE)
         try:
-            deed()
+            action()
         except EngineError as refusal:
             return refusal.code
         except (Conflict, Busy) as lost:
@@ -42,7 +42,7 @@ def together(*actions: Callable[[], Any]) -> Counter[str]:
         return Counter(pool.map(attempt, actions))
 
 
-def test_sign_fifty_times_at_once(harness: ServiceHarness) -> None:
+def test_concurrent_signing(harness: ServiceHarness) -> None:
     """One action signs, the others are refused; there is one release."""
     order = harness.draft("A1")
 
@@ -53,7 +53,7 @@ def test_sign_fifty_times_at_once(harness: ServiceHarness) -> None:
 
 
 def test_sign_against_link(harness: ServiceHarness) -> None:
-    """The group is linked and then signed, or the signed anchor is refused; nothing between."""
+    """The group is linked and then signed, or linking the signed anchor is refused."""
     for number in range(6):
         anchor, other = harness.draft(f"A{number}"), harness.order(f"B{number}")
 
@@ -68,8 +68,8 @@ def test_sign_against_link(harness: ServiceHarness) -> None:
         assert outcome == ({"ok": 2} if linked else {"ok": 1, "report_signed": 1})
 
 
-def test_sign_of_an_order_that_leaves_its_report(harness: ServiceHarness) -> None:
-    """An action that waited for the lock signs the report to which the order belongs then."""
+def test_sign_of_an_order_that_is_unlinked_meanwhile(harness: ServiceHarness) -> None:
+    """After the lock is free, the action applies to the new report of the order."""
     anchor, other = harness.order("A1"), harness.order("B1")
     harness.do(link_orders, [anchor, other])
     with ThreadPoolExecutor(1) as pool:
@@ -80,20 +80,20 @@ def test_sign_of_an_order_that_leaves_its_report(harness: ServiceHarness) -> Non
             ).content_text = "Clear lungs."
             signing = pool.submit(harness.do, sign, other)
             harness.await_lock(signing)
-        with pytest.raises(EngineError):  # it is Ordered again, and nobody's
+        with pytest.raises(EngineError):  # the new report is Ordered and has no owner
             signing.result(PATIENCE)
     assert harness.status(anchor) == "Draft"
 
 
 def test_two_links_of_one_order(harness: ServiceHarness) -> None:
-    """Two anchors, one order: it is in exactly one group at the end."""
+    """Two anchors, one order: the order is in exactly one group."""
     for number in range(6):
         one, two = harness.draft(f"A{number}"), harness.draft(f"B{number}")
-        wanted = harness.order(f"C{number}")
+        shared = harness.order(f"C{number}")
 
         outcome = together(
-            lambda one=one, wanted=wanted: harness.do(link_orders, [one, wanted]),  # type: ignore[misc]
-            lambda two=two, wanted=wanted: harness.do(link_orders, [two, wanted]),  # type: ignore[misc]
+            lambda one=one, shared=shared: harness.do(link_orders, [one, shared]),  # type: ignore[misc]
+            lambda two=two, shared=shared: harness.do(link_orders, [two, shared]),  # type: ignore[misc]
         )
 
         assert outcome["ok"] == 1
@@ -101,8 +101,8 @@ def test_two_links_of_one_order(harness: ServiceHarness) -> None:
         assert sorted(groups) == [1, 2]
 
 
-def test_link_and_unlink_in_circles(harness: ServiceHarness) -> None:
-    """Crossing requests over the same orders: each order is in one report at the end."""
+def test_concurrent_link_and_unlink(harness: ServiceHarness) -> None:
+    """Overlapping requests for the same orders: each order is in one report."""
     orders = [harness.order(f"A{number}") for number in range(4)]
 
     together(
@@ -135,7 +135,7 @@ def test_delete_against_sign(harness: ServiceHarness) -> None:
 
 
 def test_release_against_recall(harness: ServiceHarness) -> None:
-    """The report is recalled and never sent, or sent and not recallable."""
+    """The report is recalled and never released, or released and not recallable."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)
@@ -161,8 +161,8 @@ def test_concurrent_registrations_of_one_order(harness: ServiceHarness) -> None:
     assert harness.events() == ["order_registered"]
 
 
-def test_fifty_at_once_on_one_report(harness: ServiceHarness) -> None:
-    """The report ends in a valid state, and the feed has every transition."""
+def test_concurrent_actions_on_one_report(harness: ServiceHarness) -> None:
+    """The report has a valid state, and the feed has every transition."""
     harness.delay(60)
     order = harness.draft("A1")
     actions: list[Callable[[], Any]] = [

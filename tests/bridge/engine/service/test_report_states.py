@@ -61,7 +61,7 @@ def test_registering_again_updates_the_tags(harness: ServiceHarness) -> None:
 
 
 def test_registering_a_signed_order_changes_nothing(harness: ServiceHarness) -> None:
-    """A signed report does not change, and the outcome says so."""
+    """A signed report does not change, and the outcome reports it."""
     harness.do(sign, harness.draft("A1"))
 
     done = harness.do(register, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
@@ -85,7 +85,7 @@ def test_registering_many_keeps_their_order(harness: ServiceHarness) -> None:
 
 
 def test_opening_an_order_makes_it_a_draft(harness: ServiceHarness) -> None:
-    """Ordered, opened: Draft of the user who opened it, initially created as Ordered."""
+    """It belongs to the user who opened it; its origin is still the order."""
     order = harness.order("A1")
 
     report = harness.on_report(order, open_for, harness.ann)
@@ -99,7 +99,7 @@ def test_opening_an_order_makes_it_a_draft(harness: ServiceHarness) -> None:
 
 
 def test_a_draft_of_another_user_is_transferred(harness: ServiceHarness) -> None:
-    """A Draft of another user becomes the opening user's after the confirmation."""
+    """A Draft of another user is transferred to the opening user after the confirmation."""
     order = harness.draft("A1")
     assert harness.on_report(order, lambda _, report: needs_transfer(report, harness.bob))
 
@@ -110,7 +110,7 @@ def test_a_draft_of_another_user_is_transferred(harness: ServiceHarness) -> None
 
 
 def test_unassign_keeps_the_content(harness: ServiceHarness) -> None:
-    """Draft, unassign: Ordered, content kept; the next user's launch makes it their Draft."""
+    """Draft, unassign: Ordered, content kept; the next user who opens it becomes the owner."""
     order = harness.draft("A1")
 
     harness.do(unassign, order)
@@ -214,7 +214,7 @@ def test_delete(harness: ServiceHarness, state: str) -> None:
 
 
 def test_delete_of_a_signed_report_is_refused(harness: ServiceHarness) -> None:
-    """Signed reports cannot be deleted: 400, also while they cool."""
+    """Signed reports cannot be deleted: 400, also within the cooling period."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)
@@ -248,14 +248,14 @@ def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
         assert len(list_waiting(work.session, SITE, "Night", "CT", harness.now)) == 1
 
 
-def test_a_report_that_left_a_tag_is_not_listed_there(harness: ServiceHarness) -> None:
-    """A report is listed in the group and tag of its newest active read."""
+def test_a_report_is_listed_under_its_newest_tag_only(harness: ServiceHarness) -> None:
+    """The group and tag of its newest active read."""
     order = harness.draft("A1")
     for group, tag in (("Night", "CT"), ("Night", "MR"), ("Day", "MR")):
         harness.later(1)
         harness.do(prelim, order, group, tag)
 
-    def waits() -> list[tuple[str, str]]:
+    def listed() -> list[tuple[str, str]]:
         with harness.work() as work:
             return [
                 (group, tag)
@@ -263,12 +263,12 @@ def test_a_report_that_left_a_tag_is_not_listed_there(harness: ServiceHarness) -
                 if list_waiting(work.session, SITE, group, tag, harness.now)
             ]
 
-    assert waits() == [("Day", "MR")]
+    assert listed() == [("Day", "MR")]
     harness.do(withdraw, order)
-    assert waits() == [("Night", "MR")]
+    assert listed() == [("Night", "MR")]
 
 
-def test_withdrawing_the_only_read_leads_back_to_a_draft(harness: ServiceHarness) -> None:
+def test_withdrawing_the_only_read_makes_the_report_a_draft(harness: ServiceHarness) -> None:
     """Text and owner stay; withdrawing is refused if the report is not Preliminary."""
     order = harness.draft("A1")
     harness.do(prelim, order, "Night", "CT")
@@ -288,7 +288,7 @@ def test_withdrawing_the_only_read_leads_back_to_a_draft(harness: ServiceHarness
 
 
 def test_withdrawing_a_read_undoes_its_review(harness: ServiceHarness) -> None:
-    """The earlier read, which the withdrawn one had reviewed, is unreviewed again."""
+    """The earlier read, which the withdrawn read had reviewed, is unreviewed again."""
     order = harness.draft("A1")
     harness.do(prelim, order, "Night", "CT")
     harness.later(1)
@@ -304,8 +304,8 @@ def test_withdrawing_a_read_undoes_its_review(harness: ServiceHarness) -> None:
         assert one.read_at == harness.now - 2000
 
 
-def groups_of(harness: ServiceHarness, **more: Any) -> None:
-    """Ann reads for Night; `more` are the group's other columns."""
+def add_groups(harness: ServiceHarness, **more: Any) -> None:
+    """Add the groups Night and Day; `more` are further columns of Night."""
     with harness.work() as work:
         night = PrelimGroup(site_id=SITE, name="Night", tags=["CT"], **more)
         work.session.add(night)
@@ -313,8 +313,8 @@ def groups_of(harness: ServiceHarness, **more: Any) -> None:
 
 
 def test_a_group_accepts_the_reads_of_its_members(harness: ServiceHarness) -> None:
-    """A read of a user who is no member is refused with 400. E-mail addresses ignore case."""
-    groups_of(harness, members=["Ann@Example.org"])
+    """A read of a user who is not a member is refused with 400. E-mail addresses ignore case."""
+    add_groups(harness, members=["Ann@Example.org"])
     own, foreign = harness.draft("A1"), harness.draft("A2")
     harness.on_report(foreign, open_for, harness.bob)
 
@@ -324,7 +324,7 @@ def test_a_group_accepts_the_reads_of_its_members(harness: ServiceHarness) -> No
 
     assert (refused.value.code, refused.value.pointer) == ("not_prelim_member", "/prelimGroup")
     assert (harness.status(own), harness.status(foreign)) == ("Preliminary", "Draft")
-    harness.do(prelim, foreign, "Day", "CT")  # a group without members is everybody's
+    harness.do(prelim, foreign, "Day", "CT")  # a group without members is open to all users
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ def test_a_group_accepts_the_reads_of_its_members(harness: ServiceHarness) -> No
 def test_only_a_reviewer_becomes_owner_of_a_preliminary(
     harness: ServiceHarness, reviewers: list[str] | None, members: list[str], *, taken: bool
 ) -> None:
-    """V9: a reviewer who opens the report becomes its owner; other users only see it."""
-    groups_of(harness, members=members, reviewers=reviewers)
+    """V9: a reviewer who opens the report becomes its owner; for other users it is read-only."""
+    add_groups(harness, members=members, reviewers=reviewers)
     order = harness.draft("A1")
     harness.do(prelim, order, "Night", "CT")
 
@@ -356,7 +356,7 @@ def test_only_a_reviewer_becomes_owner_of_a_preliminary(
 
 
 def test_a_preliminary_reader_is_no_reviewer(harness: ServiceHarness) -> None:
-    """A user who may not sign is no reviewer, unless the group names them."""
+    """A user who may not sign is not a reviewer, unless the group names them."""
     order = harness.draft("A1")
     harness.do(prelim, order, "Night", "CT")
     set_role(harness, harness.bob, SiteRole.PRELIM)
@@ -378,9 +378,9 @@ def test_a_draft_is_assigned_to_another_user(harness: ServiceHarness) -> None:
         "Draft",
         "Clear lungs.",
     )
-    with pytest.raises(Forbidden) as stranger:
-        harness.do(assign_order, order, "nobody@example.org")
-    assert stranger.value.code == "user_not_found"
+    with pytest.raises(Forbidden) as unknown:
+        harness.do(assign_order, order, "unknown@example.org")
+    assert unknown.value.code == "user_not_found"
     harness.do(sign, order)
     with pytest.raises(RuleBroken) as signed:
         harness.do(assign_order, order, "ann@example.org")

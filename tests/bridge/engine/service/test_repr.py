@@ -11,7 +11,7 @@ CANARY = "CANARY"
 
 
 def test_representations_hide_values(harness: ServiceHarness) -> None:
-    """Rows, inputs, identities, records and the unit of work hide their values."""
+    """Rows, inputs, identities, records and the unit of work do not show their values."""
     identity = harness.order(f"{CANARY}1", mrn=f"{CANARY}2", PatientName=CANARY)
     with harness.work() as work:
         found = lock_report(work, identity)

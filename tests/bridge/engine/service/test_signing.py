@@ -1,4 +1,4 @@
-"""Sign, unsign and release: the rows of the interface document's tables, one by one."""
+"""Sign, unsign and release: the rows of the tables in the interface document."""
 
 import pytest
 from sqlmodel import select
@@ -46,11 +46,11 @@ def test_sign_without_cooling_is_final_and_released(harness: ServiceHarness) -> 
     assert harness.releases() == [("final", 1)]
 
 
-@pytest.mark.parametrize("gone", ["prelim", "left", "disabled"])
+@pytest.mark.parametrize("change", ["prelim", "left", "disabled"])
 def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
-    harness: ServiceHarness, gone: str
+    harness: ServiceHarness, change: str
 ) -> None:
-    """As in the application: a preliminary reader and a former member may not sign."""
+    """As in the application: no preliminary readers, former members and disabled users."""
     order, ready = harness.draft("A1"), harness.draft("A2")
     harness.delay(60)
     harness.do(sign, ready)
@@ -61,9 +61,9 @@ def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
         )
         assert member is not None
         assert account is not None
-        member.role = SiteRole.PRELIM if gone == "prelim" else member.role
-        member.left_at = harness.now if gone == "left" else None
-        account.disabled_at = harness.now if gone == "disabled" else None
+        member.role = SiteRole.PRELIM if change == "prelim" else member.role
+        member.left_at = harness.now if change == "left" else None
+        account.disabled_at = harness.now if change == "disabled" else None
         session.add_all([member, account])
 
     with pytest.raises(AuthorNotPermitted) as refused:
@@ -71,12 +71,12 @@ def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
 
     assert (refused.value.status, refused.value.code) == (403, "author_may_not_sign")
     assert harness.status(order) == "Draft"
-    harness.do(sign, ready, ignore_delay=True)  # what was signed before may still be released
+    harness.do(sign, ready, ignore_delay=True)  # a report signed before may be released
     assert harness.record(ready).unsign_until is None
 
 
 def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
-    """A signature in the owner's name by an administrator's token contains both."""
+    """A signature for the owner by the token of an administrator names both."""
     order = harness.draft("A1")
 
     harness.do(sign, order)
@@ -89,8 +89,8 @@ def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
     assert (kept.signed_by["email"], kept.signed_by["actedBy"]) == ("ann@example.org", acted)
 
 
-def test_sign_with_cooling_can_be_recalled_until(harness: ServiceHarness) -> None:
-    """Draft, sign, cooling period configured: Final within the cooling period, nothing released."""
+def test_sign_with_cooling_can_be_recalled(harness: ServiceHarness) -> None:
+    """Draft, sign, cooling period configured: Final and recallable, nothing is released."""
     harness.delay(60)
     order = harness.draft("A1")
 
@@ -186,10 +186,10 @@ def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarnes
         assert next_due(connection) is None
 
 
-def test_unsign_within_cooling_returns_to_draft_and_nothing_is_ever_sent(
+def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
     harness: ServiceHarness,
 ) -> None:
-    """Final within cooling, unsign, no prelim read: Draft; the release is gone."""
+    """Final within cooling, unsign, no prelim read: Draft; the release is cancelled."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)
@@ -245,7 +245,7 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
 
 
 @pytest.mark.parametrize("state", ["Draft", "Preliminary", "Ordered", "Ordered with content"])
-def test_unsign_what_is_not_signed_fails_with_500(harness: ServiceHarness, state: str) -> None:
+def test_unsign_of_an_unsigned_report_fails_with_500(harness: ServiceHarness, state: str) -> None:
     """Draft, Preliminary or Ordered, unsign: 500, unchanged."""
     order = harness.order("A1") if state == "Ordered" else harness.draft("A1")
     if state == "Preliminary":
@@ -275,8 +275,8 @@ def test_unsign_after_cooling_fails_with_500(harness: ServiceHarness, delay: int
     assert harness.status(order) == "Final"
 
 
-def test_unsign_clears_what_was_made_after_signing(harness: ServiceHarness) -> None:
-    """Unsign clears addenda, billing codes and shares created after signing, no earlier ones."""
+def test_unsign_clears_items_created_after_signing(harness: ServiceHarness) -> None:
+    """Addenda, billing codes and shares; earlier items are kept."""
     harness.delay(60)
     order = harness.draft("A1")
     with harness.work() as work:

@@ -42,16 +42,16 @@ def test_pages_continue_after_the_last_one(harness: ServiceHarness) -> None:
         harness.later(number % 2)
 
     for sort in Sort:
-        seen: list[str] = []
+        found: list[str] = []
         cursor = ""
         while True:
             page = ask(harness, WorklistQuery(SITE, sort=sort, limit=3, cursor=cursor))
-            seen += names(page)
+            found += names(page)
             if page.next is None:
                 break
             cursor = page.next
         forward = [f"A{number}" for number in range(7)]
-        assert seen == (forward[::-1] if sort.startswith("-") else forward)
+        assert found == (forward[::-1] if sort.startswith("-") else forward)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_pages_continue_after_the_last_one(harness: ServiceHarness) -> None:
         ({"modalities": ["CT"], "study_from": "20260102"}, []),
         ({"reader": "ANN@example.org"}, ["A2", "A3"]),
         ({"reader": "bob@example.org"}, []),
-        ({"reader": "nobody@example.org"}, []),
+        ({"reader": "unknown@example.org"}, []),
         ({"reader": "none"}, ["A1", "B1"]),
         ({"locations": ["North"]}, ["L1"]),
     ],
@@ -93,8 +93,8 @@ def test_filters(harness: ServiceHarness, query: dict[str, object], expected: li
     assert names(page) == expected
 
 
-def test_an_item_shows_a_whole_group(harness: ServiceHarness) -> None:
-    """A linked report is one item with all its orders."""
+def test_an_item_contains_all_orders_of_a_group(harness: ServiceHarness) -> None:
+    """A linked report is one item."""
     one, two = harness.order("A1", Modality="CT"), harness.order("A2", Modality="MR")
     harness.do(link_orders, [one, two])
 
@@ -104,7 +104,7 @@ def test_an_item_shows_a_whole_group(harness: ServiceHarness) -> None:
     assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
 
 
-def test_an_item_carries_the_most_urgent_priority_and_the_first_time(
+def test_an_item_has_the_most_urgent_priority_and_the_first_time(
     harness: ServiceHarness,
 ) -> None:
     """Priority is a code of table 0485 or null; the time is that of the first order."""
@@ -129,8 +129,8 @@ def test_an_item_carries_the_most_urgent_priority_and_the_first_time(
 
 
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "W10", "WyJ1cGRhdGVkIiwxLDJd", "ÿ", "W1tbW1tb"])
-def test_a_made_up_cursor_is_refused(harness: ServiceHarness, cursor: str) -> None:
-    """An invalid cursor, or one of another sort order, is refused with 400."""
+def test_an_invalid_cursor_is_refused(harness: ServiceHarness, cursor: str) -> None:
+    """Also a cursor of another sort order: 400."""
     with pytest.raises(RuleBroken) as refused:
         ask(harness, WorklistQuery(SITE, cursor=cursor))
 
@@ -146,13 +146,13 @@ def test_the_feed_continues_after_a_cursor(harness: ServiceHarness) -> None:
         first = change_feed.read_changes(connection, None, 0, 3)
         second = change_feed.read_changes(connection, [SITE], first.cursor, 3)
         empty = change_feed.read_changes(connection, [SITE], second.cursor, 3)
-        stranger = change_feed.read_changes(connection, ["OTHER"], 0, 3)
+        other = change_feed.read_changes(connection, ["OTHER"], 0, 3)
 
     cursors = [each["cursor"] for each in (*first.changes, *second.changes)]
     assert cursors == sorted(set(cursors))
     assert len(cursors) == 5
     assert (empty.changes, empty.cursor) == ((), second.cursor)
-    assert stranger.changes == ()
+    assert other.changes == ()
 
 
 def test_cursors_increase_in_commit_order(harness: ServiceHarness) -> None:
