@@ -288,6 +288,7 @@ class OutcomePolicy:
             reply,
             at,
             tries if again else 0,
+            delivery.created_at,
         )
 
     def _count(self, delivery: ClaimedDelivery, kind: ReplyKind, event: QueueEvent) -> None:
@@ -313,6 +314,7 @@ class OutcomePolicy:
             "not composed yet",
             self._clock() + wait,
             tries=tries,
+            created_at=delivery.created_at,
         )
 
     def _retry_at(self, kind: ReplyKind, tries: int) -> int:
@@ -328,12 +330,22 @@ class OutcomePolicy:
 def give_up(delivery: ClaimedDelivery, code: str, why: str = "") -> DeliveryOutcome:
     """Return the outcome that parks a delivery; `why` is a text without values of a message."""
     return DeliveryOutcome(
-        delivery.delivery_id, QueueEvent.GIVEN_UP, FailureKind.PERMANENT, code, why
+        delivery.delivery_id,
+        QueueEvent.GIVEN_UP,
+        FailureKind.PERMANENT,
+        code,
+        why,
+        created_at=delivery.created_at,
     )
 
 
 def outcome_without_message(delivery: ClaimedDelivery, error: CompositionError) -> DeliveryOutcome:
     """Return the outcome of an error: ignored if there is nothing to send, else parked."""
     if isinstance(error, NothingToSend):
-        return DeliveryOutcome(delivery.delivery_id, QueueEvent.IGNORED, code=error.code)
+        return DeliveryOutcome(
+            delivery.delivery_id,
+            QueueEvent.IGNORED,
+            code=error.code,
+            created_at=delivery.created_at,
+        )
     return give_up(delivery, error.code, str(error))

@@ -96,7 +96,8 @@ class MessageOutcome:
     The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
     `code` and `detail` are for operators and contain no patient data. `retry_at` (ms) applies to
-    POSTPONED; None leaves the time to the retry policy. `notes` is a JSON value to store and
+    POSTPONED; None leaves the time to the retry policy. `received_at` is that of the claim; None is
+    not compared (see `Settlement`). `notes` is a JSON value to store and
     `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
     to a message that has one. `records` are written in the transaction of the outcome.
     """
@@ -111,6 +112,7 @@ class MessageOutcome:
     ambiguous_attempts: int | None = None
     lane: int | None = None
     records: "OutcomeRecords | None" = None
+    received_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,12 @@ class OutcomeRecords:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The new state of a claimed row. Times are in ms. Only queued rows have a `not_before`."""
+    """
+    The new state of a claimed row. Times are in ms. Only queued rows have a `not_before`.
+
+    `stored_at` is the time at which the claimed row was stored; None is not compared. After a
+    failover that lost commits, a later row can have the same id.
+    """
 
     row_id: int
     state: QueueState
@@ -138,6 +145,7 @@ class Settlement:
     code: str = ""
     detail: str = ""
     not_before: int = 0
+    stored_at: int | None = None
 
     @classmethod
     def of(
@@ -148,11 +156,17 @@ class Settlement:
         code: str,
         detail: str,
         due: int,
+        stored_at: int | None = None,
     ) -> "Settlement":
         """Return the settlement for an event; `due` is the time of the next attempt, if any."""
         state = next_state(QueueState.CLAIMED, event)
         waits = state is QueueState.QUEUED
-        return cls(row_id, state, str(failure or ""), code, detail, due if waits else 0)
+        not_before = due if waits else 0
+        return cls(row_id, state, str(failure or ""), code, detail, not_before, stored_at)
+
+    def is_about(self, stored_at: int) -> bool:
+        """Tell whether a row of this id that was stored at a time is the claimed one."""
+        return self.stored_at is None or self.stored_at == stored_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class DeliveryOutcome:
     The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED (with `retry_at`) or GIVEN_UP.
 
     `reply` is the receiver's reply, if any. `sent_at` is the time at which the bytes were sent.
-    `tries` is the count for the next attempt; 0 if none follows automatically.
+    `tries` is the count for the next attempt; 0 if none follows automatically. `created_at` is that
+    of the claim; None is not compared (see `Settlement`).
     """
 
     delivery_id: int
@@ -79,3 +80,4 @@ class DeliveryOutcome:
     reply: bytes | None = None
     sent_at: int | None = None
     tries: int = 0
+    created_at: int | None = None

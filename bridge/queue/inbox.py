@@ -255,7 +255,8 @@ class Inbox:
         except StoreError:
             if outcome.records is None:
                 raise
-            return self._settle([outcome.records.fallback], now)
+            fallback = replace(outcome.records.fallback, received_at=outcome.received_at)
+            return self._settle([fallback], now)
 
     def _settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         with self._database.write() as connection:
@@ -364,5 +365,11 @@ def _verified(claimed: ClaimedMessage) -> ClaimedMessage:
 def _settlement(outcome: MessageOutcome, now: int) -> Settlement:
     due = outcome.retry_at if outcome.retry_at is not None else now
     return Settlement.of(
-        outcome.message_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
+        outcome.message_id,
+        outcome.event,
+        outcome.failure,
+        outcome.code,
+        outcome.detail,
+        due,
+        outcome.received_at,
     )

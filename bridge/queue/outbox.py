@@ -152,7 +152,13 @@ def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
     """Return the settlement of an outcome."""
     due = outcome.retry_at if outcome.retry_at is not None else now
     return Settlement.of(
-        outcome.delivery_id, outcome.event, outcome.failure, outcome.code, outcome.detail, due
+        outcome.delivery_id,
+        outcome.event,
+        outcome.failure,
+        outcome.code,
+        outcome.detail,
+        due,
+        outcome.created_at,
     )
 
 

@@ -115,7 +115,7 @@ _MARK_LANE = (
 )
 # `state || ''` avoids the index of leases, which holds all former claims until VACUUM.
 _HELD = """
-    SELECT id, {lanes} FROM {table}
+    SELECT id, {stored_at} AS stored_at, {lanes} FROM {table}
     WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner ORDER BY id
 """
 _LEAVE = (
@@ -188,9 +188,20 @@ def _step(
 
 
 def _line(
-    table: str, key: str, lanes: tuple[str, ...], channel: str, acknowledged: str = ""
+    table: str,
+    key: str,
+    stored_at: str,
+    lanes: tuple[str, ...],
+    channel: str,
+    acknowledged: str = "",
 ) -> LaneStatements:
-    names = {"table": table, "key": key, "lanes": ", ".join(lanes), "channel": channel}
+    names = {
+        "table": table,
+        "key": key,
+        "stored_at": stored_at,
+        "lanes": ", ".join(lanes),
+        "channel": channel,
+    }
     step = partial(_step, names)
 
     def fill(template: str, lane: str = "", given: str = "", acknowledged: str = "") -> str:
@@ -227,8 +238,8 @@ ENTERED_UP_TO = dialect_statement("SELECT message_id FROM message_enrolled")
 SET_ENTERED_UP_TO = dialect_statement("UPDATE message_enrolled SET message_id = :upto")
 """The id up to which all messages have entered their lanes, on SQLite."""
 
-INBOX = _line("message", "message_id", ("lane_1", "lane_2"), "", _ACKNOWLEDGED)
-OUTBOX = _line("delivery", "delivery_id", ("lane",), "destination = :channel AND")
+INBOX = _line("message", "message_id", "received_at", ("lane_1", "lane_2"), "", _ACKNOWLEDGED)
+OUTBOX = _line("delivery", "delivery_id", "created_at", ("lane",), "destination = :channel AND")
 
 
 def _table(

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from bridge.delivery import composer, reply_policy
 from bridge.delivery.preparation import Preparation
 from bridge.delivery.reply_policy import PolicyDecision, ReplyKind, decide
-from bridge.queue.claims import Lease
+from bridge.queue.claims import Lease, Settlement
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.inbox import Inbox
 from bridge.queue.statements import INBOX, OUTBOX, LaneStatements
@@ -45,6 +45,10 @@ def _statements(name: str, change: Callable[[str], str]) -> Iterator[None]:
 
 def _settle_without_owner() -> AbstractContextManager[object]:
     return _statements("held", lambda sql: sql.replace("owner = :owner", ":owner <> ''"))
+
+
+def _settle_later_rows() -> AbstractContextManager[object]:
+    return patch.object(Settlement, "is_about", lambda *_: True)
 
 
 def _claim_out_of_order() -> AbstractContextManager[object]:
@@ -104,6 +108,7 @@ def _count_silence_as_accepted() -> AbstractContextManager[object]:
 BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = MappingProxyType(
     {
         "settle-without-owner": ("intake", _settle_without_owner),
+        "settle-later-rows": ("intake", _settle_later_rows),
         "claim-out-of-order": ("intake", _claim_out_of_order),
         "recover-too-early": ("intake", _recover_too_early),
         "act-after-a-freeze": ("intake", _act_after_a_freeze),

@@ -152,20 +152,21 @@ class Receiver(MessageSender):
         return Deferred.fromFuture(asyncio.ensure_future(self._exchange(payload)))
 
     async def _exchange(self, payload: bytes) -> bytes:
-        story, delay = self._story, self._node.world.peers.delay
+        story, peers = self._story, self._node.world.peers
         if story.is_away():
             raise NotConnected
-        await asyncio.sleep(delay())
-        reply = story.next_reply(payload)
+        replies = list[str]()
+        seconds = peers.delay()
+        # The message is on its way, even if this node is frozen or killed now.
+        peers.call_later(seconds, lambda: replies.append(story.receive(payload)))
+        await asyncio.sleep(seconds + peers.delay())
+        (reply,) = replies
         if reply == "away":
             raise NotConnected
-        if reply != "silence":  # else the message was lost on its way
-            story.record_received(payload)
         late, self._late = self._late, reply == "late"
         if reply in ("silence", "late"):
             await asyncio.sleep(REPLY_SECONDS)
             raise ReplyLost(LossReason.TIMEOUT)
-        await asyncio.sleep(delay())
         if late or reply == "mismatch":  # the reply to the message before comes now
             raise ReplyLost(LossReason.MISMATCH)
         if reply == "closed":
@@ -289,13 +290,18 @@ class DeliveryStory:
         self._claims.check_call(node.name, delivery_id)
         self._world.note(f"{node.name} sends delivery {delivery_id}")
 
-    def next_reply(self, payload: bytes) -> str:
-        """Return the receiver's next reply to a message."""
+    def _next_reply(self, payload: bytes) -> str:
         script = self._replies[" ".join(map(str, content_of(payload)))]
         return script.pop(0) if script else "AA"
 
-    def record_received(self, payload: bytes) -> None:
-        """Record a message that the receiver got."""
+    def receive(self, payload: bytes) -> str:
+        """Receive a message; return the reply, or what happened to the message instead."""
+        reply = self._next_reply(payload)
+        if reply not in ("away", "silence"):  # it was not lost on its way
+            self._record_received(payload)
+        return reply
+
+    def _record_received(self, payload: bytes) -> None:
         report, version = content_of(payload)
         control_id = peek(payload).control_id.decode()
         self._world.note(f"receiver: {report} version {version}")

@@ -243,7 +243,7 @@ class Worker:
 
     async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
         began = asyncio.get_running_loop().time()
-        unsettled = {each.message_id: each.attempts for each in claimed}
+        unsettled = {each.message_id: each for each in claimed}
         engine_reached = False
         try:
             async with aclosing(self._apply(claimed)) as given:
@@ -263,13 +263,13 @@ class Worker:
     async def _settle_known(
         self,
         outcomes: Sequence[MessageOutcome],
-        unsettled: dict[int, int],
+        unsettled: dict[int, ClaimedMessage],
         *,
         engine_reached: bool = False,
     ) -> None:
-        """Settle outcomes of messages that are unsettled; `unsettled` maps ids to attempts."""
+        """Settle outcomes of messages that are unsettled."""
         known = [
-            self._with_retry_time(e, unsettled[e.message_id])
+            self._completed(e, unsettled[e.message_id])
             for e in outcomes
             if e.message_id in unsettled
         ]
@@ -293,15 +293,15 @@ class Worker:
             return False
         return self._more or (self._notified.is_set() and self._newest is asyncio.current_task())
 
-    def _with_retry_time(self, outcome: MessageOutcome, attempts: int) -> MessageOutcome:
-        """Set the time of the next attempt if the outcome leaves it to the policy."""
-        if outcome.event is not QueueEvent.POSTPONED:
-            return outcome
-        if outcome.retry_at is None:
-            delay = self._policy.delay(attempts, self._random)
-            outcome = replace(outcome, retry_at=self._clock() + round(delay * 1000))
-        self._alarm.add_due_time(outcome.retry_at or 0)
-        return outcome
+    def _completed(self, outcome: MessageOutcome, claimed: ClaimedMessage) -> MessageOutcome:
+        """Add the claimed message's time, and the next attempt's if it is left to the policy."""
+        retry_at = outcome.retry_at
+        if outcome.event is QueueEvent.POSTPONED:
+            if retry_at is None:
+                delay = self._policy.delay(claimed.attempts, self._random)
+                retry_at = self._clock() + round(delay * 1000)
+            self._alarm.add_due_time(retry_at)
+        return replace(outcome, retry_at=retry_at, received_at=claimed.received_at)
 
     async def _store_outcomes(
         self, outcomes: Sequence[MessageOutcome], *, claim_next: bool

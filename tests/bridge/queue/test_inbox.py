@@ -1,6 +1,7 @@
 """Messages are claimed in the order of their lanes, each by one worker at a time."""
 
 import threading
+from dataclasses import replace
 
 from sqlalchemy import text
 
@@ -209,6 +210,18 @@ class TestSettling:
             message_id
         }
         assert state_of(store, message_id) is QueueState.DONE
+
+    def test_an_outcome_of_a_lost_message_does_not_settle_a_later_one(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """After a failover that lost commits, a later message can have the id of a lost one."""
+        (message_id,) = keep(intake, "1")
+        (claimed,) = inbox.claim(NOW, 10)
+        lost = MessageOutcome(message_id, QueueEvent.ACCEPTED, received_at=claimed.received_at - 1)
+        assert inbox.settle([lost], NOW).owned == set()
+        assert state_of(store, message_id) is QueueState.CLAIMED
+        known = replace(lost, received_at=claimed.received_at)
+        assert inbox.settle([known], NOW).owned == {message_id}
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """A worker that is slow but alive keeps what it has."""

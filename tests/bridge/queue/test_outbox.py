@@ -1,5 +1,7 @@
 """Deliveries: once per release, in order for each report, the same bytes each time."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
@@ -54,6 +56,20 @@ def test_a_claimed_delivery_is_complete(store: Database, outbox: Outbox) -> None
         release_at=NOW,
         created_at=NOW,
     )
+
+
+def test_an_outcome_of_a_lost_delivery_does_not_settle_a_later_one(
+    store: Database, outbox: Outbox
+) -> None:
+    """After a failover that lost commits, a later delivery can have the id of a lost one."""
+    _queue(store, outbox, release())
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    lost = DeliveryOutcome(
+        claimed.delivery_id, QueueEvent.ACCEPTED, created_at=claimed.created_at - 1
+    )
+    assert outbox.settle([lost], NOW) == set()
+    known = replace(lost, created_at=claimed.created_at)
+    assert outbox.settle([known], NOW) == {claimed.delivery_id}
 
 
 def test_a_release_is_queued_once(store: Database, outbox: Outbox) -> None:
