@@ -163,6 +163,18 @@ class Settings(BaseSettings):
         return _resolved(f"sqlite:///{file.with_stem(file.stem + '-engine')}", self.home)
 
 
+def paths_in(value: object) -> Iterator[Path]:
+    """Yield the paths in a section, and in the sections, lists and tables inside it."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for _, each in value:  # unlike getattr, without warnings for deprecated settings
+            yield from paths_in(each)
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from paths_in(each)
+
+
 def _resolved(url: str, home: Path) -> str:
     if not url.startswith("sqlite:///"):
         return url

@@ -79,10 +79,15 @@ def check_sources(sources: Sources, chosen: Sequence[str], *, tables: bool) -> l
 
 
 def read_folder(folder: Path) -> Sources:
-    """Read the files that definitions may refer to: YAML files, code tables and hooks."""
+    """
+    Read the files that definitions may refer to: YAML files, code tables and hooks.
+
+    A link out of the folder is no hook: it could make any installed module one.
+    """
+    real = folder.resolve()
     files = [
         *folder.glob("*.yaml"),
-        *folder.glob("*.py"),
+        *(each for each in folder.glob("*.py") if each.resolve().is_relative_to(real)),
         *folder.glob(f"{FOLDER}*.csv"),
         *folder.glob("include/*.yaml"),
     ]

@@ -36,6 +36,7 @@ from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import MODELS, FieldMistake, active_sources, find_connection
 from bridge.wiring.alerts import certificate_files
+from bridge.wiring.ports import OutsideHome, require_file_of_home
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.forms import fields, written
@@ -223,6 +224,13 @@ class ConsoleConnections(Connections):
     def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
         find, said = active_sources(self._settings, self._database), set()
+        section = find_connection(planned, kind, name)
+        if section is not None:
+            try:
+                require_file_of_home(self._settings, section)
+            except OutsideHome as error:  # the other checks would read the file
+                yield FieldMistake("authorization_file", str(error))
+                return
         for part in connection_checks.checks_of(planned, kind, name, find):
             try:
                 part()

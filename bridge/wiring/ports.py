@@ -3,7 +3,8 @@ Ports of listeners from settings: MLLP, HTTP, or a folder. All use the same `Int
 
 A listener reads and moves every file of its folder, and a destination writes to its folder. Console
 users can set both, so these folders must not contain secrets, databases, mappings or archives.
-Files with an Authorization header must not be keys of the installation.
+A file with an Authorization header must not be another file of the installation. A console user or
+a package can only name one below HOME, because its line is sent to an address of their choice.
 """
 
 import asyncio
@@ -38,6 +39,8 @@ from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
 from config.quantities import Address
+from config.sections import DestinationSettings
+from config.settings import paths_in
 from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.memory_budget import FrameBudget
@@ -69,27 +72,51 @@ def require_foreign_secret(settings: Settings, owner: str, file: Path | None) ->
     if file is None:
         return None
     path = settings.path(file)
-    engine = settings.engine
-    own = [*engine.tokens.values(), engine.token_file, engine.link_keys_file]
-    own.append(settings.database.index_key_file)
-    assistance, provider = settings.assistance, settings.sign_in.oidc
-    others = [assistance.transcription_key_file, assistance.placing_key_file]
-    others.append(None if provider is None else provider.client_secret_file)
-    own += [each for each in others if each is not None]
-    if path.resolve() in {settings.path(each).resolve() for each in own}:
+    if path.resolve() in _files_of_installation(settings):
         raise ProtectedPath(owner, path)
     return path
 
 
+class OutsideHome(BridgeError):
+    """A console user or a package names a file that is not below HOME."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not below HOME; only bridge.toml can name such a file")
+
+
+def require_file_of_home(
+    settings: Settings, section: ListenerSettings | DestinationSettings
+) -> None:
+    """
+    Require that the authorization file of a connection is below HOME.
+
+    `settings` are those of bridge.toml; a connection there may name any file. Raises OutsideHome.
+    """
+    if section.authorization_file is None:
+        return
+    path = settings.path(section.authorization_file)
+    named = [each.authorization_file for each in settings.listener]
+    named += [each.authorization_file for each in settings.destination]
+    if path.resolve() in {settings.path(each).resolve() for each in named if each}:
+        return
+    if not path.resolve().is_relative_to(settings.home.resolve()):
+        raise OutsideHome(path)
+
+
 def _own(settings: Settings) -> list[Path]:
     found = [settings.home / each for each in _OWN_FOLDERS]
-    if settings.retention.archive is not None:
-        found.append(settings.path(settings.retention.archive))
+    found += _files_of_installation(settings)
     for url in (settings.database_url(), settings.engine_database_url()):
         if url.startswith("sqlite:///"):
             found.append(Path(f"{url.removeprefix('sqlite:///')}-large"))
             found.append(Path(url.removeprefix("sqlite:///")))
     return [each.resolve() for each in found]
+
+
+def _files_of_installation(settings: Settings) -> set[Path]:
+    """Return the files and folders that the settings name, except those of connections."""
+    sections = settings.model_copy(update={"home": None, "listener": [], "destination": []})
+    return {settings.path(each).resolve() for each in paths_in(sections)}
 
 
 @dataclass(frozen=True, slots=True)

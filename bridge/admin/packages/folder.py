@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.connection_checks import used_definitions
 from bridge.audit.outbox import describe
@@ -26,12 +24,13 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_settings import active_sources
+from bridge.wiring.ports import require_file_of_home
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config.forms import written as as_written
 from config.listeners import ListenerSettings
 from config.private_files import replace_all
-from config.settings import FILE_NAME, load, parse
+from config.settings import FILE_NAME, load, parse, paths_in
 from config.toml_text import read
 from mappings.compiler import compile_with_files, read_folder
 from mappings.language.diagnostics import Sources
@@ -179,7 +178,10 @@ def import_folder(home: Path, folder: Path, *, replace: bool = False) -> list[st
 
 
 def read_package(folder: Path) -> Files:
-    """Read the files of an interface package. Raises OSError."""
+    """Read the files of an interface package. Raises NotImported for links, OSError."""
+    for each in (folder / FILE, folder / MAPPINGS, *(folder / MAPPINGS).rglob("*")):
+        if each.is_symlink():
+            raise NotImported(f"{each.relative_to(folder)} is a symbolic link")
     files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
@@ -198,6 +200,10 @@ def _plan(home: Path, files: Files) -> ImportPlan:
         raise NotImported(f"{FILE} has no listener and no destination")
     own = read_folder(home / MAPPINGS)
     sources = mappings_of(files)
+    for kind in KINDS:
+        for each in active_settings.connections_of(settings, kind):
+            if each.name in names:
+                require_files(known, each)
     _check(settings, names, {**own, **sources})
     return ImportPlan(names, tuple(changed_files(own, sources)), text)
 
@@ -235,25 +241,19 @@ def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:
     """Build the new listeners and destinations as a start of the service does."""
     for listener in settings.listener:
         if listener.name in names:
-            require_files(settings, listener)
             listeners.compile_inbound(settings, listener, lambda _: sources)
     for destination in settings.destination:
         if destination.name in names:
-            require_files(settings, destination)
             destinations.make_destination(settings, destination, lambda _: sources)
 
 
-def require_files(settings: Settings, section: BaseModel) -> None:
-    """Require the files that a section names and a package does not contain: keys, secrets."""
-    missing = [str(path) for path in _paths(section) if not settings.path(path).is_file()]
+def require_files(settings: Settings, section: active_settings.Connection) -> None:
+    """
+    Require the files that a section names and a package does not contain: keys, secrets.
+
+    `settings` are those of bridge.toml.
+    """
+    missing = [str(path) for path in paths_in(section) if not settings.path(path).is_file()]
     if missing:
         raise NotImported(f"put these files into HOME first: {', '.join(missing)}")
-
-
-def _paths(section: BaseModel) -> Iterator[Path]:
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        if isinstance(value, Path):
-            yield value
-        elif isinstance(value, BaseModel):
-            yield from _paths(value)
+    require_file_of_home(settings, section)

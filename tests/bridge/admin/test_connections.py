@@ -105,6 +105,36 @@ def test_what_is_wrong_is_said_at_its_field(
     assert current(office.settings, office.database) == office.settings
 
 
+@pytest.mark.parametrize("kind", ["listener", "destination"])
+def test_a_console_user_names_no_file_outside_of_home(office: Office, kind: str) -> None:
+    """The service would send its first line to an address of the user's choice."""
+    home, outside = office.settings.home, office.settings.home.parent / "token"
+    outside.write_text("Bearer t", "utf-8")
+    (home / "secrets/street.auth").write_text("Bearer s", "utf-8")
+    (home / "secrets/away").symlink_to(outside)
+    where = "bind" if kind == "listener" else "address"
+    table = {"name": "street", where: "http://127.0.0.1:1/x"}
+    table |= {"site": "S"} if kind == "listener" else {}
+    for file in (str(outside), "../token", "secrets/away", "secrets/../../token"):
+        found = office.wrong(kind, {**table, "authorization_file": file})
+        assert list(found) == ["authorization_file"], (file, found)
+    assert office.wrong(kind, {**table, "authorization_file": "secrets/street.auth"}) == {}
+
+
+def test_a_file_that_bridge_toml_names_stays_usable(office: Office) -> None:
+    """The operator has named it for a connection."""
+    outside = office.settings.home.parent / "street.auth"
+    outside.write_text("Bearer s", "utf-8")
+    table = {"name": "street", "address": "http://127.0.0.1:1/", "authorization_file": str(outside)}
+    assert list(office.wrong("destination", table)) == ["authorization_file"]
+    own = SETTINGS + "".join(
+        ["[[destination]]\n", *(f'{key} = "{value}"\n' for key, value in table.items())]
+    )
+    (office.settings.home / "bridge.toml").write_text(own, "utf-8")
+    setup = ConsoleConnections(load(office.settings.home), office.database, lambda: 1_000)
+    assert setup.check(ProposedConnection("destination", table, new=False))["mistakes"] == []
+
+
 def test_changed_switched_off_and_back(office: Office) -> None:
     """One step back each time; what was overtaken, and what nobody may remove, is refused."""
     first = office.put("street", STREET, new=True)

@@ -114,3 +114,21 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
     create_data_directory(tmp_path / "home")
     assert run(tmp_path / "home", "export", str(tmp_path / "x"), "nobody").exit_code != 0
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "link", ["interface.toml", "mappings", "mappings/codes", "mappings/codes/ours.csv"]
+)
+@pytest.mark.parametrize("activate", [[], ["--activate"]])
+def test_a_package_with_a_symbolic_link_is_refused(
+    exported: Path, tmp_path: Path, link: str, activate: list[str]
+) -> None:
+    """It would copy a file of this machine into definitions, which every author can read."""
+    home = tmp_path / "second"
+    create_data_directory(home)
+    (home / "bridge.toml").write_text("", "utf-8")
+    (exported / link).rename(tmp_path / "elsewhere")
+    (exported / link).symlink_to(tmp_path / "elsewhere")
+    result = run(home, "import", str(exported), *activate)
+    assert f"{link} is a symbolic link" in str(result.exception)
+    assert load(home).listener == []

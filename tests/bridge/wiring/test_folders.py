@@ -34,6 +34,35 @@ def test_others_are_allowed(settings: Settings, path: str) -> None:
     assert folder_at(settings, "listener files", FolderAddress(f"folder:{path}"))
 
 
+def test_files_that_the_settings_name_are_protected(tmp_path: Path) -> None:
+    """Every file that belongs to no connection, wherever it lies, with the folders around it."""
+    home, other = tmp_path / "home", tmp_path / "other/deep"
+    create_data_directory(home)
+    other.mkdir(parents=True)
+    (home / "bridge.toml").write_text(
+        f"""
+[engine]
+tokens = {{ SITE1 = "{other}/site1.token" }}
+[alerts]
+mail = {{ host = "h", from = "a@b.de", to = ["c@d.de"], password_file = "mail.password" }}
+webhook = {{ url = "https://h.test/", authorization_file = "{other}/webhook.auth" }}
+[[destination]]
+name = "street"
+address = "https://h.test/"
+authorization_file = "{other}/street.auth"
+""",
+        "utf-8",
+    )
+    settings = load(home)
+    for own in (f"{other}/site1.token", f"{other}/webhook.auth", "mail.password"):
+        with pytest.raises(ProtectedPath):
+            require_foreign_secret(settings, "destination street", Path(own))
+    assert require_foreign_secret(settings, "destination street", other / "street.auth")
+    for folder in (other, tmp_path / "other"):
+        with pytest.raises(ProtectedPath):
+            folder_at(settings, "listener files", FolderAddress(f"folder:{folder}"))
+
+
 def test_own_secrets_are_not_sent_to_peers(settings: Settings) -> None:
     """The service token, or the ring of keys, is nobody's Authorization header."""
     for own in ("secrets/engine.token", "away/link.keys", "secrets/index.key"):

@@ -4,13 +4,14 @@ Hooks are functions of hook files.
 A hook that hangs, raises or allocates fails its own message.
 """
 
+import textwrap
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from bridge.workers import hooks
-from mappings.compiler import check_sources
+from mappings.compiler import check_sources, read_folder
 from mappings.language.diagnostics import HookFailed
 from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
 
@@ -147,6 +148,15 @@ def test_a_hook_file_may_have_the_name_of_a_module() -> None:
     """The hook file is used, not the module."""
     files = {"os.py": "def system(message):\n    return 'ours'\n"}
     assert tag("{hook: 'os:system'}", files=files) == "ours"
+
+
+def test_a_link_out_of_the_hook_folder_is_no_hook_file(tmp_path: Path) -> None:
+    """Such a link would make an installed module a hook; a link within the folder is a file."""
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data/mine.py").write_text("def f(message): return 'x'\n", "utf-8")
+    (tmp_path / "mine.py").symlink_to("..data/mine.py")
+    (tmp_path / "textwrap.py").symlink_to(textwrap.__file__)
+    assert list(read_folder(tmp_path)) == ["mine.py"]
 
 
 def test_an_unknown_exception_class_is_omitted() -> None:
