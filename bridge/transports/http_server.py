@@ -22,7 +22,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 from bridge.transports.http_protocol import CONTENT_TYPE
 from bridge.transports.http_resource import MessageResource
 from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
-from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
+from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver, Timer
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
 from mllp.memory_budget import FrameBudget
 from mllp.session import HEAD
@@ -35,6 +35,7 @@ DRAIN_WITHIN = 10.0
 """Seconds that a stop waits for responses in progress."""
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
+_CHUNK_LINES, _BYTES_PER_CHUNK_LINE = 1000, 16  # of a chunked body: some, and more for its bytes
 _EARLY_RESPONSE = (
     "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
     "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
@@ -144,6 +145,9 @@ class _Channel(HTTPChannel):
     requests: list[_BoundedRequest]
     _handlingRequest: bool  # noqa: N815  # Twisted's name
     _networkProducer: Any  # noqa: N815  # Twisted's name
+    _dataBuffer: list[bytes]  # noqa: N815  # Twisted's name
+    _buffer: bytes
+    length: int | None
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
@@ -151,6 +155,8 @@ class _Channel(HTTPChannel):
         self._shaking = False  # the TLS handshake has not been completed
         self._waits_for_memory = False
         self._body_refused = False  # the connection closes once the 503 is written
+        self._next_request: Timer | None = None  # a request in the buffer waits for its turn
+        self._chunk_lines = self._chunk_bytes = 0
         self.host, self.source, self.since = "", "", 0.0
 
     def admit(self, host: str) -> None:
@@ -195,13 +201,29 @@ class _Channel(HTTPChannel):
         super().dataReceived(data)  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
+    def rawDataReceived(self, data: bytes) -> None:
+        if not self._handlingRequest and self.length is None and self._has_tiny_chunks(data):
+            self._respondToBadRequestAndDisconnect()  # type: ignore[no-untyped-call]  # Twisted's
+        else:
+            super().rawDataReceived(data)
+
+    def _has_tiny_chunks(self, data: bytes) -> bool:
+        """Tell whether a body has too many chunks: Twisted spends microseconds on each one."""
+        self._chunk_lines += data.count(b"\r\n")
+        self._chunk_bytes += len(data)
+        return self._chunk_lines > _CHUNK_LINES + self._chunk_bytes // _BYTES_PER_CHUNK_LINE
+
+    @override
     def allContentReceived(self) -> None:
         self._arrived()
+        self._chunk_lines = self._chunk_bytes = 0
         super().allContentReceived()  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._arrived()
+        if self._next_request is not None:
+            self._next_request.cancel()
         self.site.left(self)
         if not self._handlingRequest:  # else the handler still uses the body
             self.memory.close()
@@ -221,6 +243,13 @@ class _Channel(HTTPChannel):
     @override
     def requestDone(self, request: Any) -> None:
         self.since = self.site.clock.seconds()
+        if self._buffer or self._dataBuffer:  # other connections come before the next request
+            self._next_request = self.site.clock.callLater(0, self._proceed, request)
+        else:
+            super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
+
+    def _proceed(self, request: Any) -> None:
+        self._next_request = None
         super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
 
     def _overdue(self) -> None:
@@ -291,7 +320,12 @@ class MessageSite(Site):
 
         `budget` and `ceiling` are shared with the other listeners of the process.
         """
-        super().__init__(resource, timeout=limits.idle_timeout or IDLE, reactor=clock)  # type: ignore[no-untyped-call]
+        super().__init__(  # type: ignore[no-untyped-call]
+            resource,
+            timeout=limits.idle_timeout or IDLE,
+            reactor=clock,
+            parsePOSTFormSubmission=False,  # a body is a message
+        )
         self.requestFactory = _BoundedRequest
         self.resource: MessageResource = resource
         self.limits = limits

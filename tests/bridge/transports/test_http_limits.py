@@ -184,3 +184,50 @@ def test_memory_of_a_body_in_progress(clinic: SiteBench) -> None:
     clinic.answers[0].callback([b"MSA"])
 
     assert clinic.budget.used == 0
+
+
+def test_forms_are_not_parsed(clinic: SiteBench) -> None:
+    """A body is a message whatever the first of two content types says; parsing takes minutes."""
+    channel, _ = clinic.call()
+    form = b"content-type: multipart/form-data; boundary=x\r\n"
+    send(channel, HEAD.replace(b"content-type", form + b"content-type"))
+    send(channel, b"content-length: 7\r\n\r\n--x\r\n\r\n")
+    assert [each.payload for each in clinic.frames] == [b"--x\r\n\r\n"]
+
+
+def test_requests_in_one_packet_take_turns(clinic: SiteBench) -> None:
+    """The next request waits for another iteration of the event loop."""
+    channel, transport = clinic.call()
+    send(channel, b"GET /unknown HTTP/1.1\r\nhost: x\r\n\r\n" * 5)
+    assert transport.value().count(b"HTTP/1.1 404 ") == 1
+    clinic.clock.advance(0)
+    assert transport.value().count(b"HTTP/1.1 404 ") == 5
+
+
+def test_requests_of_a_lost_connection_are_not_handled(clinic: SiteBench) -> None:
+    """The next request in the packet is dropped with its connection."""
+    channel, _ = clinic.call()
+    send(channel, (HEAD + b"content-length: 3\r\n\r\nMSH") * 3)
+    clinic.answers[0].callback([b"MSA"])
+    channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined]
+    clinic.clock.advance(0)
+    assert len(clinic.frames) == 1
+
+
+def test_tiny_chunks_are_bounded(clinic: SiteBench) -> None:
+    """Each chunk costs the time of many bytes, so a body of tiny chunks is refused."""
+    channel, transport = clinic.call()
+    send(channel, HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    send(channel, b"1\r\nx\r\n" * 10_000)
+    assert transport.value().startswith(b"HTTP/1.1 400 ")
+    assert transport.disconnecting
+
+
+def test_a_chunk_for_each_segment_is_accepted(clinic: SiteBench) -> None:
+    """Some senders write one segment at a time."""
+    channel, _ = clinic.call()
+    send(channel, HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    for _ in range(1000):
+        send(channel, b"3c\r\n" + b"x" * 60 + b"\r\n")
+    send(channel, b"0\r\n\r\n")
+    assert [len(each.payload) for each in clinic.frames] == [60_000]
