@@ -29,6 +29,9 @@ MAX_PIPELINED = 16
 MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
 """Limit of chunk headers, extensions and trailers: bytes, plus bytes for each byte of the body."""
 
+MAX_CHUNKS, MEAN_CHUNK = 1000, 32
+"""A chunked body may have so many chunks, and one more for each `MEAN_CHUNK` bytes."""
+
 LINGER_BYTES, LINGER_SECONDS = 2**20, 5.0
 """What is discarded before a closed connection is reset, so that the client reads the response."""
 
@@ -67,7 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._since = self._progress = self.loop.time()  # start of the state; time of the last byte
         self._requests = 0
         self._in_head = self._in_body = False
-        self._head_bytes = self._raw_bytes = self._body_bytes = 0
+        self._head_bytes = self._raw_bytes = self._body_bytes = self._chunks = 0
         self._discarding = self._closes = False
         self._discarded = 0
         self._owed: HTTPStatus | None = None  # a refusal that waits for the earlier responses
@@ -154,8 +157,14 @@ class HttpProtocol(HttpToolsProtocol):
             raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE)
         self._in_head, self._in_body = False, True
         self._since = self._progress
-        self._raw_bytes = self._body_bytes = 0
+        self._raw_bytes = self._body_bytes = self._chunks = 0
         super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        """Refuse a body of tiny chunks: the calls for each one cost the time of many bytes."""
+        self._chunks += 1
+        if self._chunks > MAX_CHUNKS + self._body_bytes // MEAN_CHUNK:
+            raise _RequestRefused
 
     @override
     def on_body(self, body: bytes) -> None:

@@ -317,6 +317,14 @@ async def test_chunk_extensions_and_trailers_are_bounded(endless: bytes) -> None
         assert b"".join(each["query_string"] for each in to.application.seen) == b""
 
 
+async def test_tiny_chunks_are_bounded() -> None:
+    """Each chunk costs the time of many bytes; a chunk for each line of a text is accepted."""
+    async with served(PATIENT) as to:
+        assert await to.status(_CHUNKED + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n") in {0, 400}
+        lines = (b"28\r\n" + b"a" * 40 + b"\r\n") * 10_000
+        assert await to.status(_CHUNKED + lines + b"0\r\n\r\n") == 200
+
+
 async def test_trailers_are_no_headers() -> None:
     """A trailer does not become a header of the request that the application handles."""
     async with served(PATIENT) as to:
