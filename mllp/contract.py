@@ -69,6 +69,26 @@ class ReadThrottle:
         return left if left >= MIN_PAUSE_SECONDS else 0.0
 
 
+class SharedWindow:
+    """
+    Counts the unanswered frames of a listener.
+
+    A flood over many connections would otherwise put thousands of frames before those of others.
+    """
+
+    __slots__ = ("_limit", "_window", "unanswered")
+
+    def __init__(self, window: int, limit: int) -> None:
+        """`window` is that of one connection, `limit` that of all together."""
+        self._window, self._limit = window, limit
+        self.unanswered = 0
+
+    @property
+    def size(self) -> int:
+        """How many unanswered frames a connection may have now."""
+        return self._window if self.unanswered < self._limit else 1
+
+
 class Timer(Protocol):
     """A scheduled call."""
 
@@ -157,6 +177,8 @@ class ServerLimits:
     """For a peer that does not read our replies."""
     window: int = 64
     """Unanswered frames of one connection; beyond it, reading pauses."""
+    shared_window: int = 512
+    """Unanswered frames of the listener; beyond it, each connection may have one."""
 
 
 class ServerObserver:
@@ -230,6 +252,7 @@ class ListenerContext(NamedTuple):
     on_unframed: NakBuilder
     throttle: ReadThrottle
     budget: FrameBudget
+    window: SharedWindow
 
 
 _Reply = TypeVar("_Reply")

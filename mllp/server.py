@@ -31,6 +31,7 @@ from mllp.contract import (
     ReadThrottle,
     ServerLimits,
     ServerObserver,
+    SharedWindow,
     Timer,
 )
 from mllp.errors import FramingError
@@ -303,6 +304,7 @@ class MLLPServerFactory(Factory):
             on_unframed,
             ReadThrottle(),
             budget or FrameBudget(),
+            SharedWindow(limits.window, limits.shared_window),
         )
         self._admission = Admission(
             limits.max_connections,

@@ -95,7 +95,7 @@ class ServerSession:
     ) -> None:
         self._context = context
         self._handle = context.handle
-        self._observer, self._window = context.observer, context.limits.window
+        self._observer, self._window = context.observer, context.window
         self._peer = peer
         self._gate = gate
         self._pause_reasons = gate.reasons
@@ -266,12 +266,14 @@ class ServerSession:
         self._observer.frame_received(size)
         slot = self._replies.reserve(size)
         self._unanswered += size
-        if len(self._replies) >= self._window:
+        self._window.unanswered += 1
+        if len(self._replies) >= self._window.size:
             self.hold(PauseReason.WINDOW)
         try:
             self._handle(arrived, self._peer, partial(self._on_replies, slot))
         except Exception:  # noqa: BLE001  # the connection closes without an answer
             self._unanswered -= slot.size
+            self._window.unanswered -= 1
             self._on_failure(slot, Failure())  # type: ignore[no-untyped-call]
 
     def _refuse_frame(self, error: FramingError) -> None:
@@ -306,6 +308,7 @@ class ServerSession:
 
     def _on_replies(self, slot: ReplySlot, replies: Sequence[bytes] | Failure) -> None:
         self._unanswered -= slot.size
+        self._window.unanswered -= 1
         if self._memory.charged:
             self._report_memory()
         if isinstance(replies, Failure):
@@ -337,7 +340,7 @@ class ServerSession:
             self._end()
             return False
         # Continue at half of the window: at a full one, frames would be read one by one.
-        if len(self._replies) <= self._window // 2:
+        if len(self._replies) <= self._window.size // 2:
             return self._gate.release(PauseReason.WINDOW)
         return False
 

@@ -55,6 +55,7 @@ class ManualHandler:
         self.frames: list[Frame] = []
         self.peers: list[Peer] = []
         self.answers: list[Deferred[Sequence[bytes]]] = []
+        self.answered: list[int] = []
 
     def __call__(self, arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
         self.frames.append(arrived)
@@ -68,6 +69,7 @@ class ManualHandler:
 
     def answer(self, number: int, *replies: bytes) -> None:
         """Answer the frame with this number, from 0."""
+        self.answered.append(number)
         self.answers[number].callback(replies)
 
 

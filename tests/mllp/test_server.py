@@ -110,6 +110,48 @@ class TestFramesAndReplies:
 class TestWindow:
     """Back-pressure: the server does not read beyond the window."""
 
+    def test_connections_share_the_frames_of_a_listener(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """A flood over many connections leaves few frames before those of another sender."""
+        server = server_for(handler, clock, window=4, shared_window=6)
+        flood = [server.connect() for _ in range(5)]
+        for each in flood:
+            each.send(b"1", b"2", b"3", b"4")
+        assert handler.payloads == [b"1", b"2", b"3", b"4", b"1", b"2", b"1", b"1", b"1"]
+
+        server.connect().send(b"other", b"next")
+        assert handler.payloads[9:] == [b"other"]
+
+        for number in range(10):
+            handler.answer(number)
+            deliver_all(clock)
+        while len(handler.payloads) > len(handler.answered):
+            handler.answer(len(handler.answered))
+            deliver_all(clock)
+        assert sorted(handler.payloads) == sorted(
+            [b"1", b"2", b"3", b"4"] * 5 + [b"other", b"next"]
+        )
+
+    def test_frames_of_a_lost_connection_leave_the_shared_window(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """They count until their handler has answered, and no longer."""
+        server = server_for(handler, clock, window=2, shared_window=2)
+        lost = server.connect()
+        lost.send(b"1", b"2")
+        lost.close()
+        deliver_all(clock)
+        server.connect().send(b"3", b"4")
+        assert handler.payloads == [b"1", b"2", b"3"]
+        for number in range(3):
+            handler.answer(number)
+            deliver_all(clock)
+        handler.answer(3)
+
+        server.connect().send(b"5", b"6")
+        assert handler.payloads[-2:] == [b"5", b"6"]
+
     def test_reading_pauses_and_goes_on(self, clock: Clock, handler: ManualHandler) -> None:
         """The server passes waiting frames to the handler in order."""
         caller = server_for(handler, clock, window=2).connect()
