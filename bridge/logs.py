@@ -81,8 +81,10 @@ class SafeFormatter(logging.Formatter):
         return str(self._render(None, record.name, line))
 
 
-def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Tell whether a record is not about a task that a stop has cancelled."""
+def concerns_the_service(record: logging.LogRecord) -> bool:
+    """Tell whether a record is about neither a cancelled task nor a client that has gone."""
+    if record.name == "asyncio" and record.msg == "socket.send() raised exception.":
+        return False  # a line for each response, as often as anonymous clients want
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
@@ -123,7 +125,7 @@ def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | Non
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(SafeFormatter(as_json=as_json))
-    handler.addFilter(is_no_cancellation)
+    handler.addFilter(concerns_the_service)
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

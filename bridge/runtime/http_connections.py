@@ -262,7 +262,8 @@ class HttpConnections:
     def _report(self, now: float) -> None:
         """Log once a minute how many connections were closed, and why."""
         if self._closed and now - self._reported >= _REPORT_SECONDS:
-            self._log.warning("http connections closed", **dict(sorted(self._closed.items())))
+            for reason, count in sorted(self._closed.items()):
+                self._log.warning("http connections closed", reason=reason, count=count)
             self._closed.clear()
             self._reported = now
 
