@@ -71,6 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._requests = 0
         self._in_head = self._in_body = False
         self._head_bytes = self._raw_bytes = self._body_bytes = self._chunks = 0
+        self._timed_from = 0  # the bytes of the body that came before `_since`
         self._discarding = self._closes = False
         self._discarded = 0
         self._owed: HTTPStatus | None = None  # a refusal that waits for the earlier responses
@@ -157,7 +158,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE)
         self._in_head, self._in_body = False, True
         self._since = self._progress
-        self._raw_bytes = self._body_bytes = self._chunks = 0
+        self._raw_bytes = self._body_bytes = self._chunks = self._timed_from = 0
         super().on_headers_complete()
 
     def on_chunk_header(self) -> None:
@@ -257,9 +258,10 @@ class HttpProtocol(HttpToolsProtocol):
     def _expire_body(self, now: float) -> str:
         limits = self._registry.limits
         if self.flow.read_paused:  # the application is slow, not the client
-            self._since, self._body_bytes, self._progress = now, 0, now
+            self._since, self._timed_from, self._progress = now, self._body_bytes, now
             return ""
-        behind = (now - self._since - limits.body) * limits.body_rate - self._body_bytes
+        arrived = self._body_bytes - self._timed_from
+        behind = (now - self._since - limits.body) * limits.body_rate - arrived
         if now - self._progress <= limits.body and behind <= 0:
             return ""
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridge.logs import configure
 from bridge.runtime.http_connections import RESERVED, STARTS_PER_TURN, HttpLimits
 from bridge.runtime.http_protocol import LINGER_BYTES, MAX_HEADER_COUNT
 from bridge.runtime.web_server import WebServer
@@ -23,15 +24,22 @@ PATIENT = replace(QUICK, head=60.0, body=60.0, idle=60.0, write=60.0)
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /%s HTTP/1.1\r\nHost: x\r\n"
 WITHIN = 120
+LARGE = 6 * 2**20
 
 Send = Callable[[Any], Awaitable[None]]
 
 
 class Application:
-    """`/hold` answers when released; `/read` reads the body; `/large` answers much; else 204."""
+    """
+    Paths with a special behaviour.
+
+    `/hold` answers when released; `/read` reads the body; `/steps` takes a step for each piece of
+    it; `/large` answers much.
+    """
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
+        self.steps = asyncio.Semaphore(0)
         self.seen: list[Any] = []
         self.disconnected = 0
 
@@ -41,9 +49,11 @@ class Application:
         self.seen.append(scope)
         if scope["path"] == "/hold":
             await self.released.wait()
-        if scope["path"] == "/read":
+        if scope["path"] in {"/read", "/steps"}:
             more = True
             while more:
+                if scope["path"] == "/steps":
+                    await self.steps.acquire()
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     self.disconnected += 1
@@ -183,12 +193,43 @@ async def test_a_body_at_a_fair_rate_is_read_whole() -> None:
         assert await status(reader) == 200
 
 
+async def test_a_large_body_may_be_read_slowly() -> None:
+    """Time limits are checked between the pieces; the body still counts as a body."""
+    async with served(replace(PATIENT, head=0.2)) as to:
+        reader, _ = await to.connect(POST % b"steps" + b"Content-Length: %d\r\n\r\n" % LARGE)
+        await eventually_async(lambda: to.application.seen)
+        to.writers[0].write(bytes(LARGE))
+        answer = asyncio.ensure_future(status(reader))
+        while not answer.done():
+            await ended((await to.connect())[0])  # the time limits have been checked
+            to.application.steps.release()
+        assert answer.result() == 200
+
+
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
     """A response that nobody takes holds no memory for long."""
     async with served(QUICK) as to:
         _, writer = await to.connect(GET % b"large")
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # is one that reads
         await eventually_async(lambda: to.closed["unread_response"] == 1)
+
+
+async def test_closed_connections_are_logged_by_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    """One line for each reason, with its count; none for each response to a client that is gone."""
+    configure()
+    async with served(QUICK) as to:
+        await asyncio.gather(*[ended((await to.connect())[0]) for _ in range(3)])
+        _, writer = await to.connect((GET % b"hold") + (GET % b"large") * 15)
+        await eventually_async(lambda: to.application.seen)
+        writer.transport.abort()
+        to.application.released.set()
+        await ended((await to.connect())[0])
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert "asyncio" not in [each.get("logger") for each in lines]
+    assert [(each["event"], each["reason"]) for each in lines] == [
+        ("http connections closed", "idle")
+    ]
+    assert 1 <= lines[0]["count"] <= 3
 
 
 async def test_half_open_connections_keep_nobody_out() -> None:
