@@ -3,8 +3,9 @@ HTTP connections of a process: limits on their number, and which one is closed f
 
 A connection has one of three ranks. `BUSY`: the application works on its request. `STALLED`: the
 client still sends the body, or does not read the response. `IDLE`: no request has begun, or its
-head is incomplete. Beyond a limit, the oldest idle or stalled connection is closed for the new one;
-a busy one is never closed. If all are busy, the new connection may ask for health and metrics only.
+head is incomplete. Beyond a limit, a connection is closed for the new one: the oldest stalled one
+if most are stalled, else the oldest idle one. So a flood of one kind closes its own connections. A
+busy one is never closed. If all are busy, the new connection may ask for health and metrics only.
 """
 
 import asyncio
@@ -30,7 +31,6 @@ PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 _LONGEST_SWEEP, _SHORTEST_SWEEP = 1.0, 0.02
 _SWEEPS_PER_TIMEOUT = 4
 _REPORT_SECONDS = 60.0
-_STALLED_GRACE = 5.0  # seconds by which a transfer in progress counts as younger
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +74,27 @@ class HttpConnection(Protocol):
 
 
 class _EvictionOrder:
-    """Connections that may be closed, by rank, each with the time since when it has that rank."""
+    """Connections that may be closed, by rank; in each rank the oldest first."""
 
     def __init__(self) -> None:
-        self._by_rank: dict[Rank, OrderedDict[HttpConnection, float]] = {
+        self._by_rank: dict[Rank, OrderedDict[HttpConnection, None]] = {
             Rank.IDLE: OrderedDict(),
             Rank.STALLED: OrderedDict(),
         }
 
-    def put(self, connection: HttpConnection, rank: Rank, now: float) -> None:
+    def put(self, connection: HttpConnection, rank: Rank) -> None:
         self.drop(connection)
         if rank in self._by_rank:
-            self._by_rank[rank][connection] = now
+            self._by_rank[rank][connection] = None
 
     def drop(self, connection: HttpConnection) -> None:
         for each in self._by_rank.values():
             each.pop(connection, None)
 
-    def oldest(self, other_than: HttpConnection) -> HttpConnection | None:
-        """Return the connection to close first; a stalled one has some seconds' grace."""
-        first: tuple[float, HttpConnection] | None = None
-        for rank, members in self._by_rank.items():
-            found = next((each for each in members.items() if each[0] is not other_than), None)
-            if found is not None:
-                since = found[1] + (_STALLED_GRACE if rank is Rank.STALLED else 0.0)
-                if first is None or since < first[0]:
-                    first = (since, found[0])
-        return None if first is None else first[1]
+    def first(self, other_than: HttpConnection) -> HttpConnection | None:
+        """Return the connection to close first: the oldest of the rank with most connections."""
+        ranks = sorted(self._by_rank.values(), key=len, reverse=True)
+        return next((each for rank in ranks for each in rank if each is not other_than), None)
 
 
 class HttpConnections:
@@ -158,9 +152,8 @@ class HttpConnections:
         """Record that the rank of a connection has changed."""
         source = self._sources.get(connection)
         if source is not None:
-            now = asyncio.get_running_loop().time()
-            self._order.put(connection, rank, now)
-            self._order_of[source].put(connection, rank, now)
+            self._order.put(connection, rank)
+            self._order_of[source].put(connection, rank)
 
     def admits(self, connection: HttpConnection, path: str) -> bool:
         """Tell whether a connection may send this request: a surplus one asks for probes only."""
@@ -221,7 +214,7 @@ class HttpConnections:
         return len(self._sources) - len(self._surplus)
 
     def _make_room(self, order: _EvictionOrder, connection: HttpConnection) -> None:
-        victim = order.oldest(connection)
+        victim = order.first(connection)
         if victim is None or victim in self._surplus:
             connection.surplus = True
             self._surplus.add(connection)

@@ -251,6 +251,22 @@ async def test_unfinished_bodies_keep_nobody_out(length: bytes) -> None:
         assert await to.status(GET % b"", "127.0.0.2") == 200
 
 
+async def test_unfinished_bodies_do_not_close_a_connection_without_a_request() -> None:
+    """A connection of a flood is closed for the next one; a probe keeps its own."""
+    async with served(PATIENT) as to:
+        half = POST % b"read" + b"Content-Length: 9\r\n\r\nhalf"
+        for source in ("127.0.0.2", "127.0.0.3"):
+            for _ in range(4):
+                await to.connect(half, source)
+        await eventually_async(lambda: len(to.application.seen) == 8)
+        reader, writer = await to.connect()
+        for count in (9, 10):
+            await to.connect(half, "127.0.0.4")
+            await eventually_async(lambda count=count: len(to.application.seen) == count)
+        writer.write(GET % b"readyz")
+        assert await status(reader) == 200
+
+
 async def test_one_address_has_its_own_limit() -> None:
     """What one address holds beyond its limit is closed; another one's connection stays."""
     async with served(replace(PATIENT, connections=100)) as to:
