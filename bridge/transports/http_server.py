@@ -22,7 +22,7 @@ from zope.interface import implementer  # type: ignore[import-untyped]  # has no
 from bridge.transports.http_protocol import CONTENT_TYPE
 from bridge.transports.http_resource import MessageResource
 from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
-from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver, Timer
+from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
 from mllp.memory_budget import FrameBudget
 from mllp.session import HEAD
@@ -35,6 +35,7 @@ DRAIN_WITHIN = 10.0
 """Seconds that a stop waits for responses in progress."""
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
+_TURNS = 4  # requests from buffers of connections that are handled in an iteration of the loop
 _CHUNK_LINES, _BYTES_PER_CHUNK_LINE = 1000, 16  # of a chunked body: some, and more for its bytes
 _EARLY_RESPONSE = (
     "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
@@ -155,7 +156,6 @@ class _Channel(HTTPChannel):
         self._shaking = False  # the TLS handshake has not been completed
         self._waits_for_memory = False
         self._body_refused = False  # the connection closes once the 503 is written
-        self._next_request: Timer | None = None  # a request in the buffer waits for its turn
         self._chunk_lines = self._chunk_bytes = 0
         self.host, self.source, self.since = "", "", 0.0
 
@@ -222,8 +222,6 @@ class _Channel(HTTPChannel):
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._arrived()
-        if self._next_request is not None:
-            self._next_request.cancel()
         self.site.left(self)
         if not self._handlingRequest:  # else the handler still uses the body
             self.memory.close()
@@ -243,13 +241,13 @@ class _Channel(HTTPChannel):
     @override
     def requestDone(self, request: Any) -> None:
         self.since = self.site.clock.seconds()
-        if self._buffer or self._dataBuffer:  # other connections come before the next request
-            self._next_request = self.site.clock.callLater(0, self._proceed, request)
+        if self._buffer or self._dataBuffer:
+            self.site.queue_next_request(self)
         else:
-            super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
+            self.proceed(request)
 
-    def _proceed(self, request: Any) -> None:
-        self._next_request = None
+    def proceed(self, request: Any) -> None:
+        """Handle the next request, after the response to this one."""
         super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
 
     def _overdue(self) -> None:
@@ -340,6 +338,7 @@ class MessageSite(Site):
             ceiling=ceiling,
         )
         self._open: set[_Channel] = set()
+        self._waiting: list[_Channel] = []  # for their next request
 
     @override
     def buildProtocol(self, addr: IAddress | None) -> Any:
@@ -358,6 +357,20 @@ class MessageSite(Site):
         """Remove a connection that has ended."""
         self._admission.leave(channel)
         self._open.discard(channel)
+
+    def queue_next_request(self, channel: _Channel) -> None:
+        """Let other connections come before the next request that a connection has buffered."""
+        if not self._waiting:
+            self.clock.callLater(0, self._take_turns)
+        self._waiting.append(channel)
+
+    def _take_turns(self) -> None:
+        turns, self._waiting = self._waiting[:_TURNS], self._waiting[_TURNS:]
+        if self._waiting:
+            self.clock.callLater(0, self._take_turns)
+        for channel in turns:
+            if channel in self._open:
+                channel.proceed(channel.requests[0])
 
     @override
     def log(self, request: Any) -> None:

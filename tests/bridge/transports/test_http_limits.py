@@ -204,6 +204,17 @@ def test_requests_in_one_packet_take_turns(clinic: SiteBench) -> None:
     assert transport.value().count(b"HTTP/1.1 404 ") == 5
 
 
+def test_packets_of_many_connections_take_turns(clinic: SiteBench) -> None:
+    """Few requests are handled in one iteration of the event loop, however many packets wait."""
+    called = [clinic.call(f"192.0.2.{at}") for at in range(4)]
+    for channel, _ in called:
+        send(channel, b"GET /unknown HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+    later = clinic.clock.getDelayedCalls()
+    assert len([each for each in later if not each.getTime()]) == 1
+    clinic.clock.advance(0)
+    assert [each.value().count(b"HTTP/1.1 404 ") for _, each in called] == [3] * 4
+
+
 def test_requests_of_a_lost_connection_are_not_handled(clinic: SiteBench) -> None:
     """The next request in the packet is dropped with its connection."""
     channel, _ = clinic.call()
