@@ -232,6 +232,7 @@ class Probes:
         self._now = now
         self._queues = {INBOX}
         self._ping = self._depths = None
+        self._page: asyncio.Future[bytes] | None = None
         if database is not None:
             self._ping = SharedQuery(database.reader().ping)
             self._depths = SharedQuery(partial(self._measure, database))
@@ -261,9 +262,15 @@ class Probes:
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
     async def _show(self, request: Request) -> Response:
+        if self._page is None or self._page.done():
+            self._page = asyncio.ensure_future(self._render())
+        # Requests that arrive meanwhile share the page: rendering it takes time of the loop.
+        return Response(await asyncio.shield(self._page), media_type=CONTENT_TYPE)
+
+    async def _render(self) -> bytes:
         if self._depths is not None and not await self._depths.succeeded():
             self._metrics.hide_queues()  # the counters are shown anyway
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+        return self._metrics.render()
 
     def _measure(self, database: Database) -> None:
         found = {INBOX: queries.open_messages(database), **queries.open_deliveries(database)}

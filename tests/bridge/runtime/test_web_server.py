@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import Metric
 from starlette.responses import PlainTextResponse
 
 from bridge.metrics import Metrics
@@ -77,6 +78,38 @@ async def test_depths_of_queues_are_hidden_while_they_are_unknown(tmp_path: Path
 
     assert answer.status_code == 200
     assert "bridge_queue_depth{" not in answer.text
+
+
+class Collections:
+    """Counts how often the metrics are collected."""
+
+    count = 0
+
+    def collect(self) -> list[Metric]:
+        """Return nothing."""
+        self.count += 1
+        return []
+
+
+async def test_requests_that_arrive_together_share_the_metrics(tmp_path: Path) -> None:
+    """A flood of `/metrics` costs the event loop no page for each request."""
+    metrics, seen = Metrics(), Collections()
+    metrics.registry.register(seen)
+    database = Database(f"sqlite:///{tmp_path / 'none' / 'bridge.db'}")
+    transport = httpx.ASGITransport(
+        app=Probes(metrics, Readiness(), database, lambda: 0).router(None)
+    )
+    before = seen.count
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            answers = await asyncio.gather(*[client.get("/metrics") for _ in range(20)])
+            assert seen.count == before + 1
+            assert (await client.get("/metrics")).text == answers[0].text
+    finally:
+        database.dispose()
+
+    assert {(each.status_code, each.text) for each in answers} == {(200, answers[0].text)}
+    assert seen.count == before + 2
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
