@@ -29,7 +29,7 @@ class AckCounter:
         """Count under this listener's name."""
         # Both labels come from HL7 tables: the cache stays small.
         self._acks = cache(partial(metrics.acks.labels, listener))
-        self._accepted = metrics.acks.labels(listener, AckCode.ACCEPT.value, "")
+        self._acks(AckCode.ACCEPT.value, "")  # exported from the start, as 0
         self._duplicates = metrics.duplicates.labels(listener)
         self._reused = metrics.reused_ids.labels(listener)
         self._suspects = metrics.charset_suspects.labels(listener)
@@ -44,10 +44,6 @@ class AckCounter:
             self._reused.inc()
         if verdict.charset_suspect:
             self._suspects.inc()
-
-    def accepted(self) -> None:
-        """Count an ordinary message that was stored and accepted (AA)."""
-        self._accepted.inc()
 
     def refused(self, refusal: MessageRefusal) -> None:
         """Count a refusal of a message that was not stored."""
