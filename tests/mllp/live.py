@@ -62,10 +62,7 @@ class ReportingObserver(ServerObserver):
 
 
 def handle(arrived: Frame, peer: Peer, done: ReplyCallback) -> None:
-    """
-    Reply with the payload in lower case, or with its length if it is long.
-    SLOW is answered later.
-    """
+    """Reply with the payload in lower case, or with its length if it is long. SLOW waits."""
     reply = b"%d" % len(arrived.payload) if len(arrived.payload) > 99 else arrived.payload.lower()
     if arrived.payload.startswith(b"SLOW"):
         the_reactor.callLater(0.3, done, [reply])

@@ -83,10 +83,7 @@ class TestLimits:
     """The connection that is evicted for a new one."""
 
     def test_a_source_with_all_slots(self) -> None:
-        """
-        A source that holds all slots loses an idle connection to another source,
-        however recent.
-        """
+        """A source that holds all slots loses an idle connection to another source."""
         admission = Admission(10)
         connections = [Slot("10.0.0.1", since=number) for number in range(10)]
         fill(admission, *connections)
@@ -121,10 +118,7 @@ class TestLimits:
         assert not quiet.evicted
 
     def test_unfinished_frames_give_way_to_lighter_sources(self) -> None:
-        """
-        A lighter source evicts the oldest unfinished frame.
-        A source of equal weight evicts none.
-        """
+        """A lighter source evicts the oldest unfinished frame, an equal one none."""
         admission = Admission(3)
         connections = [
             Slot("10.0.0.1", 5 - number, ConnectionActivity.UNFINISHED) for number in range(3)
@@ -153,10 +147,7 @@ class TestLimits:
         assert admission.request("10.0.0.2", 100) is AdmissionRefusal.LIMIT
 
     def test_limit_of_a_source(self) -> None:
-        """
-        A source at its limit replaces its own idle connections.
-        Other sources have their own limit.
-        """
+        """A source at its limit replaces its own idle connections only."""
         admission = Admission(10, per_source=2)
         first, second = Slot("10.0.0.1", since=0), Slot("10.0.0.1", since=1)
         fill(admission, first, second)
@@ -243,10 +234,7 @@ class TestServer:
         assert call(server, "192.0.2.3").exchange(b"ORDER") == [b"order"]
 
     def test_unfinished_frames_of_many_sources(self, clock: Clock, handler: ManualHandler) -> None:
-        """
-        A new source is accepted at once while other sources hold all slots with
-        unfinished frames.
-        """
+        """A new source gets a slot while unfinished frames of others hold all slots."""
         limits = ServerLimits(max_connections=8, max_connections_per_source=4)
         server = MemoryServer(handler, limits, clock=clock)
         for host in ("192.0.2.1", "192.0.2.2"):

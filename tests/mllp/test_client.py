@@ -90,10 +90,7 @@ class TestExchange:
 
 
 class TestReplyLost:
-    """
-    After a lost reply the result is unknown. The client closes the connection to ignore late
-    replies.
-    """
+    """After a lost reply the client closes the connection to ignore late replies."""
 
     def lost(self, harness: ClientHarness, outcome: Outcome, reason: LossReason) -> None:
         """Assert the reason of the loss, and that the client closed the connection."""

@@ -26,10 +26,10 @@ CASES: dict[str, tuple[bytes, list[Event]]] = {
     "one frame": (b"\x0bA\x1c\r", [Frame(b"A")]),
     "an empty frame": (b"\x0b\x1c\r", [Frame(b"")]),
     "two frames in one packet": (b"\x0bA\x1c\r\x0bB\x1c\r", [Frame(b"A"), Frame(b"B")]),
-    "FS alone ends nothing": (b"\x0bA\x1cB\x1c\r", [Frame(b"A\x1cB")]),
+    "FS alone does not end a frame": (b"\x0bA\x1cB\x1c\r", [Frame(b"A\x1cB")]),
     "FS FS CR": (b"\x0bA\x1c\x1c\r", [Frame(b"A\x1c")]),
     "segments end with CR": (b"\x0bA\rB\r\x1c\r", [Frame(b"A\rB\r")]),
-    "FS at the very end waits": (b"\x0bA\x1c", []),
+    "FS at the end waits": (b"\x0bA\x1c", []),
     "newline between frames": (
         b"\x0bA\x1c\r\n\x0bB\x1c\r",
         [Frame(b"A"), Noise(1), Frame(b"B")],
@@ -95,10 +95,7 @@ NOISE = st.binary(max_size=20).filter(lambda data: START not in data)
     cuts=st.lists(st.integers(0, 800), max_size=12),
 )
 def test_any_frames_any_cuts(pieces: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
-    """
-    The reader finds all frames,
-    whatever bytes are between them and wherever the stream is cut.
-    """
+    """The reader finds all frames, for any bytes between them and any cut of the stream."""
     wire = b"".join(noise + frame(payload) for noise, payload in pieces)
     edges = sorted({0, len(wire), *(min(cut, len(wire)) for cut in cuts)})
     expected: list[Event] = []
@@ -237,10 +234,7 @@ class TestLargeFrames:
 
     @pytest.mark.parametrize("step", [2**16, 2**16 + 1, 300_000, 2**21])
     def test_however_they_are_cut(self, step: int) -> None:
-        """
-        A large frame is read with a split end, an FS at the end of each packet, and a following
-        frame.
-        """
+        """A large frame is read with a split end, FS at packet ends, and a next frame."""
         payload = (b"x" * (step - 2) + b"\x1c")[: self.LENGTH] * (self.LENGTH // step + 1)
         wire = frame(payload) + frame(b"next")
         parts = [wire[at : at + step] for at in range(0, len(wire), step)]
@@ -257,10 +251,7 @@ class TestLargeFrames:
         assert [each[1] for each in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
 
     def test_length_and_head_of_a_refused_frame(self) -> None:
-        """
-        The reader returns length and first bytes of a large frame that is cut off or
-        too large.
-        """
+        """The reader returns length and first bytes of a frame cut off or too large."""
         reader = FrameReader(self.LENGTH)
         assert events(reader, START + b"MSH|" + b"x" * 2**19) == []
         assert (reader.received, reader.head(5)) == (2**19 + 4, b"MSH|x")

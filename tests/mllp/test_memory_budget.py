@@ -1,7 +1,4 @@
-"""
-The memory budget of unfinished and unanswered frames:
-waiting, refusal, and senders not affected.
-"""
+"""The memory budget of unfinished and unanswered frames: sharing, waiting and refusal."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -205,10 +202,7 @@ def test_a_refused_frame_keeps_no_memory(harness: ServiceHarness, handler: Manua
 def test_endless_noise(
     harness: ServiceHarness, observer: RecordingObserver, handler: ManualHandler
 ) -> None:
-    """
-    The server closes a connection after a mebibyte of noise.
-    Less noise between frames is allowed.
-    """
+    """A connection is closed after a mebibyte of noise. Less between frames is allowed."""
     caller = harness.call()
     for _ in range(3):
         caller.write(b"x" * (MOST_NOISE // 2))

@@ -39,13 +39,8 @@ class TestFramesAndReplies:
         assert caller.frames == [b"one"]
         assert observer.events == [("opened", 1), *[("noise", 1)] * 3]
 
-    def test_frames_that_arrive_together_are_handed_over_together(
-        self, clock: Clock, handler: ManualHandler
-    ) -> None:
-        """
-        The server passes frames to the handler without waiting for earlier replies: they share a
-        commit.
-        """
+    def test_concurrent_frames_share_a_commit(self, clock: Clock, handler: ManualHandler) -> None:
+        """The handler gets frames before earlier replies: they share a commit."""
         server_for(handler, clock).connect().send(b"1", b"2", b"3")
 
         assert handler.payloads == [b"1", b"2", b"3"]
@@ -173,10 +168,7 @@ class TestWindow:
     def test_a_peer_that_reads_no_replies(
         self, clock: Clock, handler: ManualHandler, observer: RecordingObserver
     ) -> None:
-        """
-        The server stops reading a peer that does not read,
-        and closes after the write time-out.
-        """
+        """The server stops reading such a peer, and closes after the write time-out."""
         caller = server_for(handler, clock, observer, write_timeout=60).connect()
         server_end = caller.transport.other
         assert server_end is not None

@@ -103,10 +103,7 @@ class TestBounds:
         assert caller.exchange(b"ONE") == [b"one"]
 
     def test_idle_time_out(self, clock: Clock, handler: ManualHandler) -> None:
-        """
-        With a limit, an idle connection closes.
-        A connection with an unanswered frame stays open.
-        """
+        """With a limit, an idle connection closes, and one with an unanswered frame stays."""
         caller = server_for(handler, clock, idle_timeout=30).connect()
         clock.advance(20)
         caller.send(b"1")
@@ -164,10 +161,7 @@ class TestOperations:
     """Pause, resume and drain."""
 
     def test_pause_and_resume(self, clock: Clock, handler: ManualHandler) -> None:
-        """
-        A paused listener answers received frames, and reads no more,
-        also from new connections.
-        """
+        """A paused listener answers received frames, and reads no more."""
         server = server_for(handler, clock)
         old = server.connect()
         old.send(b"1")

@@ -75,10 +75,7 @@ class TestServer:
             assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
 
     def test_connection_limit(self, live: Start) -> None:
-        """
-        The server closes a connection beyond the limit at accept. A closed connection frees its
-        slot.
-        """
+        """The server closes a connection beyond the limit. A closed one frees its slot."""
         server = live("serve", limits={"max_connections": 1})
         with dial(server.port) as first:
             first.sendall(b"\x0bA\x1c\r")
@@ -102,10 +99,7 @@ class TestServer:
         assert server.next() == ["closed"]
 
     def test_a_sender_that_never_reads(self, live: Start) -> None:
-        """
-        The server does not read a sender that never reads,
-        and closes after the write time-out.
-        """
+        """The server stops reading the sender, and closes after the write time-out."""
         server = live("serve", limits={"write_timeout": 0.5})
         with dial(server.port) as wire:
             wire.settimeout(PATIENCE)

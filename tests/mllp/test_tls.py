@@ -83,14 +83,14 @@ class TestServer:
             == b"\x0ba\x1c\r"
         )
 
-    @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])
+    @pytest.mark.parametrize("shown", ["none", "of another authority"])
     def test_mutual_without_trust(
         self, live: Start, certificates: Certificates, shown: str
     ) -> None:
         """A client without a certificate, or with one of another authority, gets no reply."""
         server = live("serve", **certificates.server, client_ca=certificates.ca)
         context = ssl.create_default_context(cafile=certificates.ca)
-        if shown != "nothing":
+        if shown != "none":
             certificates.untrusted_authority.issue_cert("client.example").configure_cert(context)
 
         try:

@@ -68,10 +68,7 @@ def test_texts_and_comments_do_not_count(text: str) -> None:
     ids=["tables", "names", "keys", "characters"],
 )
 def test_settings_that_are_wrong_everywhere_name_some_mistakes(text: str) -> None:
-    """
-    Settings report some mistakes only,
-    because finding a place takes as long as reading the file.
-    """
+    """Finding a place takes as long as reading the file, so few mistakes are reported."""
     with pytest.raises(SettingsError) as refused:
         parse(text, Path("/home"), Path("bridge.toml"))
     assert 100 <= len(refused.value.mistakes) <= 201
