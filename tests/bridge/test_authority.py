@@ -1,4 +1,4 @@
-"""The table of who may do what to whom: every action, for every kind of actor and target."""
+"""The table of account actions: each action, actor and target."""
 
 import itertools
 
@@ -44,21 +44,21 @@ SYSTEM_ACTIONS = (
 )
 
 
-def permitted(who: str, whom: str, action: AccountAction) -> bool:
-    """State the table anew, in other words."""
-    system, owner = "system" in who or who == "operator", who.startswith("owner")
-    site = who in ("site", "owner at site")
+def permitted(actor: str, target: str, action: AccountAction) -> bool:
+    """Compute the table again, as rules."""
+    system, owner = "system" in actor or actor == "operator", actor.startswith("owner")
+    site = actor in ("site", "owner at site")
     if action is AccountAction.INVITE:
         return system or site
-    if whom == "nobody":
+    if target == "nobody":
         return False
-    may_more = whom in ("console", "administrator", "last")
+    may_more = target in ("console", "administrator", "last")
     if action in SYSTEM_ACTIONS:
         ends = action in (AccountAction.DISABLE, AccountAction.GRANT, AccountAction.REVOKE_GRANT)
-        return system and not owner and not (ends and whom == "last")
+        return system and not owner and not (ends and target == "last")
     of_site = system or (site and not may_more)
     return {
-        AccountAction.SET_PASSWORD: owner or (system and whom == "new"),
+        AccountAction.SET_PASSWORD: owner or (system and target == "new"),
         AccountAction.CREATE_TOKEN: owner or of_site,
         AccountAction.REVOKE_TOKEN: owner or of_site,
         AccountAction.CHANGE_ROLE: of_site or (site and owner),
@@ -66,27 +66,27 @@ def permitted(who: str, whom: str, action: AccountAction) -> bool:
     }[action]
 
 
-@pytest.mark.parametrize(("who", "whom", "action"), CELLS)
-def test_every_cell(who: str, whom: str, action: AccountAction) -> None:
-    """Nobody obtains a right that they do not hold."""
-    refusal = decide(ACTORS[who], TARGETS[whom], AccountRequest(action, "A"))
-    assert (refusal is None) is permitted(who, whom, action), refusal
+@pytest.mark.parametrize(("actor", "target", "action"), CELLS)
+def test_every_cell(actor: str, target: str, action: AccountAction) -> None:
+    """No actor obtains a right that the actor lacks."""
+    refusal = decide(ACTORS[actor], TARGETS[target], AccountRequest(action, "A"))
+    assert (refusal is None) is permitted(actor, target, action), refusal
 
 
 def test_the_table_knows_every_action() -> None:
-    """A new action is refused by nothing else than a rule of its own."""
+    """The table has a rule for each action."""
     assert set(TABLE) == set(AccountAction)
 
 
 @pytest.mark.parametrize("action", AccountAction)
 def test_an_unknown_site_is_refused_to_everybody(action: AccountAction) -> None:
-    """Before anything else is looked at."""
+    """An unknown site is refused first, for each actor."""
     request = AccountRequest(action, "X", site_exists=False)
     assert decide(ACTORS["system"], TARGETS["new"], request) is AccountRefusal.UNKNOWN_SITE
 
 
-def test_nobody_grants_what_they_do_not_hold() -> None:
-    """Neither more permissions nor more sites, and nobody grants to who may more."""
+def test_an_actor_grants_only_own_rights() -> None:
+    """An actor grants only its own permissions and sites, and only to weaker accounts."""
     assert not ROLE.cover(WIDER)
     assert WIDER.cover(ROLE)
     assert not ROLE.cover(Rights(console=frozenset({"see"}), sites=None))
@@ -97,7 +97,7 @@ def test_nobody_grants_what_they_do_not_hold() -> None:
 
 
 def test_the_last_administrator_goes_by_force_only() -> None:
-    """The operator says so explicitly."""
+    """Only the operator removes the last administrator, and only with force."""
     request = AccountRequest(AccountAction.DISABLE)
     last = TARGETS["last"]
     assert decide(ACTORS["operator"], last, request) is AccountRefusal.LAST_ADMINISTRATOR

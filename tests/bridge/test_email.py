@@ -1,4 +1,4 @@
-"""Addresses as identities: variants are one account or none, never a second one."""
+"""Email addresses as identities: each variant is the same account or refused."""
 
 import pytest
 
@@ -11,7 +11,7 @@ ADA = "ada@site1.test"
     "variant", ["ADA@SITE1.TEST", " ada@site1.test ", "Ada@Site1\u3002test", "ada@\u017fite1.test"]
 )
 def test_variants_have_one_form(variant: str) -> None:
-    """Case, surrounding space, full stops of other scripts, letters that fold to ASCII."""
+    """The canonical form folds case, space, full stops of other scripts and ASCII lookalikes."""
     assert canonical_email(variant) == ADA
 
 
@@ -22,7 +22,7 @@ def test_variants_have_one_form(variant: str) -> None:
         "ada@\uff53ite1.test",
         "a\u200bda@site1.test",  # zero width space
         "ada@site1.test\u202e",  # right-to-left override
-        "a\u0301da@site1.test",  # a mark of its own
+        "a\u0301da@site1.test",  # a combining mark
         "\u0430da@site1.test",  # Cyrillic a among Latin letters
         "ada@sit\u0435.test",
         "\u0130da@site1.test",  # folds to i and a mark
@@ -35,7 +35,7 @@ def test_variants_have_one_form(variant: str) -> None:
     ],
 )
 def test_lookalikes_are_refused(variant: str) -> None:
-    """No account is made for an address that passes for another one."""
+    """An address that imitates another one is refused."""
     assert not is_email(variant)
 
 
@@ -47,5 +47,5 @@ def test_the_form_is_stable(text: str) -> None:
 
 
 def test_domains_are_compared_in_ascii() -> None:
-    """An international domain and its ASCII spelling are one."""
+    """An international domain equals its ASCII spelling."""
     assert canonical_email("a@b\u00fccher.de") == canonical_email("a@xn--bcher-kva.de")

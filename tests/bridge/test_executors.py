@@ -1,4 +1,4 @@
-"""Named pools of threads: none holds up another, each has a bounded queue, and all of them end."""
+"""Named thread pools with bounded queues do not block each other, and all of them end."""
 
 import ast
 import asyncio
@@ -27,8 +27,8 @@ DEFAULT = {
 }
 
 
-async def test_a_full_pool_holds_up_no_other() -> None:
-    """Where all threads of one kind are stuck, health is asked all the same."""
+async def test_a_full_pool_blocks_no_other() -> None:
+    """A pool whose threads are all busy does not delay the health check."""
     stuck = threading.Event()
     pool = Threads.CHECKS
     many = [asyncio.ensure_future(pool.run(stuck.wait)) for _ in range(pool.size + pool.waiting)]
@@ -43,14 +43,14 @@ async def test_a_full_pool_holds_up_no_other() -> None:
     assert await pool.run(lambda: "room") == "room"
 
 
-async def test_what_the_work_raises_is_raised() -> None:
-    """A pool passes on results and errors, and the context of its caller."""
+async def test_results_and_errors() -> None:
+    """A pool returns results and errors, and keeps the context of its caller."""
     with pytest.raises(ZeroDivisionError):
         await Threads.CHECKS.run(lambda: 1 // 0)
 
 
 async def test_all_pools_end_and_can_begin_anew() -> None:
-    """After `close_all` no thread of ours is left."""
+    """`close_all` ends all threads. The pools can start again."""
     single = single_thread("a single one")
     await asyncio.gather(*(each.run(lambda: None) for each in Threads))
     await asyncio.wrap_future(single.submit(lambda: None))
@@ -62,7 +62,7 @@ async def test_all_pools_end_and_can_begin_anew() -> None:
 
 
 async def test_a_gate_lets_few_wait() -> None:
-    """Beyond those that wait, it refuses at once; who gives up makes room."""
+    """A gate refuses callers beyond its queue at once. A cancelled caller frees its slot."""
     gate, leave = ConcurrencyLimit("test", 1, 2), asyncio.Event()
 
     async def enter() -> None:
@@ -87,7 +87,7 @@ def _calls(path: Path) -> set[str]:
     return found | {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
 
 
-def test_nobody_uses_the_default_executor() -> None:
+def test_the_default_executor_is_not_used() -> None:
     """All blocking work names its pool."""
     modules = [each for each in SOURCE.rglob("*.py") if "demo" not in each.parts]
     used = {
@@ -103,7 +103,7 @@ def test_nobody_uses_the_default_executor() -> None:
 
 
 def test_no_endpoint_is_a_plain_function() -> None:
-    """FastAPI would run one on threads that are shared by all."""
+    """FastAPI would run a plain function on shared threads."""
     endpoints = [
         (path.name, node.name)
         for path in SOURCE.rglob("*.py")

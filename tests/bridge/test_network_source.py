@@ -1,4 +1,4 @@
-"""The source by which limits count the clients of HTTP; MLLP counts by the same rule."""
+"""The source of an HTTP client for limits. MLLP uses the same rule."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from mllp.admission import source_of as mllp_source_of
     ],
 )
 def test_a_network_of_ipv6_is_one_source(address: str, source: str) -> None:
-    """One host has a /64; both spellings of an IPv4 address are one source."""
+    """A /64 is one source, and so are both spellings of an IPv4 address."""
     assert source_of(address) == source
     assert mllp_source_of(address) == source
 
@@ -41,7 +41,7 @@ def test_a_network_of_ipv6_is_one_source(address: str, source: str) -> None:
     ],
 )
 def test_a_trusted_proxy_names_the_client(hops: str, client: str) -> None:
-    """The last hop that is no proxy, without its port; nobody else names anybody."""
+    """The source is the last hop that is no trusted proxy, without its port."""
     proxies = Proxies(["10.0.0.0/8"])
     assert proxies.client({"x-forwarded-for": hops}, "10.0.0.1") == client
     assert proxies.client({"x-forwarded-for": hops}, "::ffff:10.0.0.1") in {
@@ -52,7 +52,7 @@ def test_a_trusted_proxy_names_the_client(hops: str, client: str) -> None:
 
 
 def test_a_trusted_proxy_over_ipv6() -> None:
-    """A socket for both families gives the proxy's IPv4 address as an IPv6 address."""
+    """A dual-stack socket reports the IPv4 address of the proxy as IPv6."""
     headers = {"x-forwarded-for": "203.0.113.9"}
     assert Proxies(["10.0.0.0/8"]).client(headers, "::ffff:10.0.0.1") == "203.0.113.9"
 
@@ -71,5 +71,5 @@ def test_a_trusted_proxy_over_ipv6() -> None:
 def test_a_nearby_proxy_that_is_not_trusted(
     peer: str, headers: dict[str, str], hidden: bool
 ) -> None:
-    """Also where another proxy is trusted."""
+    """A proxy that is not trusted is the source, also beside a trusted one."""
     assert Proxies(["10.0.0.0/8"]).hide(headers, peer) is hidden

@@ -1,4 +1,4 @@
-"""A bad mapping never comes into force, however it is brought there."""
+"""A definition with mistakes never becomes active, whatever the way of activation."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
 from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
 from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
@@ -34,36 +34,36 @@ address = "127.0.0.1:9"
 BASE = "include: orders.yaml\ntags: {Race: {from: PID-10, codes: race}}\n"
 
 
-class Room:
-    """A home with an overlay of its own, a code table, and a desk."""
+class ActivationHarness:
+    """A data directory with its own overlay, a code table and the drafts."""
 
     def __init__(self, home: Path, database: Database) -> None:
         self.home, self.database = home, database
         self.settings = load(home)
-        self.desk = ConsoleDrafts(self.settings, database, lambda: 1_000)
+        self.drafts = ConsoleDrafts(self.settings, database, lambda: 1_000)
 
     def save(self, text: str, name: str = "foo", **files: str) -> int:
-        """Save a draft on what is in force; give its revision."""
+        """Save a draft based on the active version, and return its revision."""
         own = {f"{name}.yaml": text, **files}
-        saved = self.desk.save(DraftEdit(name, ANN, own, self.version(name), 0, code=True))
+        saved = self.drafts.save(DraftEdit(name, ANN, own, self.version(name), 0, code=True))
         revision: int = saved["revision"]
         return revision
 
     def activate(self, revision: int = 1, name: str = "foo", **more: Any) -> Mapping[str, Any]:
-        """Put the draft into force."""
+        """Activate the draft."""
         decision = ActivationRequest(name, ANN, "why", self.version(name), revision)
-        return self.desk.activate(replace(decision, **more))
+        return self.drafts.activate(replace(decision, **more))
 
     def version(self, name: str = "foo") -> str:
-        """What is in force; empty where nothing is."""
+        """The active version; empty if there is none."""
         with self.database.read() as connection:
-            found = kept.active_versions(connection).get(name)
-        return found.version if found else ""
+            active = mapping_versions.active_versions(connection).get(name)
+        return active.version if active else ""
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    """What the files say is in force, as after a start."""
+def harness(tmp_path: Path) -> Iterator[ActivationHarness]:
+    """The definitions of the files are active, as after a start."""
     home = tmp_path / "home"
     create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
@@ -73,22 +73,22 @@ def room(tmp_path: Path) -> Iterator[Room]:
     (mappings / "foo.yaml").write_text("include: orders.yaml\n")
     with bridge_database(home) as database:
         activate_at_start(load(home), database, 1)
-        yield Room(home, database)
+        yield ActivationHarness(home, database)
 
 
 OVERLAY = "include: base.yaml\naccept: {senders: [{application: X}]}\n"
 
 
-def gone(file: str) -> Callable[[Room], None]:
-    """Delete a file of HOME."""
-    return lambda room: (room.home / "mappings" / file).unlink()
+def delete_file(file: str) -> Callable[[ActivationHarness], None]:
+    """Delete a file of the data directory."""
+    return lambda harness: (harness.home / "mappings" / file).unlink()
 
 
-def says(file: str, text: str) -> Callable[[Room], None]:
+def write_file(file: str, text: str) -> Callable[[ActivationHarness], None]:
     """Write another text on disk, as a pull of a repository does."""
 
-    def write(room: Room) -> None:
-        (room.home / "mappings" / file).write_text(text)
+    def write(harness: ActivationHarness) -> None:
+        (harness.home / "mappings" / file).write_text(text)
 
     return write
 
@@ -96,22 +96,24 @@ def says(file: str, text: str) -> Callable[[Room], None]:
 @pytest.mark.parametrize(
     "meanwhile",
     [
-        gone("base.yaml"),
-        gone("codes/race.csv"),
-        says("base.yaml", "include: orders.yaml\ntags: {Race: PDI-10}\n"),
-        says("base.yaml", "include: foo.yaml\n"),
-        says("base.yaml", "a: [b\n"),
-        says("codes/race.csv", "code\n"),
+        delete_file("base.yaml"),
+        delete_file("codes/race.csv"),
+        write_file("base.yaml", "include: orders.yaml\ntags: {Race: PDI-10}\n"),
+        write_file("base.yaml", "include: foo.yaml\n"),
+        write_file("base.yaml", "a: [b\n"),
+        write_file("codes/race.csv", "code\n"),
     ],
 )
-def test_what_was_right_when_it_was_saved(room: Room, meanwhile: Callable[[Room], None]) -> None:
-    """A base or table that is gone, or says something else on disk by now: checked once more."""
-    before = room.version()
-    room.save(OVERLAY)
-    meanwhile(room)
+def test_a_draft_is_checked_again(
+    harness: ActivationHarness, meanwhile: Callable[[ActivationHarness], None]
+) -> None:
+    """Activation checks a draft again: its base or table may be changed or deleted on disk."""
+    before = harness.version()
+    harness.save(OVERLAY)
+    meanwhile(harness)
     with pytest.raises(InvalidContent):
-        room.activate()
-    assert room.version() == before
+        harness.activate()
+    assert harness.version() == before
 
 
 @pytest.mark.parametrize(
@@ -129,84 +131,86 @@ def test_what_was_right_when_it_was_saved(room: Room, meanwhile: Callable[[Room]
         "!!python/object/apply:os.system [true]\n",
     ],
 )
-def test_what_is_wrong_or_of_another_kind(room: Room, text: str) -> None:
-    """Mistakes, circles, hooks that are not there, and what a listener could not read with."""
-    before = room.version()
-    room.save(text)
+def test_definitions_with_mistakes(harness: ActivationHarness, text: str) -> None:
+    """Activation refuses mistakes, circles, missing hooks and definitions of the wrong kind."""
+    before = harness.version()
+    harness.save(text)
     with pytest.raises(ConsoleError):
-        room.activate()
-    assert room.version() == before
-    assert room.desk.overview()["listeners"][0]["mappings"] == ["orders", "foo"]
+        harness.activate()
+    assert harness.version() == before
+    assert harness.drafts.overview()["listeners"][0]["mappings"] == ["orders", "foo"]
 
 
-def test_a_destination_keeps_what_it_sends(room: Room) -> None:
-    """A definition without messages for an event that a destination wants stays a draft."""
-    before = room.version("results")
-    room.save("include: results.yaml\nstatuses: {final: {result: F}}\nsegments: []\n", "results")
+def test_a_definition_that_a_destination_cannot_use(harness: ActivationHarness) -> None:
+    """A definition without messages for an event that a destination needs stays a draft."""
+    before = harness.version("results")
+    harness.save("include: results.yaml\nstatuses: {final: {result: F}}\nsegments: []\n", "results")
     with pytest.raises(ConsoleError):
-        room.activate(name="results")
-    assert room.version("results") == before
+        harness.activate(name="results")
+    assert harness.version("results") == before
 
 
-def test_checked_by_another_release(room: Room) -> None:
-    """What a draft remembers of its check is not believed."""
+def test_checked_by_another_release(harness: ActivationHarness) -> None:
+    """Activation ignores the check stored with the draft."""
     bad = {"foo.yaml": "include: orders.yaml\ntags: {Race: PDI-10}\n"}
-    with room.database.write() as connection:
-        draft = kept.MappingDraft("foo", ANN, bad, room.version(), 0, "0123456789abcdef", 1)
-        kept.save_draft(connection, draft)
+    with harness.database.write() as connection:
+        draft = mapping_versions.MappingDraft(
+            "foo", ANN, bad, harness.version(), 0, "0123456789abcdef", 1
+        )
+        mapping_versions.save_draft(connection, draft)
     with pytest.raises(InvalidContent):
-        room.activate()
+        harness.activate()
 
 
-def test_a_version_that_no_longer_compiles_is_not_rolled_back_to(room: Room) -> None:
-    """An older release could read it; this one cannot."""
+def test_rollback_to_a_version_that_does_not_compile(harness: ActivationHarness) -> None:
+    """A rollback refuses a version that only an older release could compile."""
     old = MappingVersion("foo", "00000000deadbeef", {"foo.yaml": "kind: orders\nflux: 1\n"})
-    good = room.version()
-    with room.database.write() as connection:
-        kept.activate(connection, old, 2, ANN, "", ActivationOrigin.ACTIVATE)
-        now = kept.find(connection, "foo", good)
+    good = harness.version()
+    with harness.database.write() as connection:
+        mapping_versions.activate(connection, old, 2, ANN, "", ActivationOrigin.ACTIVATE)
+        now = mapping_versions.find(connection, "foo", good)
         assert now is not None
-        kept.activate(connection, now, 3, ANN, "", ActivationOrigin.ACTIVATE)
+        mapping_versions.activate(connection, now, 3, ANN, "", ActivationOrigin.ACTIVATE)
     with pytest.raises(InvalidContent):
-        room.desk.rollback(ActivationRequest("foo", ANN, "", good, version=old.version))
-    assert room.version() == good
+        harness.drafts.rollback(ActivationRequest("foo", ANN, "", good, version=old.version))
+    assert harness.version() == good
 
 
 @pytest.mark.parametrize("wrong", [{"revision": 7}, {"begun_on": "0123456789abcdef"}])
-def test_another_text_than_the_one_that_was_looked_at(room: Room, wrong: dict[str, Any]) -> None:
-    """Saved anew since, or begun on something that is no longer in force."""
-    room.save(OVERLAY)
+def test_an_outdated_draft(harness: ActivationHarness, wrong: dict[str, Any]) -> None:
+    """Activation refuses a draft that was saved again or whose base version is not active."""
+    harness.save(OVERLAY)
     with pytest.raises(ChangeConflict):
-        room.activate(**wrong)
+        harness.activate(**wrong)
 
 
-class Interrupted(dict[str, str]):
-    """Sources that let somebody else do something while they are being read."""
+class InterruptedSources(dict[str, str]):
+    """Sources that call a function when they are read."""
 
     meanwhile: Callable[[], None]
 
     @override
     def __getitem__(self, key: str) -> str:
-        """Read a file, and be interrupted the first time."""
+        """Read a file, and call the function the first time."""
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
         return super().__getitem__(key)
 
 
-def test_two_that_are_right_and_wrong_together(room: Room) -> None:
-    """One makes a definition write, while another lets a listener read with it: one is refused."""
-    room.save("include: orders.yaml\naccept: {senders: [{application: Y}]}\n", "own")
-    room.activate(name="own")
-    files = room.desk.definition("results", ANN)["sources"]
-    sources = Interrupted({**files, "own.yaml": "include: results.yaml\n"})
+def test_two_conflicting_activations(harness: ActivationHarness) -> None:
+    """A definition becomes outgoing while a listener starts to use it: the bridge refuses one."""
+    harness.save("include: orders.yaml\naccept: {senders: [{application: Y}]}\n", "own")
+    harness.activate(name="own")
+    files = harness.drafts.definition("results", ANN)["sources"]
+    sources = InterruptedSources({**files, "own.yaml": "include: results.yaml\n"})
 
     def set_listener_definitions() -> None:
         decision = ActivationRequest("ris", ANN, "why", "")
-        room.desk.set_listener_definitions(decision, ["own", "orders"])
+        harness.drafts.set_listener_definitions(decision, ["own", "orders"])
 
     sources.meanwhile = set_listener_definitions
-    before = room.version("own")
+    before = harness.version("own")
     with pytest.raises(NotInbound):
-        activate(room.settings, room.database, [("own", sources)], Author(ANN, 5))
-    assert room.version("own") == before
-    assert room.desk.overview()["listeners"][0]["mappings"] == ["own", "orders"]
+        activate(harness.settings, harness.database, [("own", sources)], Author(ANN, 5))
+    assert harness.version("own") == before
+    assert harness.drafts.overview()["listeners"][0]["mappings"] == ["own", "orders"]

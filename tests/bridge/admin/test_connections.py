@@ -1,4 +1,4 @@
-"""Listeners and destinations set up in the console: what is refused, and whose word counts."""
+"""Listeners and destinations of the console: refusals, and precedence over bridge.toml."""
 
 import socket
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ address = "127.0.0.1:9"
 STREET = {"name": "street", "address": "folder:out"}
 
 
-class Office:
-    """A home, and who sets up connections in it."""
+class ConnectionsHarness:
+    """A data directory and the console's use case for connections."""
 
     def __init__(self, home: Path) -> None:
         create_data_directory(home)
@@ -48,25 +48,25 @@ class Office:
     def put(
         self, name: str, table: Any, *, kind: str = "destination", new: bool = False, on: str = ""
     ) -> str:
-        """Put settings into force; `on`: what they were begun on."""
+        """Activate settings; `on` is the version they are based on."""
         done = self.setup.save(ConnectionChange(kind, name, "ann", "a test", on, table, new))
         return str(done["version"])
 
     def address(self, name: str) -> str:
-        """The address of a destination in force; empty where there is none."""
+        """The address of an active destination; empty if there is none."""
         found = connections_of(current(self.settings, self.database), ChannelKind.DESTINATION)
         return next((str(each.address) for each in found if each.name == name), "")  # type: ignore[union-attr]
 
-    def wrong(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
-        """What is wrong with a plan, by its fields."""
+    def mistakes(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
+        """The mistakes of proposed settings, by field."""
         found = self.setup.check(ProposedConnection(kind, table, new))["mistakes"]
         return {each["field"]: each["text"] for each in found}
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    """A home with a listener and a destination."""
-    made = Office(tmp_path / "home")
+def harness(tmp_path: Path) -> Iterator[ConnectionsHarness]:
+    """A data directory with a listener and a destination."""
+    made = ConnectionsHarness(tmp_path / "home")
     yield made
     made.database.dispose()
 
@@ -93,22 +93,24 @@ def office(tmp_path: Path) -> Iterator[Office]:
         ),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(
-    office: Office, kind: str, table: dict[str, Any], field: str, text: str
+def test_mistakes_are_reported_at_their_field(
+    harness: ConnectionsHarness, kind: str, table: dict[str, Any], field: str, text: str
 ) -> None:
-    """As bridge.toml would be checked, and what only an installation knows."""
-    found = office.wrong(kind, table)
+    """The check reports each mistake at its field, also conflicts in the installation."""
+    found = harness.mistakes(kind, table)
     assert list(found) == [field]
     assert text in found[field]
     with pytest.raises(InvalidContent):
-        office.put(table["name"], table, kind=kind, new=True)
-    assert current(office.settings, office.database) == office.settings
+        harness.put(table["name"], table, kind=kind, new=True)
+    assert current(harness.settings, harness.database) == harness.settings
 
 
 @pytest.mark.parametrize("kind", ["listener", "destination"])
-def test_a_console_user_names_no_file_outside_of_home(office: Office, kind: str) -> None:
-    """The service would send its first line to an address of the user's choice."""
-    home, outside = office.settings.home, office.settings.home.parent / "token"
+def test_a_console_user_names_no_file_outside_of_home(
+    harness: ConnectionsHarness, kind: str
+) -> None:
+    """A file outside of HOME is refused: the service would send its first line to any address."""
+    home, outside = harness.settings.home, harness.settings.home.parent / "token"
     outside.write_text("Bearer t", "utf-8")
     (home / "secrets/street.auth").write_text("Bearer s", "utf-8")
     (home / "secrets/away").symlink_to(outside)
@@ -116,82 +118,82 @@ def test_a_console_user_names_no_file_outside_of_home(office: Office, kind: str)
     table = {"name": "street", where: "http://127.0.0.1:1/x"}
     table |= {"site": "S"} if kind == "listener" else {}
     for file in (str(outside), "../token", "secrets/away", "secrets/../../token"):
-        found = office.wrong(kind, {**table, "authorization_file": file})
+        found = harness.mistakes(kind, {**table, "authorization_file": file})
         assert list(found) == ["authorization_file"], (file, found)
-    assert office.wrong(kind, {**table, "authorization_file": "secrets/street.auth"}) == {}
+    assert harness.mistakes(kind, {**table, "authorization_file": "secrets/street.auth"}) == {}
 
 
-def test_a_file_that_bridge_toml_names_stays_usable(office: Office) -> None:
-    """The operator has named it for a connection."""
-    outside = office.settings.home.parent / "street.auth"
+def test_a_file_that_bridge_toml_names_stays_usable(harness: ConnectionsHarness) -> None:
+    """The operator named the file for this connection, so the console accepts it."""
+    outside = harness.settings.home.parent / "street.auth"
     outside.write_text("Bearer s", "utf-8")
     table = {"name": "street", "address": "http://127.0.0.1:1/", "authorization_file": str(outside)}
-    assert list(office.wrong("destination", table)) == ["authorization_file"]
+    assert list(harness.mistakes("destination", table)) == ["authorization_file"]
     own = SETTINGS + "".join(
         ["[[destination]]\n", *(f'{key} = "{value}"\n' for key, value in table.items())]
     )
-    (office.settings.home / "bridge.toml").write_text(own, "utf-8")
-    setup = ConsoleConnections(load(office.settings.home), office.database, lambda: 1_000)
+    (harness.settings.home / "bridge.toml").write_text(own, "utf-8")
+    setup = ConsoleConnections(load(harness.settings.home), harness.database, lambda: 1_000)
     assert setup.check(ProposedConnection("destination", table, new=False))["mistakes"] == []
 
 
-def test_changed_switched_off_and_back(office: Office) -> None:
-    """One step back each time; what was overtaken, and what nobody may remove, is refused."""
-    first = office.put("street", STREET, new=True)
-    second = office.put("street", {**STREET, "address": "folder:other"}, on=first)
-    assert office.address("street") == "folder:other"
+def test_change_disable_and_rollback(harness: ConnectionsHarness) -> None:
+    """Rollback goes one step back. Outdated changes and forbidden removals are refused."""
+    first = harness.put("street", STREET, new=True)
+    second = harness.put("street", {**STREET, "address": "folder:other"}, on=first)
+    assert harness.address("street") == "folder:other"
     with pytest.raises(ChangeConflict):
-        office.put("street", STREET, on=first)
+        harness.put("street", STREET, on=first)
     with pytest.raises(InvalidState, match="switch destination street off first"):
-        office.put("street", None, on=second)
+        harness.put("street", None, on=second)
     back = ConnectionChange("destination", "street", "ben", "no", second)
-    assert office.setup.rollback(back)["version"] == first
-    assert office.address("street") == "folder:out"
-    off = office.put("street", {**STREET, "enabled": False}, on=first)
-    assert office.put("street", None, on=off)
-    assert office.address("street") == ""
-    told = office.setup.connection("destination", "street")
-    assert told["table"] is None
-    assert [each["actor"] for each in told["history"]] == ["ann", "ann", "ben", "ann", "ann"]
+    assert harness.setup.rollback(back)["version"] == first
+    assert harness.address("street") == "folder:out"
+    off = harness.put("street", {**STREET, "enabled": False}, on=first)
+    assert harness.put("street", None, on=off)
+    assert harness.address("street") == ""
+    connection = harness.setup.connection("destination", "street")
+    assert connection["table"] is None
+    assert [each["actor"] for each in connection["history"]] == ["ann", "ann", "ben", "ann", "ann"]
     with pytest.raises(NoSuchItem):
-        office.setup.connection("destination", "nobody")
+        harness.setup.connection("destination", "unknown")
 
 
-def test_the_consoles_word_goes_before_the_files(office: Office) -> None:
-    """It is said so wherever one looks, and the file has its word back when somebody says so."""
-    version = office.put("back", {"address": "folder:back"})
-    assert office.address("back") == "folder:back"
-    now = current(office.settings, office.database)
-    assert origin_of(office.settings, now, ChannelKind.DESTINATION, "back") == "both"
-    told = [each.message for each in check_home(office.settings.home)]
-    assert "the console overrides bridge.toml" in told
-    office.put("street", {"address": "127.0.0.1:1"}, new=True)
-    asked = [each.place for each in check_live(office.settings.home)]
-    assert asked == ["destination street"], "each is asked as it is in force"
-    office.put("back", None, on=version)
-    assert office.address("back") == "127.0.0.1:9"
-    assert origin_of(office.settings, office.settings, ChannelKind.DESTINATION, "back") == "file"
+def test_the_console_overrides_the_file(harness: ConnectionsHarness) -> None:
+    """The console overrides bridge.toml, and reports it. A removed override restores the file."""
+    version = harness.put("back", {"address": "folder:back"})
+    assert harness.address("back") == "folder:back"
+    now = current(harness.settings, harness.database)
+    assert origin_of(harness.settings, now, ChannelKind.DESTINATION, "back") == "both"
+    messages = [each.message for each in check_home(harness.settings.home)]
+    assert "the console overrides bridge.toml" in messages
+    harness.put("street", {"address": "127.0.0.1:1"}, new=True)
+    asked = [each.place for each in check_live(harness.settings.home)]
+    assert asked == ["destination street"], "the check uses the active settings"
+    harness.put("back", None, on=version)
+    assert harness.address("back") == "127.0.0.1:9"
+    assert origin_of(harness.settings, harness.settings, ChannelKind.DESTINATION, "back") == "file"
 
 
-def test_a_definition_that_only_a_file_has_comes_along(office: Office) -> None:
-    """Other nodes may not have the file: what a new connection works with is kept with it."""
-    file = office.settings.home / "mappings" / "street.yaml"
+def test_a_definition_of_a_file_is_stored_with_the_connection(harness: ConnectionsHarness) -> None:
+    """The bridge stores the definition of a new connection: other nodes may lack the file."""
+    file = harness.settings.home / "mappings" / "street.yaml"
     file.write_text("include: results.yaml\norders: combined\n")
-    office.put("street", {**STREET, "mapping": "street"}, new=True)
+    harness.put("street", {**STREET, "mapping": "street"}, new=True)
     file.unlink()
-    assert office.wrong("destination", {**STREET, "mapping": "street"}, new=False) == {}
+    assert harness.mistakes("destination", {**STREET, "mapping": "street"}, new=False) == {}
 
 
 @pytest.mark.anyio
-async def test_a_listener_is_tried_by_its_port(office: Office) -> None:
-    """Whether it is free, for nobody can connect to what does not listen yet."""
+async def test_trial_of_a_listener(harness: ConnectionsHarness) -> None:
+    """The trial of a listener checks whether its port is free."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         plan = ProposedConnection(
             "listener", {"name": "l", "bind": f"127.0.0.1:{port}", "site": "S"}, new=True
         )
-        (taken,) = await office.setup.try_out(plan)
-    (free,) = await office.setup.try_out(plan)
+        (taken,) = await harness.setup.try_out(plan)
+    (free,) = await harness.setup.try_out(plan)
     assert [(each["name"], each["ok"]) for each in (taken, free)] == [
         ("free", False),
         ("free", True),

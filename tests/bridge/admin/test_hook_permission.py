@@ -1,4 +1,4 @@
-"""Without the permission `code` nobody brings code into a definition that is not active there."""
+"""Without the permission `code` an author cannot add code to a definition."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,13 +25,13 @@ ORDER = (
 
 
 def rule(hook: str) -> str:
-    """A definition with this hook."""
+    """Return a definition with this hook."""
     return f"{BASE}tags:\n  Notes: {{hook: '{hook}'}}\n"
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """An installation with a hook file of the operator, which no definition uses."""
+    """An installation with a hook file that no definition uses."""
     home = tmp_path / "home"
     create_data_directory(home)
     (home / "bridge.toml").write_text(
@@ -42,20 +42,20 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(home: Path) -> Iterator[ConsoleDrafts]:
-    """Where authors write."""
+def drafts(home: Path) -> Iterator[ConsoleDrafts]:
+    """The use case of drafts."""
     with bridge_database(home) as database:
         yield ConsoleDrafts(load(home), database, lambda: 1_000)
 
 
 @pytest.fixture
-def bench(desk: ConsoleDrafts) -> ConsoleTrials:
-    """Where they try."""
-    return ConsoleTrials(desk._settings, desk._database)
+def trials(drafts: ConsoleDrafts) -> ConsoleTrials:
+    """The use case of trials."""
+    return ConsoleTrials(drafts._settings, drafts._database)
 
 
 def save(
-    desk: ConsoleDrafts,
+    drafts: ConsoleDrafts,
     text: str,
     files: dict[str, str] | None = None,
     *,
@@ -63,19 +63,19 @@ def save(
     revision: int = 0,
     begun_on: str = "",
 ) -> Any:
-    """Write a draft."""
+    """Save a draft."""
     actor = ROOT if code else ANN
     files = {f"{NAME}.yaml": text, **(files or {})}
-    return desk.save(DraftEdit(NAME, actor, files, begun_on, revision, code=code))
+    return drafts.save(DraftEdit(NAME, actor, files, begun_on, revision, code=code))
 
 
 def activate(
-    desk: ConsoleDrafts, *, code: bool = False, begun_on: str = "", revision: int = 1
+    drafts: ConsoleDrafts, *, code: bool = False, begun_on: str = "", revision: int = 1
 ) -> str:
-    """Activate it; gives the version."""
+    """Activate the draft, and return the version."""
     actor = ROOT if code else ANN
     decision = ActivationRequest(NAME, actor, "why", begun_on, revision, code=code)
-    return str(desk.activate(decision)["version"])
+    return str(drafts.activate(decision)["version"])
 
 
 HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
@@ -102,72 +102,71 @@ HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("text", "files"), HOSTILE.values(), ids=HOSTILE)
-def test_an_author_brings_no_code(desk: ConsoleDrafts, text: str, files: dict[str, str]) -> None:
-    """The draft is not kept; with the permission it is, whatever is wrong with it."""
+def test_an_author_cannot_add_code(drafts: ConsoleDrafts, text: str, files: dict[str, str]) -> None:
+    """The draft is refused. With the permission it is saved, also with mistakes."""
     with pytest.raises(PermissionDenied):
-        save(desk, text, files)
-    assert desk.definition("orders", ANN)["draft"] is None
-    assert save(desk, text, files, code=True)["revision"] == 1
+        save(drafts, text, files)
+    assert drafts.definition("orders", ANN)["draft"] is None
+    assert save(drafts, text, files, code=True)["revision"] == 1
 
 
 def test_an_author_keeps_the_hooks_that_are_active(
-    desk: ConsoleDrafts, bench: ConsoleTrials
+    drafts: ConsoleDrafts, trials: ConsoleTrials
 ) -> None:
-    """The same function of the same file, wherever it stands; no other function of the file."""
-    save(desk, rule("mine:f"), {"mine.py": HOOKS}, code=True)
-    now = activate(desk, code=True)
+    """An author may use an active function at other places, but no other function of the file."""
+    save(drafts, rule("mine:f"), {"mine.py": HOOKS}, code=True)
+    now = activate(drafts, code=True)
     more = f"{rule('mine:f')}  KeyFindings: {{hook: 'mine:f'}}\n"
-    save(desk, more, {"mine.py": HOOKS}, begun_on=now)
-    tried = bench.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
+    save(drafts, more, {"mine.py": HOOKS}, begun_on=now)
+    tried = trials.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
     assert tried["trials"][0]["events"]
-    after = activate(desk, begun_on=now)
+    after = activate(drafts, begun_on=now)
     with pytest.raises(PermissionDenied):
-        save(desk, rule("mine:g"), begun_on=after)
-    save(desk, BASE, begun_on=after)
-    without = activate(desk, begun_on=after)
-    with pytest.raises(PermissionDenied):  # they are not active any more
-        save(desk, rule("mine:f"), begun_on=without)
+        save(drafts, rule("mine:g"), begun_on=after)
+    save(drafts, BASE, begun_on=after)
+    without = activate(drafts, begun_on=after)
+    with pytest.raises(PermissionDenied):  # the hooks are not active any more
+        save(drafts, rule("mine:f"), begun_on=without)
     with pytest.raises(PermissionDenied):
-        desk.rollback(ActivationRequest(NAME, ANN, "why", without))
+        drafts.rollback(ActivationRequest(NAME, ANN, "why", without))
     with pytest.raises(PermissionDenied):
-        desk.rollback(ActivationRequest(NAME, ANN, "why", without, version=now))
-    for word in (now, "previous"):
+        drafts.rollback(ActivationRequest(NAME, ANN, "why", without, version=now))
+    for version in (now, "previous"):
         with pytest.raises(PermissionDenied):
-            bench.try_out(NAME, ANN, word, [TrialMessage(ORDER)], code=False)
+            trials.try_out(NAME, ANN, version, [TrialMessage(ORDER)], code=False)
         with pytest.raises(PermissionDenied):
-            bench.compare(ComparisonRequest(NAME, ANN, word, "active", 5))
+            trials.compare(ComparisonRequest(NAME, ANN, version, "active", 5))
     assert (
-        desk.rollback(ActivationRequest(NAME, ROOT, "why", without, code=True))["version"] == after
+        drafts.rollback(ActivationRequest(NAME, ROOT, "why", without, code=True))["version"]
+        == after
     )
 
 
-def test_a_permission_that_is_gone(desk: ConsoleDrafts, bench: ConsoleTrials) -> None:
-    """A draft from before is neither tried nor activated."""
+def test_a_revoked_permission(drafts: ConsoleDrafts, trials: ConsoleTrials) -> None:
+    """Without the permission an earlier draft with code is neither tried nor activated."""
     files = {f"{NAME}.yaml": rule("mine:f")}
-    desk.save(DraftEdit(NAME, ANN, files, "", 0, code=True))
+    drafts.save(DraftEdit(NAME, ANN, files, "", 0, code=True))
     with pytest.raises(PermissionDenied):
-        bench.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
+        trials.try_out(NAME, ANN, "draft", [TrialMessage(ORDER)], code=False)
     with pytest.raises(PermissionDenied):
-        activate(desk)
+        activate(drafts)
 
 
-def test_a_file_of_the_operator_that_uses_a_hook(home: Path, desk: ConsoleDrafts) -> None:
-    """What nobody has activated is as its file says; another definition's hook is another's."""
+def test_a_file_of_the_operator_that_uses_a_hook(home: Path, drafts: ConsoleDrafts) -> None:
+    """An author may keep the hook of an inactive file, but not use it in another definition."""
     (home / f"mappings/{NAME}.yaml").write_text(rule("mine:f"), "utf-8")
-    save(desk, f"{rule('mine:f')}  KeyFindings: PID-3\n")
+    save(drafts, f"{rule('mine:f')}  KeyFindings: PID-3\n")
     files = {"orders.yaml": f"include: {NAME}.yaml"}
     with pytest.raises(PermissionDenied):
-        desk.save(DraftEdit("orders", ANN, files, "", 0))
+        drafts.save(DraftEdit("orders", ANN, files, "", 0))
 
 
-def test_an_installed_module_is_a_mistake_even_with_the_permission(
-    desk: ConsoleDrafts, bench: ConsoleTrials
-) -> None:
-    """The hook of the attack is refused by the check, and nothing runs."""
-    saved = save(desk, rule("_osx_support:_read_output"), code=True)
+def test_an_installed_module_is_a_mistake(drafts: ConsoleDrafts, trials: ConsoleTrials) -> None:
+    """The check refuses a hook of an installed module, and runs nothing."""
+    saved = save(drafts, rule("_osx_support:_read_output"), code=True)
     (issue,) = saved["issues"]
     assert issue["code"] == "hook"
     with pytest.raises(InvalidContent):
-        bench.try_out(NAME, ROOT, "draft", [TrialMessage(ORDER)], code=True)
+        trials.try_out(NAME, ROOT, "draft", [TrialMessage(ORDER)], code=True)
     with pytest.raises(InvalidContent):
-        activate(desk, code=True)
+        activate(drafts, code=True)

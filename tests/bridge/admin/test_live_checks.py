@@ -1,4 +1,4 @@
-"""`bridge check --live`: whoever does not do what is set is told in a line, with what to do."""
+"""`bridge check --live` reports each peer that differs from the settings, with a remedy."""
 
 import os
 import socket
@@ -28,28 +28,28 @@ Greeting = Callable[[socket.socket], socket.socket | None]
 
 
 class Peers:
-    """Sockets that greet whoever connects, each in its own way, and keep the connection."""
+    """Servers that greet each client in a given way, and keep the connection."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self.authority = trustme.CA()
 
     def plain(self, greeting: Greeting) -> int:
-        """A port whose connections are greeted so."""
+        """Open a port that greets each connection."""
         listening = socket.create_server(("127.0.0.1", 0))
-        kept: list[socket.socket] = []
+        connections: list[socket.socket] = []
 
         def serve() -> None:
             while listening.fileno() >= 0:
                 with suppress(OSError):
-                    kept.append(listening.accept()[0])
-                    kept.append(greeting(kept[-1]) or kept[-1])
+                    connections.append(listening.accept()[0])
+                    connections.append(greeting(connections[-1]) or connections[-1])
 
         def end() -> None:
             listening.shutdown(socket.SHUT_RDWR)
             listening.close()
             serving.join()
-            for wire in kept:
+            for wire in connections:
                 wire.close()
 
         serving = Thread(target=serve, daemon=True)
@@ -58,7 +58,7 @@ class Peers:
         return int(listening.getsockname()[1])
 
     def secure(self, *names: str, until: timedelta = timedelta(365), mutual: bool = False) -> int:
-        """A TLS port with a certificate for these names."""
+        """Open a TLS port with a certificate for these names."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         expires = datetime.now(UTC) + until
         self.authority.issue_cert(*names, not_after=expires).configure_cert(context)
@@ -67,13 +67,13 @@ class Peers:
             self.authority.configure_trust(context)
         return self.plain(lambda wire: context.wrap_socket(wire, server_side=True))
 
-    def service(self, status: int, held: Event | None = None, page: str = "") -> str:
-        """An HTTP service that answers so, or when it is let go."""
+    def service(self, status: int, released: Event | None = None, page: str = "") -> str:
+        """Start an HTTP service that responds with this status, at once or when it is released."""
 
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                if held is not None:
-                    held.wait(PATIENCE)
+                if released is not None:
+                    released.wait(PATIENCE)
                 self.send_response(status)
                 if page:
                     self.send_header("Content-Type", page)
@@ -82,8 +82,8 @@ class Peers:
             do_OPTIONS = do_POST  # noqa: N815  # its name in the library
 
             @override
-            def log_message(self, *said: object) -> None:
-                """Say nothing."""
+            def log_message(self, *values: object) -> None:
+                """Log nothing."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -100,7 +100,7 @@ def peers() -> Iterator[Peers]:
 
 
 def home(folder: Path, peers: Peers, more: str, base_url: str = "internal") -> Path:
-    """A home with these settings, and an authority that is trusted."""
+    """Create a data directory with these settings and a trusted authority."""
     create_data_directory(folder)
     peers.authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     written = (folder / "bridge.toml").read_text("utf-8").partition("[[listener]]")[0]
@@ -109,8 +109,8 @@ def home(folder: Path, peers: Peers, more: str, base_url: str = "internal") -> P
     return folder
 
 
-def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -> None:
-    """One line for each, at its place in the file; those that do are not named."""
+def test_destinations(tmp_path: Path, peers: Peers) -> None:
+    """Each faulty destination has one finding at its place in the file; others have none."""
     with socket.create_server(("127.0.0.1", 0)) as once:
         closed = once.getsockname()[1]
     wanted = {
@@ -119,7 +119,7 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
         "soon": (peers.secure("localhost", until=timedelta(3)), TLS, "expires in 3 d"),
         "other": (peers.secure("a.example"), TLS, "not for localhost: set tls.server_name"),
         "mutual": (peers.secure("localhost", mutual=True), TLS, "set tls.certificate and tls.key"),
-        "stranger": (peers.secure("localhost"), "tls = {}", "add it to tls.ca"),
+        "untrusted": (peers.secure("localhost"), "tls = {}", "add it to tls.ca"),
         "clear": (peers.plain(lambda wire: wire.sendall(HELLO)), TLS, "does not speak TLS"),
         "quiet": (peers.plain(lambda wire: None), "", ""),
         "shell": (peers.plain(lambda wire: wire.sendall(HELLO)), "", "speaks first"),
@@ -131,18 +131,20 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
         for name, (port, tls, _) in wanted.items()
     ]
     nowhere = '[[destination]]\nname = "nowhere"\naddress = "no-such-host.invalid:1"\n'
-    told = check_live(home(tmp_path, peers, "".join([*sections, nowhere])))
-    said = {each.place.rpartition(" ")[2]: each.message for each in told}
-    assert said.pop("nowhere").startswith("nobody answers at no-such-host.invalid:1: no such host")
-    assert said.keys() == {name for name, (_, _, words) in wanted.items() if words}
-    for name, message in said.items():
+    findings = check_live(home(tmp_path, peers, "".join([*sections, nowhere])))
+    messages = {each.place.rpartition(" ")[2]: each.message for each in findings}
+    assert messages.pop("nowhere").startswith(
+        "nobody answers at no-such-host.invalid:1: no such host"
+    )
+    assert messages.keys() == {name for name, (_, _, expected) in wanted.items() if expected}
+    for name, message in messages.items():
         assert wanted[name][2] in message
-    assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in told)
-    assert {each.severity for each in told if "leaves" in each.place} == {CheckSeverity.WARNING}
+    assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in findings)
+    assert {each.severity for each in findings if "leaves" in each.place} == {CheckSeverity.WARNING}
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "expected"),
     [
         (200, None),
         (405, None),
@@ -153,32 +155,32 @@ def test_destinations_that_do_not_do_what_is_set(tmp_path: Path, peers: Peers) -
         (503, "answers 503 to a question without a message: look there"),
     ],
 )
-def test_what_a_receiver_by_http_says(
-    tmp_path: Path, peers: Peers, status: int, words: str | None
-) -> None:
-    """It is asked without a message, and no answer to that is held against it but these."""
+def test_http_receiver(tmp_path: Path, peers: Peers, status: int, expected: str | None) -> None:
+    """The check reports only those HTTP responses that show a wrong setting."""
     section = f'[[destination]]\nname = "web"\naddress = "{peers.service(status)}/hl7"\n'
-    told = check_live(home(tmp_path, peers, section))
-    assert [words in each.message for each in told if words] == [True] * (words is not None)
-    assert len(told) == (words is not None)
+    findings = check_live(home(tmp_path, peers, section))
+    assert [expected in each.message for each in findings if expected] == [True] * (
+        expected is not None
+    )
+    assert len(findings) == (expected is not None)
 
 
-def test_who_is_no_http_server(tmp_path: Path, peers: Peers) -> None:
-    """It takes the connection, and answers what HTTP does not know."""
+def test_a_peer_without_http(tmp_path: Path, peers: Peers) -> None:
+    """A peer that does not speak HTTP is reported."""
     port = peers.plain(lambda wire: wire.sendall(HELLO))
     section = f'[[destination]]\nname = "web"\naddress = "http://127.0.0.1:{port}/hl7"\n'
-    (told,) = check_live(home(tmp_path, peers, section))
-    assert "does not answer as HTTP does" in told.message
+    (finding,) = check_live(home(tmp_path, peers, section))
+    assert "does not answer as HTTP does" in finding.message
 
 
-def test_a_page_is_no_report_service(tmp_path: Path, peers: Peers) -> None:
-    """Whatever its status: a gateway's page to sign in is 200."""
-    (told,) = check_live(home(tmp_path, peers, "", peers.service(200, page="text/html; x=y")))
-    assert "with a page (200): is it the address of a report service?" in told.message
+def test_a_page_instead_of_the_report_service(tmp_path: Path, peers: Peers) -> None:
+    """A page is reported whatever its status: the sign-in page of a gateway has 200."""
+    (finding,) = check_live(home(tmp_path, peers, "", peers.service(200, page="text/html; x=y")))
+    assert "with a page (200): is it the address of a report service?" in finding.message
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "expected"),
     [
         (400, None),
         (401, "the token in secrets/engine.token is refused (401)"),
@@ -186,36 +188,36 @@ def test_a_page_is_no_report_service(tmp_path: Path, peers: Peers) -> None:
         (503, "with 503: look there"),
     ],
 )
-def test_what_the_report_service_says(
-    tmp_path: Path, peers: Peers, status: int, words: str | None
-) -> None:
-    """It says no to a question without a report; everything else is a mistake."""
-    told = check_live(home(tmp_path, peers, "", peers.service(status)))
-    assert [words in each.message for each in told if words] == [True] * (words is not None)
-    assert len(told) == (words is not None)
+def test_report_service(tmp_path: Path, peers: Peers, status: int, expected: str | None) -> None:
+    """The report service answers 400 to a request without a report. Other statuses are reported."""
+    findings = check_live(home(tmp_path, peers, "", peers.service(status)))
+    assert [expected in each.message for each in findings if expected] == [True] * (
+        expected is not None
+    )
+    assert len(findings) == (expected is not None)
 
 
-def test_nobody_is_waited_for_long() -> None:
-    """Who holds his answer back holds up no other, and not the end."""
-    held = Event()
+def test_a_slow_check() -> None:
+    """A slow check delays neither the others nor the end."""
+    released = Event()
 
     def slow() -> list[CheckFinding]:
-        held.wait()
+        released.wait()
         return []
 
-    quick = CheckFinding(CheckSeverity.ERROR, "quick", "told")
+    quick = CheckFinding(CheckSeverity.ERROR, "quick", "finding")
     found = run_checks([PeerCheck("slow", slow), PeerCheck("quick", lambda: [quick])], patience=2)
-    assert not held.is_set()
-    held.set()
+    assert not released.is_set()
+    released.set()
     assert [(each.place, each.message) for each in found] == [
         ("slow", "no answer within 2 s"),
-        ("quick", "told"),
+        ("quick", "finding"),
     ]
 
 
 @contextmanager
 def role(server: str) -> Iterator[str]:
-    """A role that may connect, and nothing else."""
+    """Create a role that may only connect."""
     name = f"weak_{os.getpid()}"
     ask_server(server, f"CREATE ROLE {name} LOGIN")
     try:
@@ -225,26 +227,26 @@ def role(server: str) -> Iterator[str]:
 
 
 @pytest.mark.postgres
-def test_a_database_server_that_is_not_as_it_must_be(
+def test_database_server(
     tmp_path: Path, peers: Peers, postgres_server: str, postgres_url: str
 ) -> None:
-    """No such server, no such database, a role without rights: why, and once."""
+    """The check reports a missing server or database, and a role without rights, once."""
     folder = home(tmp_path, peers, "")
     settings = folder / "bridge.toml"
     plain = settings.read_text("utf-8")
 
-    def told(url: str) -> list[str]:
+    def errors_with(url: str) -> list[str]:
         settings.write_text(plain.replace("sqlite:///bridge.db", url), "utf-8")
         found = check_home(folder, reach=False)
         return [each.message for each in found if each.severity is CheckSeverity.ERROR]
 
-    (down,) = told("postgresql+psycopg://u:hidden@127.0.0.1:1/x")
+    (down,) = errors_with("postgresql+psycopg://u:hidden@127.0.0.1:1/x")
     assert "Connection refused" in down
     assert "hidden" not in down
-    (unknown,) = told(postgres_server.replace("/postgres?", "/nosuch?"))
+    (unknown,) = errors_with(postgres_server.replace("/postgres?", "/nosuch?"))
     assert 'database "nosuch" does not exist' in unknown
     with role(postgres_server) as name:
-        weak = told(postgres_url.replace("postgres:@", f"{name}:@"))
+        weak = errors_with(postgres_url.replace("postgres:@", f"{name}:@"))
     assert any(f"role {name} may not create tables: GRANT" in each for each in weak)
     assert any(f"role {name} may not use " in each for each in weak)
-    assert told(postgres_url) == []
+    assert errors_with(postgres_url) == []

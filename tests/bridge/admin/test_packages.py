@@ -1,4 +1,4 @@
-"""Interfaces as ZIP files: what the console looks at, takes in, and refuses."""
+"""The console shows, imports and refuses interface packages."""
 
 import zipfile
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ address = "127.0.0.1:9"
 
 
 class Home:
-    """A home with a database that was migrated, and its parcels."""
+    """A data directory with a migrated database and its packages."""
 
     def __init__(self, home: Path, text: str) -> None:
         create_data_directory(home)
@@ -44,22 +44,22 @@ class Home:
 
     @property
     def current(self) -> Settings:
-        """The settings in force."""
+        """The active settings."""
         return current(self.settings, self.database)
 
     def file(self, name: str) -> str:
-        """What the definition `ris-u` in force has in a file."""
+        """A file of the active definition `ris-u`."""
         return active_sources(self.settings, self.database)("ris-u")[name]
 
 
-def parcel(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:
-    """A ZIP that Ann takes in."""
+def package(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:
+    """Return a package that Ann imports."""
     return PackageImport(data, mark, "ann", "a test", replace)
 
 
 @pytest.fixture
-def homes(tmp_path: Path) -> Iterator[tuple[Home, Home]]:
-    """One home with an interface, and one without."""
+def two_homes(tmp_path: Path) -> Iterator[tuple[Home, Home]]:
+    """One data directory with an interface, and one without."""
     first, second = Home(tmp_path / "first", SETTINGS), Home(tmp_path / "second", "")
     own = "include: orders.yaml\ntags: {Modality: {from: OBR-24, codes: ours}}\n"
     (first.path / "mappings" / "ris-u.yaml").write_text(own)
@@ -70,7 +70,7 @@ def homes(tmp_path: Path) -> Iterator[tuple[Home, Home]]:
 
 
 def zipped(**files: str) -> bytes:
-    """A ZIP of files whose names are not looked at; `__` is a slash, `_0` a dot."""
+    """Return a ZIP with these files. `__` is a slash, `_0` a dot."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         for name, text in files.items():
@@ -78,9 +78,9 @@ def zipped(**files: str) -> bytes:
     return out.getvalue()
 
 
-def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
-    """What would change is shown, then it is so, and the same again is refused."""
-    first, second = homes
+def test_import(two_homes: tuple[Home, Home]) -> None:
+    """The preview shows the changes, the import applies them, and a second import is refused."""
+    first, second = two_homes
     data = first.parcels.export_zip(["ris-u", "back"])
     shown = second.parcels.preview(data)
     assert shown["channels"] == ["ris-u", "back"]
@@ -88,36 +88,36 @@ def test_an_interface_travels(homes: tuple[Home, Home]) -> None:
         "codes/ours.csv": None,
         "ris-u.yaml": None,
     }
-    assert second.current.listener == [], "nothing is in force yet"
-    done = second.parcels.import_zip(parcel(data, shown["mark"]))
+    assert second.current.listener == [], "nothing is active yet"
+    done = second.parcels.import_zip(package(data, shown["mark"]))
     assert done["files"] == ["codes/ours.csv", "ris-u.yaml"]
     assert second.current.listener[0].mappings == ["ris-u"]
     assert str(second.current.destination[0].address) == "127.0.0.1:9"
     assert second.file("codes/ours.csv") == "code,value\nX,CT\n"
-    assert (second.path / "bridge.toml").read_text() == "", "files are nobody's here"
-    assert second.parcels.export_zip(["ris-u", "back"]) == data, "and it leaves as it came"
+    assert (second.path / "bridge.toml").read_text() == "", "the import does not change the files"
+    assert second.parcels.export_zip(["ris-u", "back"]) == data, "the export equals the import"
     with pytest.raises(InvalidState, match="used more than once"):
         second.parcels.preview(data)
     with pytest.raises(NoSuchItem):
-        first.parcels.export_zip(["nobody"])
+        first.parcels.export_zip(["unknown"])
 
 
-def test_what_changed_since_it_was_looked_at_is_shown_again(homes: tuple[Home, Home]) -> None:
-    """Another version in force: nothing is taken in; nor is one replaced unasked."""
-    first, second = homes
+def test_an_outdated_preview(two_homes: tuple[Home, Home]) -> None:
+    """The import is refused if another version became active since the preview."""
+    first, second = two_homes
     data = first.parcels.export_zip(["ris-u"])
     mark = second.parcels.preview(data)["mark"]
     file = second.path / "mappings" / "ris-u.yaml"
     file.write_text("include: orders.yaml\n")
     activate_files(second.settings, second.database, ["ris-u"], Author("ben", 1))
     with pytest.raises(ChangeConflict):
-        second.parcels.import_zip(parcel(data, mark, replace=True))
+        second.parcels.import_zip(package(data, mark, replace=True))
     shown = second.parcels.preview(data)
     assert {each["name"]: each["before"] for each in shown["files"]}["ris-u.yaml"]
     with pytest.raises(InvalidState, match=r"ris-u\.yaml"):
-        second.parcels.import_zip(parcel(data, shown["mark"]))
+        second.parcels.import_zip(package(data, shown["mark"]))
     assert second.current.listener == []
-    second.parcels.import_zip(parcel(data, shown["mark"], replace=True))
+    second.parcels.import_zip(package(data, shown["mark"], replace=True))
     assert "ours" in second.file("ris-u.yaml")
 
 
@@ -145,24 +145,26 @@ LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
         ),
     ],
 )
-def test_what_is_refused_changes_nothing(homes: tuple[Home, Home], data: bytes, why: str) -> None:
-    """Whatever else a ZIP holds, settings that are no interface's, and mistakes."""
-    _, second = homes
+def test_a_refused_package_changes_nothing(
+    two_homes: tuple[Home, Home], data: bytes, why: str
+) -> None:
+    """The import refuses other files, other settings and mistakes, and changes nothing."""
+    _, second = two_homes
     with pytest.raises(ConsoleError, match=why):
         second.parcels.preview(data)
     assert second.current.listener == []
 
 
-def test_a_folder_in_a_zip_is_taken_for_the_zip() -> None:
-    """As tools of desktops make them, with what they leave beside it."""
+def test_a_package_in_a_folder() -> None:
+    """The import accepts a single folder in the ZIP, with the extra files of desktop tools."""
     inside = {"ris/interface.toml": LISTENER, "ris/mappings/m.yaml": "x", "__MACOSX/ris/._m": "y"}
     data = packed(inside)
     assert unpacked(data) == {"interface.toml": LISTENER, "mappings/m.yaml": "x"}
     assert unpacked(packed(unpacked(data))) == unpacked(data)
 
 
-def test_a_bomb_is_not_unpacked() -> None:
-    """What says that it is larger than any interface is not opened."""
+def test_a_zip_bomb() -> None:
+    """The import does not open a file whose declared size is larger than the limit."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("interface.toml", "#" * 50_000_000)

@@ -1,11 +1,11 @@
-"""How fast many are queued again."""
+"""The rate at which messages are queued again."""
 
 from bridge.admin.selection import requeue_each
 from bridge.errors import BridgeError
 
 
-class Time:
-    """A clock that goes on only while somebody works or sleeps."""
+class ManualClock:
+    """A clock that advances only when the test works or sleeps."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -14,13 +14,13 @@ class Time:
         return self.now
 
     def passes(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += seconds
 
 
-def test_a_rate_is_what_it_says_however_long_each_takes() -> None:
-    """Those that are to begin too early wait; who begins late has nobody hurry."""
-    time = Time()
+def test_rate() -> None:
+    """Each message waits for its time. A late one does not speed up the next."""
+    time = ManualClock()
     begun: list[float] = []
     takes = iter([0.2, 0.2, 1.0, 0.1, 0.0])
 
@@ -36,8 +36,8 @@ def test_a_rate_is_what_it_says_however_long_each_takes() -> None:
     assert [each.error for each in done] == ["", "", "", "in somebody's hands", ""]
 
 
-def test_without_a_rate_nobody_sleeps() -> None:
-    """As fast as it goes."""
-    time = Time()
+def test_no_rate() -> None:
+    """Without a rate there is no delay."""
+    time = ManualClock()
     assert len(list(requeue_each([1, 2, 3], lambda _: None, 0, time.passes, time))) == 3
     assert time.now == 100

@@ -1,4 +1,4 @@
-"""`bridge check` says where signing in is weaker than it looks."""
+"""`bridge check` reports weak settings of sign-in."""
 
 from pathlib import Path
 
@@ -28,10 +28,10 @@ from config import load
         ({"BRIDGE_SIGN_IN__SECOND_FACTOR": "optional"}, ["sign_in.second_factor"]),
     ],
 )
-def test_what_is_reported(
+def test_weak_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], place: list[str]
 ) -> None:
-    """A proxy that nobody declared, and console roles by a password alone."""
+    """The check reports an undeclared proxy and console roles with a password only."""
     home = tmp_path / "home"
     create_data_directory(home)
     for name, value in more.items():
@@ -41,8 +41,8 @@ def test_what_is_reported(
     assert all(each.severity is CheckSeverity.WARNING for each in found)
 
 
-def test_a_proxy_that_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A declared proxy does not hide another one; a proxy that is declared now is no fault."""
+def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check reports an undeclared proxy beside a declared one, until it is declared too."""
     home = tmp_path / "home"
     create_data_directory(home)
     settings = load(home)

@@ -1,4 +1,4 @@
-"""`bridge check` says what confines hooks on this machine, and what does not."""
+"""`bridge check` lists the protections that confine hooks on this machine."""
 
 import sys
 from pathlib import Path
@@ -14,14 +14,14 @@ from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESP
 
 
 def test_all_are_listed() -> None:
-    """One note, no warning."""
+    """With all protections the check has one note and no warning."""
     (note,) = findings(ALL_PROTECTIONS)
     assert note.severity is CheckSeverity.NOTE
     assert all(each in note.message for each in ALL_PROTECTIONS)
 
 
 def test_none_is_a_warning() -> None:
-    """Hooks would have the rights of the service."""
+    """Without protections the check warns, because hooks have the rights of the service."""
     (warning,) = findings([])
     assert (warning.severity, "no protection is active" in warning.message) == (
         CheckSeverity.WARNING,
@@ -29,8 +29,8 @@ def test_none_is_a_warning() -> None:
     )
 
 
-def test_what_is_missing_is_named() -> None:
-    """Namespaces are of no use behind the filter, which allows no socket."""
+def test_missing_protections_are_named() -> None:
+    """The note names missing protections, but not namespaces if the filter allows no socket."""
     _, warning = findings([each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)])
     assert LANDLOCK in warning.message
     assert NAMESPACES not in warning.message
@@ -40,7 +40,7 @@ def test_what_is_missing_is_named() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other protections")
 def test_the_command_lists_them(tmp_path: Path) -> None:
-    """As they are on this machine."""
+    """The command lists the protections of this machine."""
     create_data_directory(tmp_path / "home")
     printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
     for each in protections():

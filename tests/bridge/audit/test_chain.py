@@ -1,4 +1,4 @@
-"""The hash chain: whatever is changed in it afterwards is found, by itself or by a stored head."""
+"""The hash chain detects each later change, by itself or with a stored head."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _CHANGES = {
 
 @pytest.fixture
 def chain(database: Database) -> Chain:
-    """Four events."""
+    """A chain of four events."""
     for number in range(4):
         event = AuditEvent(
             "user-update",
@@ -44,7 +44,7 @@ def append(database: Database, event: AuditEvent, now: int) -> None:
 
 
 def run(database: Database, statement: str, **values: Any) -> None:
-    """Change the table behind the chain's back."""
+    """Change the table without the chain."""
     with database.write() as connection:
         connection.execute(text(statement), values)
 
@@ -57,7 +57,7 @@ def broken(database: Database) -> int | None:
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_changed_member_is_found(chain: Chain, database: Database, name: str) -> None:
-    """Every member of an event is covered, its number and its format too."""
+    """The hash covers each member of an event, its number and its format."""
     assert broken(database) is None
     value = _CHANGES.get(name, "x")
     kind = "CAST(:value AS JSON)" if name in ("details", "before", "after") else ":value"
@@ -69,13 +69,13 @@ def test_a_changed_member_is_found(chain: Chain, database: Database, name: str) 
 
 
 def test_a_missing_event_is_found(chain: Chain, database: Database) -> None:
-    """Removed from the middle, or two that changed places."""
+    """The chain detects a removed event and two swapped events."""
     run(database, "DELETE FROM audit_event WHERE sequence = 2")
     assert broken(database) == 3
 
 
-def test_a_stored_head_finds_what_the_chain_does_not(chain: Chain, database: Database) -> None:
-    """The newest removed, all removed, and the end computed anew: the old head is gone."""
+def test_a_stored_head(chain: Chain, database: Database) -> None:
+    """A stored head detects a removed end, a removed table and a recomputed end."""
     with database.read() as connection:
         sequence, head = chain.head(connection)
         assert (sequence, chain.contains(connection, head, sequence)) == (4, True)
@@ -92,8 +92,8 @@ def test_a_stored_head_finds_what_the_chain_does_not(chain: Chain, database: Dat
         assert chain.head(connection) == (0, GENESIS)
 
 
-def test_events_of_the_first_form_stay_valid(database: Database) -> None:
-    """Rows from before have fewer members; those of today follow them, and neither can pass."""
+def test_events_of_the_first_format(database: Database) -> None:
+    """Events of the first format stay valid, and neither format passes for the other."""
     old: dict[str, Any] = {
         "at": 1,
         "site_id": None,

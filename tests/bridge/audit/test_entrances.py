@@ -1,4 +1,4 @@
-"""Every entrance that changes something names its audit action, or why it has none."""
+"""Each entrance that changes data names its audit action, or the reason why it has none."""
 
 import re
 from collections.abc import Iterator
@@ -202,7 +202,7 @@ COMMANDS = {
 }
 
 WITHOUT = {
-    # Routes that read or compute for the page whose opening is an event, and change no record.
+    # Routes of a page whose opening is an event: they read or compute, and change no record.
     "engine live.activity": "keeps a session alive",
     "engine live.handed_over": "says that a text is saved; the takeover is an event",
     "engine live.stay": "stores that a window stays at its report",
@@ -211,7 +211,7 @@ WITHOUT = {
     "engine report_tools.leave": "ends the presence on the open report",
     "engine assistance.apply_findings": "computes text for the open report",
     "engine assistance.recognize": "computes text for the open report",
-    # Console routes that only compute on what the request holds, or list rows without content.
+    # Console routes that compute on the request, or list rows without content.
     "console deliveries.find": "lists rows without content",
     "console messages.check": "checks what the request holds",
     "console connections.check": "checks what the request holds",
@@ -219,7 +219,7 @@ WITHOUT = {
     "console mappings.sample_messages": "reads what the request holds",
     "console mappings.try_out": "computes on what the request holds",
     "console mappings.learn": "computes on what the request holds",
-    # Commands that list without patient data, work on given files, or begin a data directory.
+    # Commands that list without patient data, work on given files, or create a data directory.
     "cli init": "there is no trail before it",
     "cli serve": "its requests are events",
     "cli check": "reads; --fix narrows file modes",
@@ -258,7 +258,7 @@ WITHOUT = {
 
 
 def table() -> dict[str, str]:
-    """Return entrance and action of all three tables."""
+    """Return the entrances and actions of all three tables."""
     found = {f"cli {name}": action for name, action in COMMANDS.items()}
     for area, modules in (("engine", ENGINE), ("console", CONSOLE)):
         for module, routes in modules.items():
@@ -267,7 +267,7 @@ def table() -> dict[str, str]:
 
 
 def changing_routes(area: str, routers: list[APIRouter]) -> Iterator[str]:
-    """Name the endpoints of all routes that are not GET."""
+    """Return the endpoints of all routes that are not GET."""
     for router in routers:
         for route in router.routes:
             if set(getattr(route, "methods", None) or ()) - READING:
@@ -276,7 +276,7 @@ def changing_routes(area: str, routers: list[APIRouter]) -> Iterator[str]:
 
 
 def commands(command: Any, *names: str) -> Iterator[str]:
-    """Name all commands below one."""
+    """Return the names of all commands below one."""
     below = getattr(command, "commands", None)
     if below is None:
         yield " ".join(("cli", *names))
@@ -285,8 +285,8 @@ def commands(command: Any, *names: str) -> Iterator[str]:
         yield from commands(each, *names, name)
 
 
-def test_every_entrance_names_its_action_or_why_it_has_none() -> None:
-    """A new route or command has to be entered here; one that is gone has to leave."""
+def test_each_entrance_is_in_the_table() -> None:
+    """Each route and command is in the table, and the table has no others."""
     entrances = {
         *changing_routes("engine", list(ROUTERS)),
         *changing_routes("console", list(CONSOLE_ROUTERS)),
@@ -298,8 +298,8 @@ def test_every_entrance_names_its_action_or_why_it_has_none() -> None:
     assert (listed.keys() | WITHOUT.keys()) - entrances == set()
 
 
-def test_every_action_of_the_table_is_recorded_somewhere() -> None:
-    """The source of the area has the action as a literal."""
+def test_each_action_is_recorded() -> None:
+    """The source of the area has each action as a literal."""
     places = {"engine": ["engine"], "console": ["console"], "cli": ["cli", "admin", "wiring"]}
     literals = {
         area: {

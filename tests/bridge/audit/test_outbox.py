@@ -1,4 +1,4 @@
-"""The audit outbox: an event commits with its change, and reaches the chain exactly once."""
+"""The audit outbox: an event commits with its change, and is appended to the chain exactly once."""
 
 import threading
 from contextlib import suppress
@@ -21,7 +21,7 @@ class RefusalError(BridgeError):
 
 
 def chained(database: Database) -> list[Any]:
-    """Relay, and return the events of the chain."""
+    """Relay the outbox, and return the events of the chain."""
     outbox.relay(database, BRIDGE_CHAIN, database)
     with database.read() as connection:
         assert BRIDGE_CHAIN.verify(connection).broken is None
@@ -30,7 +30,7 @@ def chained(database: Database) -> list[Any]:
 
 
 def test_an_event_commits_with_its_change(database: Database) -> None:
-    """While the change is not committed there is no event; afterwards both are there."""
+    """The event exists after the commit of the change, and not before."""
     event = AuditEvent("pause", target=("listener", "a"))
     with outbox.recorded(database, event, 5) as recording, database.write() as connection:
         connection.execute(text("SELECT 1"))
@@ -41,14 +41,14 @@ def test_an_event_commits_with_its_change(database: Database) -> None:
 
 
 def test_a_change_that_commits_before_a_crash_has_its_event(database: Database) -> None:
-    """The event is written by the change's own transaction, not behind it."""
+    """The transaction of the change writes the event."""
     with (
         suppress(SystemExit),
         outbox.recorded(database, AuditEvent("pause"), 5),
     ):
         with database.write() as connection:
             connection.execute(text("DELETE FROM channel"))
-        raise SystemExit  # nothing that follows the change is executed
+        raise SystemExit  # the code after the change does not run
     assert [each.action for each in chained(database)] == ["pause"]
 
 
@@ -59,7 +59,7 @@ def test_a_change_that_commits_before_a_crash_has_its_event(database: Database) 
 def test_a_refusal_is_an_event_without_the_change(
     database: Database, error: Exception, outcome: str, code: str
 ) -> None:
-    """What rolled back leaves its refusal, with a code and never the error's text."""
+    """A rolled back action leaves an event with its code, and without the text of the error."""
 
     def act() -> None:
         with (
@@ -76,7 +76,7 @@ def test_a_refusal_is_an_event_without_the_change(
 
 
 def test_several_transactions_are_one_event(database: Database) -> None:
-    """An action that commits in parts is recorded once; reading alone is recorded too."""
+    """An action with several commits is one event. An action that only reads is one too."""
     with outbox.recorded(database, AuditEvent("replay"), 5):
         for _ in range(3):
             with database.write() as connection:
@@ -88,7 +88,7 @@ def test_several_transactions_are_one_event(database: Database) -> None:
 
 
 def test_relays_that_run_at_once_append_once(database: Database) -> None:
-    """Two nodes relay the same outbox: each event is in the chain once, in order."""
+    """Two nodes relay one outbox: the chain has each event once, in order."""
     with database.write() as connection:
         for number in range(300):
             outbox.add(connection, AuditEvent("pause", target=("n", str(number))), number)

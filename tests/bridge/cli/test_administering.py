@@ -1,4 +1,4 @@
-"""Commands that administer the internal engine, on a home of their own."""
+"""Commands that administer the internal engine of a data directory."""
 
 import base64
 import json
@@ -17,29 +17,29 @@ from config import load
 
 
 class Home:
-    """A home and its commands."""
+    """A data directory and its commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, *arguments: str) -> Result:
-        """Run a command on this home."""
+        """Run a command."""
         return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
 
     def ok(self, *arguments: str) -> str:
-        """Run a command that must succeed; give what it printed."""
+        """Run a command that must succeed, and return its output."""
         result = self.run(*arguments)
         assert result.exit_code == 0, (result.output, result.exception)
         return result.stdout
 
     def database(self) -> Database:
-        """Open the engine's database."""
+        """Open the database of the engine."""
         return open_engine_database(load(self.folder))
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A home with one site and its administrator."""
+    """A data directory with one site and its administrator."""
     CliRunner().invoke(application, ["init", str(tmp_path / "home")])
     made = Home(tmp_path / "home")
     made.ok("site", "add", "SITE1", "--name", "First", "--sign-delay", "60")
@@ -48,7 +48,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_a_site_is_shown_and_changed(home: Home, tmp_path: Path) -> None:
-    """`bridge site show|set|list`: single members change, an image is kept as we encoded it."""
+    """`bridge site show|set|list` changes single members, and stores an image as encoded by us."""
     picture = BytesIO()
     Image.new("RGB", (8, 4), "navy").save(picture, "BMP")
     (tmp_path / "bad.bmp").write_bytes(picture.getvalue())
@@ -84,7 +84,7 @@ def test_a_site_is_shown_and_changed(home: Home, tmp_path: Path) -> None:
 
 
 def test_users_and_tokens_are_listed_and_tokens_end(home: Home) -> None:
-    """`bridge user list`, `bridge token list|revoke`: never a secret."""
+    """`bridge user list` and `bridge token list|revoke` never show a secret."""
     users = json.loads(home.ok("user", "list", "--site", "SITE1", "--json"))
     assert [(each["email"], each["role"]) for each in users] == [
         ("ann@site1.test", "administrator")
@@ -101,8 +101,8 @@ def test_users_and_tokens_are_listed_and_tokens_end(home: Home) -> None:
     assert home.run("token", "list", "--site", "NOWHERE").exit_code != 0
 
 
-def test_what_commands_do_is_audited(home: Home) -> None:
-    """Audit: administration by commands, who ran them, and reading the trail itself."""
+def test_commands_are_audited(home: Home) -> None:
+    """The trail records the commands, their actor, and reading the trail itself."""
     home.ok("site", "set", "SITE1", "signDelay=0")
     events = json.loads(home.ok("audit", "list", "--json"))
     assert [each["action"] for each in events] == ["site-update", "user-update", "site-create"]
@@ -118,10 +118,10 @@ def test_what_commands_do_is_audited(home: Home) -> None:
 
 
 def test_verify_names_the_first_broken_entry(home: Home) -> None:
-    """`bridge audit verify`: 0 for a whole chain, 1 and the place for one that is not."""
-    said = home.ok("audit", "verify")
-    head = said.split()[-1]
-    assert said.startswith("ok: 2 entries")
+    """`bridge audit verify` exits with 0 for a valid chain, else with 1 and the place."""
+    output = home.ok("audit", "verify")
+    head = output.split()[-1]
+    assert output.startswith("ok: 2 entries")
     home.ok("site", "set", "SITE1", "signDelay=0")
     home.ok("audit", "verify", "--head", head)
     with home.database().write() as connection:
@@ -131,8 +131,8 @@ def test_verify_names_the_first_broken_entry(home: Home) -> None:
     assert "broken at entry 2" in result.stdout
 
 
-def test_a_trail_that_was_cut_off_is_found_by_its_old_head(home: Home) -> None:
-    """A shortened chain is whole in itself; the head that somebody noted is missing from it."""
+def test_a_stored_head_detects_a_shortened_trail(home: Home) -> None:
+    """A shortened chain is valid but lacks the stored head."""
     head = home.ok("audit", "verify").split()[-1]
     with home.database().write() as connection:
         connection.execute(text("DELETE FROM engine_audit_event WHERE sequence = 2"))
@@ -140,8 +140,8 @@ def test_a_trail_that_was_cut_off_is_found_by_its_old_head(home: Home) -> None:
     assert home.run("audit", "verify", "--head", head).exit_code == 1
 
 
-def test_a_chain_that_was_computed_anew_is_found_by_its_old_head(home: Home) -> None:
-    """`bridge audit head` prints a number and a hash; both must be in the chain later."""
+def test_a_stored_head_detects_a_recomputed_chain(home: Home) -> None:
+    """`bridge audit head` prints number and hash; both must be in the chain later."""
     head = home.ok("audit", "head").strip()
     assert head.split()[0] == "2"
     home.ok("site", "set", "SITE1", "signDelay=0")
@@ -156,7 +156,7 @@ def test_a_chain_that_was_computed_anew_is_found_by_its_old_head(home: Home) -> 
 
 
 def test_the_export_is_fhir(home: Home) -> None:
-    """`bridge audit export`: one AuditEvent a line, by site and by time."""
+    """`bridge audit export` prints one AuditEvent a line, by site and by time."""
     lines = [
         json.loads(line) for line in home.ok("audit", "export", "--site", "SITE1").splitlines()
     ]
@@ -165,13 +165,13 @@ def test_the_export_is_fhir(home: Home) -> None:
     assert created["meta"]["profile"][0].endswith("IHE.BasicAudit.Create")
     assert created["action"] == "C"
     assert created["subtype"][0]["code"] == "create"
-    other = home.ok("audit", "export", "--site", "OTHER").splitlines()
-    assert [json.loads(line)["subtype"][1]["code"] for line in other] == ["audit-export"]
+    events = home.ok("audit", "export", "--site", "OTHER").splitlines()
+    assert [json.loads(line)["subtype"][1]["code"] for line in events] == ["audit-export"]
     assert home.ok("audit", "export", "--since", "2999-01-01") == ""
 
 
 def test_a_user_has_a_name_and_a_role_for_each_site(home: Home) -> None:
-    """`bridge user add`: what one site knows of a person stays as it was at the other."""
+    """`bridge user add` changes the name and role at one site only."""
     home.ok("site", "add", "SITE2")
     home.ok("user", "add", "ann@site1.test", "--name", "Ann Two", "--site", "SITE2")
     known = {}

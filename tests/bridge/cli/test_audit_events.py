@@ -1,4 +1,4 @@
-"""Every command that changes something or shows patient data leaves one event with its target."""
+"""Each command that changes data or shows patient data writes one audit event with its target."""
 
 import json
 from pathlib import Path
@@ -47,17 +47,17 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str, str, str]] = {
 
 
 class Home:
-    """A home with one stored message, and its commands."""
+    """A data directory with one stored message, and its commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, *arguments: str) -> Result:
-        """Run a command on this home."""
+        """Run a command."""
         return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the audit trail, the newest first."""
+        """Return the audit trail, the newest event first."""
         result = self.run("audit", "list", "--json")
         assert result.exit_code == 0, (result.output, result.exception)
         found: list[dict[str, Any]] = json.loads(result.stdout)
@@ -66,7 +66,7 @@ class Home:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """One home for all commands: what they change, they change for one another."""
+    """One data directory for all commands: each sees the changes of the others."""
     made = Home(tmp_path_factory.mktemp("audit") / "home")
     CliRunner().invoke(application, ["init", str(made.folder)])
     with bridge_database(made.folder) as database:
@@ -82,22 +82,22 @@ def _fill(database: Database) -> None:
 
 @pytest.mark.parametrize("command", list(COMMANDS), ids=" ".join)
 def test_a_command_leaves_one_event(home: Home, command: tuple[str, ...]) -> None:
-    """Its action, target and outcome, who ran it and where; a refusal is an event too."""
+    """The event has action, target, outcome, actor and place. A refusal is an event too."""
     before = {each["sequence"] for each in home.events()}
     home.run(*command)
     events = [each for each in home.events() if each["sequence"] not in before]
     (event,) = [each for each in events if each["action"] != "audit-read"]
     target = event["target"]
-    said = (event["action"], target["type"], target["id"], event["outcome"])
-    assert said == COMMANDS[command]
+    event_fields = (event["action"], target["type"], target["id"], event["outcome"])
+    assert event_fields == COMMANDS[command]
     assert (event["origin"], event["actor"]) == ("cli", event["details"]["command"])
     assert "pid" in event["source"]
     assert event["node"]
     assert "CANARY" not in json.dumps(event)
 
 
-def test_the_chain_holds_what_commands_did(home: Home) -> None:
-    """After all of them the chain is whole and nothing waits."""
+def test_the_chain_after_all_commands(home: Home) -> None:
+    """After all commands the chain is valid and the outbox is empty."""
     result = home.run("audit", "verify")
     assert result.exit_code == 0
     assert result.stdout.startswith("ok:")
@@ -164,7 +164,7 @@ CHANGES: dict[tuple[str, ...], tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def test_an_event_has_the_changed_members_before_and_after(tmp_path: Path) -> None:
-    """Of sites, users, tokens, grants and pauses; each event names its target."""
+    """Events of sites, users, tokens, grants and pauses have the target, and old and new values."""
     home = Home(tmp_path / "home")
     CliRunner().invoke(application, ["init", str(home.folder)])
     settings = home.folder / "bridge.toml"

@@ -1,4 +1,4 @@
-"""`bridge concerns`: what still wants a person is listed until somebody has seen it."""
+"""`bridge concerns` lists what needs attention until an operator acknowledges it."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,8 @@ def command(*arguments: str, expect: int = 0) -> str:
     return result.stdout
 
 
-def test_listed_and_seen(tmp_path: Path) -> None:
-    """By message, by order, by feed, or all."""
+def test_list_and_acknowledge(tmp_path: Path) -> None:
+    """Exceptions are acknowledged by message, by order, by feed, or all."""
     home = str(tmp_path / "home")
     command("init", home)
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
@@ -45,26 +45,26 @@ def test_listed_and_seen(tmp_path: Path) -> None:
 
 
 def test_the_report_of_the_reconcile_job(tmp_path: Path) -> None:
-    """What the last round compared and what it did not; before there was one, that."""
+    """The report has the orders compared by the last round, and the orders left out."""
     home = str(tmp_path / "home")
     command("init", home)
     assert "there was none yet" in command("concerns", "report", "--home", home)
     done = ReconcileRound(began_at=1000, ended_at=2000, orders=3, not_asked={"forbidden": 2})
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
         reconcile_rounds.save_round(connection, done, 2000)
-    told = json.loads(command("concerns", "report", "--json", "--home", home))
-    assert told["last"]["ended_at"] == "1970-01-01T00:00:02.000+00:00"
-    assert (told["last"]["orders"], told["last"]["not_asked"]) == (3, {"forbidden": 2})
-    assert (told["running"]["orders"], told["running"]["ended_at"]) == (0, None)
-    assert told["never_compared"]
+    report = json.loads(command("concerns", "report", "--json", "--home", home))
+    assert report["last"]["ended_at"] == "1970-01-01T00:00:02.000+00:00"
+    assert (report["last"]["orders"], report["last"]["not_asked"]) == (3, {"forbidden": 2})
+    assert (report["running"]["orders"], report["running"]["ended_at"]) == (0, None)
+    assert report["never_compared"]
 
 
-def test_a_round_for_which_nobody_is_up(tmp_path: Path) -> None:
-    """It is wished for, and said not to be done; once it is, the report says so."""
+def test_a_round_without_a_service(tmp_path: Path) -> None:
+    """Without a service the round is requested but not done. Later the report shows it."""
     home = str(tmp_path / "home")
     command("init", home)
-    told = command("concerns", "reconcile", "--wait", "0.1", "--home", home, expect=1)
-    assert "there was none yet" in told
+    output = command("concerns", "reconcile", "--wait", "0.1", "--home", home, expect=1)
+    assert "there was none yet" in output
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
         wished = reconcile_rounds.requested_since(connection)
         assert wished

@@ -1,4 +1,4 @@
-"""`bridge console`: roles are given to accounts within their sense, listed, and taken."""
+"""`bridge console` grants, lists and revokes roles of accounts."""
 
 import json
 from pathlib import Path
@@ -18,21 +18,21 @@ CHIEF = ("--role", "system-administrator")
 
 
 def run(home: str, *arguments: str, expect: int = 0) -> str:
-    """Run a command; give what it printed."""
+    """Run a command, and return its output."""
     done = RUN.invoke(application, [*arguments, "--home", home])
     assert done.exit_code == expect, (arguments, done.output, done.exception)
     return done.stdout
 
 
 def listed(home: str) -> list[dict[str, Any]]:
-    """All grants."""
+    """Return all grants."""
     found: list[dict[str, Any]] = json.loads(run(home, "console", "list", "--json"))
     return found
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> str:
-    """A home with two sites and two accounts."""
+    """A data directory with two sites and two accounts."""
     made = str(tmp_path / "home")
     create_data_directory(Path(made))
     (tmp_path / "home" / "bridge.toml").write_text("", "utf-8")
@@ -43,15 +43,15 @@ def home(tmp_path: Path) -> str:
     return made
 
 
-def test_a_role_is_given_for_sites_listed_and_taken(home: str) -> None:
-    """A wider role prints a link, a narrower one none; the role in force is the last one given."""
-    given = ("console", "grant", "Ada@example.org", "--role")
-    first = run(home, *given, "viewer", "--bodies").splitlines()
+def test_grant_list_and_revoke(home: str) -> None:
+    """A wider role prints a link, a narrower one does not. The last grant is active."""
+    grant = ("console", "grant", "Ada@example.org", "--role")
+    first = run(home, *grant, "viewer", "--bodies").splitlines()
     assert first[0] == "Ada@example.org is viewer in the console"
     assert "/reporting/enrol?token=" in first[1]
-    limited = json.loads(run(home, *given, "site-administrator", "--site", "S1", "--json"))
+    limited = json.loads(run(home, *grant, "site-administrator", "--site", "S1", "--json"))
     assert limited["link"]
-    narrowed = json.loads(run(home, *given, "viewer", "--site", "S1", "--json"))
+    narrowed = json.loads(run(home, *grant, "viewer", "--site", "S1", "--json"))
     assert narrowed["link"] is None
     (row,) = listed(home)
     assert row.pop("account_id")
@@ -68,8 +68,8 @@ def test_a_role_is_given_for_sites_listed_and_taken(home: str) -> None:
         run(home, "console", "revoke", "ada@example.org", expect=expect)
 
 
-def test_what_does_not_exist_is_refused(home: str) -> None:
-    """An unknown address, an unknown site, and no role is left behind."""
+def test_unknown_address_or_site(home: str) -> None:
+    """An unknown address or site is refused, and leaves no role."""
     run(home, "console", "grant", "aad@example.org", *CHIEF, expect=1)
     for site in ("S3", "s1"):
         run(
@@ -86,8 +86,8 @@ def test_what_does_not_exist_is_refused(home: str) -> None:
     assert listed(home) == []
 
 
-def test_a_pending_role_has_an_account_that_nobody_else_can_make(home: str) -> None:
-    """Whoever is made by a site with that address later is that account, with no link."""
+def test_account_of_a_pending_role(home: str) -> None:
+    """A site that later adds the address gets this account, and no link."""
     link = run(home, "console", "grant", "new@example.org", *CHIEF, "--pending").splitlines()[1]
     assert "/reporting/enrol?token=" in link
     (before,) = listed(home)
@@ -98,7 +98,7 @@ def test_a_pending_role_has_an_account_that_nobody_else_can_make(home: str) -> N
 
 
 def test_the_last_system_administrator_stays_without_force(home: str) -> None:
-    """Not revoked, not demoted, not disabled; a disabled one does not count as another."""
+    """The last one cannot be revoked, demoted or disabled. A disabled one does not count."""
     for name in ("ada", "bob"):
         run(home, "console", "grant", f"{name}@example.org", *CHIEF)
     run(home, "user", "disable", "bob@example.org")
@@ -119,14 +119,14 @@ def test_the_last_system_administrator_stays_without_force(home: str) -> None:
 @pytest.mark.parametrize(
     "role", [["site-administrator"], ["system-administrator", "--site", "S1"], ["emperor"]]
 )
-def test_what_makes_no_sense_is_refused(home: str, role: list[str]) -> None:
-    """A site administrator of none, a system administrator of one, and who is no role at all."""
+def test_invalid_grants(home: str, role: list[str]) -> None:
+    """The number of sites must match the role, and an unknown role is refused."""
     command = ["console", "grant", "ada@example.org", "--home", home, "--role", *role]
     assert RUN.invoke(application, command).exit_code != 0
 
 
 def test_roles_of_addresses_become_roles_of_accounts_at_the_upgrade(home: str) -> None:
-    """An address without an account gets one that nobody else can claim; once, for good."""
+    """The upgrade creates one reserved account for an address without an account."""
     old = text("""
         INSERT INTO console_grant (email, role, bodies, sites, granted_at, granted_by)
         VALUES (:email, 'system-administrator', 0, '', 1, 'test')

@@ -1,4 +1,4 @@
-"""Drafts of those who keep no files: saved with their mistakes, activated without."""
+"""Drafts in the database: saved with mistakes, activated without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author
 from bridge.admin.definitions.drafts import DraftConflict, NoDraft, activate_draft, save
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -18,7 +18,7 @@ ANN = Author("ann", 1_000, "a new sender")
 
 
 def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
-    """With a mistake it is kept and cannot be activated; repaired it can, and is gone then."""
+    """A draft with a mistake is saved, not activated. Once fixed it is activated and removed."""
     home = tmp_path / "home"
     create_data_directory(home)
     settings = load(home)
@@ -27,16 +27,16 @@ def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     good = {"orders.yaml": shipped.replace("PlacerField2: OBR-19", "PlacerField2: OBR-18")}
     with bridge_database(home) as database:
         draft = MappingDraft("orders", "ann", bad, "", 0, "", 1_000)
-        kept_draft, found = save(settings, database, draft)
+        saved, found = save(settings, database, draft)
         assert any("did you mean" in str(each) for each in found.issues)
         with pytest.raises(MappingErrors):
             activate_draft(settings, database, "orders", ANN)
         with pytest.raises(DraftConflict):
             save(settings, database, replace(draft, sources=good))
-        _, checked = save(settings, database, replace(kept_draft, sources=good))
+        _, checked = save(settings, database, replace(saved, sources=good))
         assert checked.version
         assert activate_draft(settings, database, "orders", ANN).version == checked.version
         with database.read() as connection:
-            assert kept.history(connection, "orders")[0].reason == "a new sender"
+            assert mapping_versions.history(connection, "orders")[0].reason == "a new sender"
         with pytest.raises(NoDraft):
             activate_draft(settings, database, "orders", ANN)

@@ -1,4 +1,4 @@
-"""`bridge interface export|import`: from one home to another, all of it or nothing."""
+"""`bridge interface export|import` copies an interface between data directories, all or nothing."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def run(home: Path, *arguments: str) -> Result:
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    """An interface of a first home, as a folder."""
+    """An exported interface, as a folder."""
     home, folder = tmp_path / "first", tmp_path / "folder"
     create_data_directory(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
@@ -48,8 +48,8 @@ def exported(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
-    """Settings, definitions, what they include and their codes are the same in another home."""
+def test_export_and_import(exported: Path, tmp_path: Path) -> None:
+    """Import restores settings, definitions, their includes and code tables."""
     home = tmp_path / "second"
     create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
@@ -62,8 +62,8 @@ def test_an_interface_travels(exported: Path, tmp_path: Path) -> None:
     assert (home / "mappings" / "status.yaml").exists()
 
 
-def test_an_interface_comes_into_force_at_once(exported: Path, tmp_path: Path) -> None:
-    """With `--activate`: all nodes go on with it, and no file of HOME is another."""
+def test_import_and_activate(exported: Path, tmp_path: Path) -> None:
+    """`--activate` activates the interface on all nodes, and changes no file."""
     home = tmp_path / "second"
     create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
@@ -74,11 +74,13 @@ def test_an_interface_comes_into_force_at_once(exported: Path, tmp_path: Path) -
     assert settings.listener[0].mappings == ["ris-u", "patients"]
     assert settings.destination[0].fields == {'Lab "1"': "x = y", "b": "2"}
     assert (home / "bridge.toml").read_text() == ""
-    assert run(home, "import", str(exported), "--activate").exit_code != 0, "it is there already"
+    assert run(home, "import", str(exported), "--activate").exit_code != 0, (
+        "the file exists already"
+    )
 
 
-def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:
-    """A file that says something else stops the import before anything is written."""
+def test_existing_files_are_not_replaced(exported: Path, tmp_path: Path) -> None:
+    """A file that differs stops the import before it writes."""
     home = tmp_path / "second"
     create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
@@ -93,7 +95,7 @@ def test_nothing_is_replaced_unasked(exported: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
-    """A definition with a mistake, or a name that is taken, changes nothing."""
+    """A definition with a mistake or a name in use stops the import."""
     home = tmp_path / "second"
     create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")
@@ -110,7 +112,7 @@ def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
 
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
-    """An export of nobody is a mistake, and writes nothing."""
+    """An export of an unknown interface fails, and writes nothing."""
     create_data_directory(tmp_path / "home")
     assert run(tmp_path / "home", "export", str(tmp_path / "x"), "nobody").exit_code != 0
     assert not (tmp_path / "x").exists()

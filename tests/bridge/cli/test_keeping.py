@@ -1,4 +1,4 @@
-"""`bridge rotate-keys` and `bridge prune`, beside a running engine."""
+"""`bridge rotate-keys` and `bridge prune` beside a running engine."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ DAY = 24 * 3600 * 1000
 
 
 class Place:
-    """A home, its running engine, and a way to launch and open."""
+    """A data directory and its running engine, to launch and open links."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,20 +45,20 @@ class Place:
         self._runner.run(self._application.state.engine.start())
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the engine."""
         self._runner.run(self._application.state.engine.stop())
         self._runner.run(self._http.aclose())
         self._runner.close()
         self.database.dispose()
 
     def command(self, *arguments: str) -> str:
-        """Run a command that must succeed on the home."""
+        """Run a command that must succeed."""
         result = CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
         assert result.exit_code == 0, (result.output, result.exception)
         return result.stdout
 
     def launch(self, accession: str, *, lazy: bool = False) -> str:
-        """Launch for a user and return the link."""
+        """Launch for a user, and return the link."""
         token = (self.folder / "secrets" / "engine.token").read_text().strip()
         body = {
             "clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": accession},
@@ -76,18 +76,18 @@ class Place:
         return str(answer.json()["reportLink"])
 
     def open(self, link: str) -> int:
-        """Open a link; give the page's status."""
+        """Open a link, and return the status of the page."""
         return self._runner.run(self._http.get(link)).status_code
 
 
 def now() -> int:
-    """Tell the time."""
+    """Return the time."""
     return time.time_ns() // 1_000_000
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """A home with a site, and its engine running."""
+    """A data directory with a site, and its running engine."""
     CliRunner().invoke(application, ["init", str(tmp_path / "home")])
     made = Place(tmp_path / "home")
     made.command("site", "add", "SITE1")
@@ -96,20 +96,20 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def key_ids(database: Database) -> set[str]:
-    """Return the ids of the keys that links are sealed under."""
+    """Return the key ids of the sealed links."""
     with database.read() as connection:
         return set(connection.execute(text("SELECT key_id FROM engine_link")).scalars())
 
 
 def test_links_outlive_their_key(place: Place) -> None:
-    """Key ring with rotation: the service goes on, old links open, new ones use the new key."""
+    """After a rotation the running engine opens old links, and seals new ones with the new key."""
     before = read_link_keys(place.keys)
     links = [place.launch(f"A{number}", lazy=bool(number % 2)) for number in range(4)]
-    said = place.command("rotate-keys", "--drop-old")
+    output = place.command("rotate-keys", "--drop-old")
     ring = read_link_keys(place.keys)
-    assert [key for key, _ in ring] == [said.split()[1]]
+    assert [key for key, _ in ring] == [output.split()[1]]
     assert ring[0] not in before
-    assert "4 links sealed anew" in said
+    assert "4 links sealed anew" in output
     assert stat.S_IMODE(place.keys.stat().st_mode) == 0o600
     assert key_ids(place.database) == {ring[0][0]}
     assert [place.open(link) for link in links] == [200] * 4
@@ -117,20 +117,20 @@ def test_links_outlive_their_key(place: Place) -> None:
     assert key_ids(place.database) == {ring[0][0]}
 
 
-def test_a_second_node_opens_what_the_first_has_just_sealed(place: Place) -> None:
-    """Two engines on one ring and one database: neither waits to learn of the new key."""
-    other = Place(place.folder)
+def test_a_second_node_uses_the_new_key_at_once(place: Place) -> None:
+    """A second engine on the same database opens links of the new key at once."""
+    second = Place(place.folder)
     try:
-        assert other.open(place.launch("A1")) == 200
+        assert second.open(place.launch("A1")) == 200
         rotate_keys(place.settings, drop_old=False, sleep=lambda _: None)
-        assert other.open(place.launch("A2")) == 200
-        assert place.open(other.launch("A3")) == 200
+        assert second.open(place.launch("A2")) == 200
+        assert place.open(second.launch("A3")) == 200
     finally:
-        other.close()
+        second.close()
 
 
-def test_without_drop_old_keys_stay_behind_the_new_one(place: Place) -> None:
-    """Twice rotated: three keys, the newest first; the links are under it."""
+def test_rotation_without_drop_keeps_old_keys(place: Place) -> None:
+    """After two rotations the ring has three keys, the newest first, which seals the links."""
     place.launch("A1")
     oldest = read_link_keys(place.keys)
     for _ in range(2):
@@ -140,8 +140,8 @@ def test_without_drop_old_keys_stay_behind_the_new_one(place: Place) -> None:
     assert key_ids(place.database) == {ring[0][0]}
 
 
-def test_a_link_whose_key_is_lost_stops_nobody(place: Place) -> None:
-    """Links that nobody can open are counted and left; all others move."""
+def test_links_whose_key_is_lost(place: Place) -> None:
+    """The rotation counts and skips links that cannot be opened."""
     good = place.launch("A1")
     place.launch("A2")
     with place.database.write() as connection:
@@ -152,14 +152,14 @@ def test_a_link_whose_key_is_lost_stops_nobody(place: Place) -> None:
 
 
 def test_one_rotation_at_a_time(place: Place) -> None:
-    """Two at once would each drop the other's key."""
+    """A second concurrent rotation is refused: each would drop the key of the other."""
     with key_rotation._exclusive(place.keys), pytest.raises(NotRotated):
         rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
 
 
 def test_prune_removes_the_old_and_keeps_the_unfinished(place: Place) -> None:
-    """`bridge prune`: what is settled, expired or answered goes; what is open stays."""
+    """`bridge prune` removes settled, expired and answered rows, and keeps open ones."""
     place.launch("A1")
     place.command("site", "set", "SITE1", "signDelay=0")
     then = now() - 100 * DAY
@@ -172,7 +172,7 @@ def test_prune_removes_the_old_and_keeps_the_unfinished(place: Place) -> None:
         sealed = {"purpose": "init", "site_id": "SITE1", "key_id": "x", "sealed": b"", "framed": 0}
         connection.execute(insert(LINKS), [{**row, **sealed, "created_at": then} for row in rows])
     counts = json.loads(place.command("prune", "--older-than", "90d", "--json"))
-    assert counts["changes"] == 0  # the bridge has not read them
+    assert counts["changes"] == 0  # the bridge has not read the changes
     assert counts["links"] == 1
     with bridge_database(place.folder) as database, database.write() as connection:
         connection.execute(

@@ -1,4 +1,4 @@
-"""A destination or listener that the settings do not have is no empty list: a slip is said."""
+"""A name of a destination or listener that the settings lack is an error, not an empty list."""
 
 import json
 from pathlib import Path
@@ -26,10 +26,8 @@ PARKED = """
         (("messages", "replay", "--dry-run"), "--listener", "ris-orders"),
     ],
 )
-def test_a_slip_in_a_name(
-    tmp_path: Path, command: tuple[str, ...], option: str, known: str
-) -> None:
-    """Exit 1, and the name in what is said; of a known one without anything it is an empty list."""
+def test_an_unknown_name(tmp_path: Path, command: tuple[str, ...], option: str, known: str) -> None:
+    """The command exits with 1 and names the unknown name. A known name has an empty list."""
     home = tmp_path / "home"
     CliRunner().invoke(application, ["init", str(home)])
     settings = home / "bridge.toml"
@@ -51,8 +49,8 @@ def test_a_slip_in_a_name(
         assert json.loads(result.stdout) == []
 
 
-def test_what_is_retried_for_nobody_is_said(tmp_path: Path) -> None:
-    """A destination that is gone, off or paused sends nothing: whoever retries is told so."""
+def test_retry_for_an_inactive_destination(tmp_path: Path) -> None:
+    """A retry warns if the destination is removed, disabled or paused."""
     home = tmp_path / "home"
     CliRunner().invoke(application, ["init", str(home)])
     sections = [

@@ -1,4 +1,4 @@
-"""What listeners read with, where it was said otherwise than in the settings."""
+"""The definitions of listeners, set by command or console instead of the settings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, VersionConflict, activate
 from bridge.admin.packages.folder import export
 from bridge.cli.application import application
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import all_sources
 from bridge.wiring.listeners import NotInbound
@@ -25,7 +25,7 @@ OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{applicatio
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A home with one listener, which reads orders and patients."""
+    """A data directory with one listener for orders and patients."""
     home = tmp_path / "home"
     create_data_directory(home)
     (home / "bridge.toml").write_text(
@@ -35,13 +35,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def lists(settings: Settings) -> list[str]:
-    """What the listener reads with."""
+    """Return the active definitions of the listener."""
     with bridge_database(settings.home) as database:
         return active_settings.current(settings, database).listener[0].mappings
 
 
-def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
-    """Both in one step; an empty list gives the settings their word back."""
+def test_activate_and_assign(settings: Settings) -> None:
+    """One command activates a definition and assigns it. An empty list restores the settings."""
     names = ["ris-c", "orders", "patients"]
     with bridge_database(settings.home) as database:
         sources = all_sources(settings, database, "ris-c", OVERLAY)
@@ -54,7 +54,7 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
             records=[active_settings.make_list_record("ris", names)],
         )
         with database.read() as connection:
-            last = kept.history(connection, active_settings.list_record_name("ris"))[0]
+            last = mapping_versions.history(connection, active_settings.list_record_name("ris"))[0]
     assert (done.before, last.actor, last.reason) == ("", "ann", "a new sender")
     assert lists(settings) == names
     with bridge_database(settings.home) as database:
@@ -68,8 +68,8 @@ def test_a_definition_comes_with_its_listener(settings: Settings) -> None:
     assert lists(settings) == ["orders", "patients"]
 
 
-def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_path: Path) -> None:
-    """The folder has the list that is in force, and what was written in the console."""
+def test_the_export_has_the_active_list(settings: Settings, tmp_path: Path) -> None:
+    """The export has the active list, and the definitions of the console."""
     with bridge_database(settings.home) as database:
         chosen = [("ris-c", all_sources(settings, database, "ris-c", OVERLAY))]
         activate(
@@ -80,14 +80,14 @@ def test_an_exported_interface_reads_as_it_does_here(settings: Settings, tmp_pat
             records=[active_settings.make_list_record("ris", ["ris-c", "orders"])],
         )
         export(settings.home, ["ris"], tmp_path / "folder")
-    told = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
-    assert 'mappings = ["ris-c", "orders"]' in told
+    exported = (tmp_path / "folder" / "interface.toml").read_text("utf-8")
+    assert 'mappings = ["ris-c", "orders"]' in exported
     written = (tmp_path / "folder" / "mappings" / "ris-c.yaml").read_text("utf-8")
     assert written == OVERLAY["ris-c.yaml"]
 
 
-def test_the_command_says_so_and_the_check_too(settings: Settings) -> None:
-    """Beside the settings, on all nodes; the check tells that the settings are not followed."""
+def test_the_check_reports_the_override(settings: Settings) -> None:
+    """The command changes the list for all nodes, and the check reports the override."""
 
     def read_with(*names: str) -> str:
         command = ["mapping", "read-with", "ris", *names, "--home", str(settings.home)]
@@ -96,14 +96,14 @@ def test_the_command_says_so_and_the_check_too(settings: Settings) -> None:
         return done.stdout
 
     assert "ris reads with patients, orders" in read_with("patients", "orders")
-    told = [each.message for each in check_home(settings.home)]
-    assert "reads with patients, orders, as saved in the console" in told
+    messages = [each.message for each in check_home(settings.home)]
+    assert "reads with patients, orders, as saved in the console" in messages
     assert "ris reads with orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]
 
 
-def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> None:
-    """Not with a name that nobody knows, nor with a definition that writes, nor elsewhere."""
+def test_an_invalid_list_changes_nothing(settings: Settings) -> None:
+    """An unknown name, an outgoing definition and an unknown listener are refused."""
     with bridge_database(settings.home) as database:
         for wrong, refusal in (
             ({"ris": ["none"]}, MappingErrors),
@@ -119,18 +119,20 @@ def test_a_list_that_cannot_be_read_with_changes_nothing(settings: Settings) -> 
                     records=[active_settings.make_list_record(*each) for each in wrong.items()],
                 )
         with database.read() as connection:
-            assert kept.history(connection, active_settings.list_record_name("ris")) == []
+            assert (
+                mapping_versions.history(connection, active_settings.list_record_name("ris")) == []
+            )
     assert lists(settings) == ["orders", "patients"]
 
 
-def test_who_was_overtaken_is_told_and_changes_nothing(settings: Settings) -> None:
-    """What was begun on another version than the one in force stays a draft."""
+def test_an_outdated_change_is_refused(settings: Settings) -> None:
+    """A change based on a version that is not active any more is refused."""
     with bridge_database(settings.home) as database:
         sources = all_sources(settings, database, "ris-c", OVERLAY)
         (first,) = activate(settings, database, [("ris-c", sources)], ANN, begun_on={"ris-c": ""})
-        other = {**sources, "ris-c.yaml": OVERLAY["ris-c.yaml"] + "tags: {Notes: PID-3}\n"}
+        changed = {**sources, "ris-c.yaml": OVERLAY["ris-c.yaml"] + "tags: {Notes: PID-3}\n"}
         with pytest.raises(VersionConflict) as raised:
-            activate(settings, database, [("ris-c", other)], ANN, begun_on={"ris-c": ""})
+            activate(settings, database, [("ris-c", changed)], ANN, begun_on={"ris-c": ""})
         with database.read() as connection:
-            assert kept.active_versions(connection)["ris-c"].version == first.version
+            assert mapping_versions.active_versions(connection)["ris-c"].version == first.version
     assert raised.value.version == first.version

@@ -1,4 +1,4 @@
-"""`bridge --version`: what a support call asks first."""
+"""`bridge --version` prints the release."""
 
 from typer.testing import CliRunner
 
@@ -7,8 +7,8 @@ from bridge.cli.application import application
 from tests.acceptance.house import bridge
 
 
-def test_it_is_said() -> None:
-    """One line, the release; nothing is read or made."""
-    said = CliRunner().invoke(application, ["--version"])
-    assert (said.exit_code, said.stdout) == (0, f"Report Bridge {__version__}\n")
-    assert bridge("--version") == said.stdout
+def test_version() -> None:
+    """The command prints one line, and reads and creates no files."""
+    result = CliRunner().invoke(application, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"Report Bridge {__version__}\n")
+    assert bridge("--version") == result.stdout

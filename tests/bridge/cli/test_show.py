@@ -1,4 +1,4 @@
-"""What commands print is whole, whatever the terminal, and obeyed by none."""
+"""Commands print complete text on each terminal, and escape control characters."""
 
 import time
 from pathlib import Path
@@ -28,16 +28,16 @@ site = "SITE1"
 """
 
 
-def test_nothing_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    """However narrow the terminal."""
+def test_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A narrow terminal does not cut the text."""
     long = "x" * 200
     print_rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "told_at"], as_json=False)
 
     assert capsys.readouterr().out == f"id  text{' ' * 196}  told at\n17  {long}\n4\n"
 
 
-def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Control characters are shown; letters of any language are left alone."""
+def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters of a sender are shown, not executed. Letters of any language stay."""
     print_rows([{"type": "ORM\x1b[2J"}], ["type"], as_json=False)
     print_record({"id": 1}, {"payload": "PID|\x1b$B\u3000\u5c71\nPV1"}, as_json=False)
 
@@ -47,7 +47,7 @@ def test_what_a_sender_wrote_is_not_obeyed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_state_of_destinations(tmp_path: Path) -> None:
-    """Only what a node has loaded, answers and accepts is said to run."""
+    """Only a loaded destination that responds and accepts is shown as running."""
     home, now = tmp_path / "home", time.time_ns() // 1_000_000
     run = CliRunner().invoke
     assert run(application, ["init", str(home)]).exit_code == 0
@@ -55,8 +55,10 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
     written = [f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n' for name in names]
     (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
     with bridge_database(home) as database:
-        told = {"well": None, "mute": now, "held": now, "nope": None}
-        note_circuits(database, {n: ChannelCircuit(at, int(n == "nope")) for n, at in told.items()})
+        since = {"well": None, "mute": now, "held": now, "nope": None}
+        note_circuits(
+            database, {n: ChannelCircuit(at, int(n == "nope")) for n, at in since.items()}
+        )
         note_loaded(database, ChannelKind.DESTINATION, {"well", "mute", "held", "nope"}, now)
         note_loaded(database, ChannelKind.DESTINATION, {"gone"}, now - LOADED_VALID_MS)
         store_start_failures(
@@ -74,7 +76,7 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
 
 
 def test_embedded_documents_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
-    """Base64 on the terminal says how long it is; JSON has it whole, and other text is whole."""
+    """The terminal shows the length of Base64. JSON and other text are complete."""
     document, words = "JVBERi0x" * 4000, "word " * 400
     text = f"OBX|1|ED|PDF^R||^application^pdf^Base64^{document}=||||||F\nOBX|2|TX|||{words}"
     print_record({"id": 1}, {"payload": text}, as_json=False)

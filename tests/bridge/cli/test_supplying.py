@@ -1,4 +1,4 @@
-"""Commands that give a site its groups, templates, codes and signatures."""
+"""Commands that set the groups, templates, codes and signatures of a site."""
 
 import json
 from io import BytesIO
@@ -19,7 +19,7 @@ CODES = "system,match,code,description\nicd10,nodule,R91.1,Solitary nodule\ncpt,
 
 
 def test_prelim_groups(home: Home) -> None:
-    """`bridge site groups set|list`: a group is replaced whole."""
+    """`bridge site groups set|list` replaces a group completely."""
     home.ok("site", "groups", "set", "SITE1", "Night", "--tag", "Resident", "--tag", "Fellow")
     home.ok("site", "groups", "set", "SITE1", "Night", "--tag", "Resident", "--reviewer", "a@b.c")
     (group,) = json.loads(home.ok("site", "groups", "list", "SITE1", "--json"))
@@ -30,7 +30,7 @@ def test_prelim_groups(home: Home) -> None:
 
 
 def test_templates(home: Home, tmp_path: Path) -> None:
-    """`bridge site templates import|list|export|remove`: MRRT in and out, without its scripts."""
+    """`bridge site templates import|list|export|remove` handles MRRT, and removes its scripts."""
     file = tmp_path / "chest.html"
     file.write_text(MRRT, "utf-8")
     home.ok("site", "templates", "import", "SITE1", "7", str(file))
@@ -49,7 +49,7 @@ def test_templates(home: Home, tmp_path: Path) -> None:
 
 
 def test_codes(home: Home, tmp_path: Path) -> None:
-    """`bridge site codes import|export`: what went in comes out; a bad file changes nothing."""
+    """`bridge site codes import|export` returns the imported codes. A bad file changes nothing."""
     file = tmp_path / "codes.csv"
     file.write_text(CODES, "utf-8")
     assert "2 rows" in home.ok("site", "codes", "import", "SITE1", str(file))
@@ -62,24 +62,24 @@ def test_codes(home: Home, tmp_path: Path) -> None:
 
 
 def test_signatures(home: Home, tmp_path: Path) -> None:
-    """`bridge user signature`: encoded by us, removed again, and nothing that is no picture."""
+    """`bridge user signature` encodes, removes and refuses images."""
     file = tmp_path / "hand.png"
     picture = BytesIO()
     Image.new("RGB", (8, 4), "navy").save(picture, "PNG")
     file.write_bytes(picture.getvalue() + b"hidden behind")
-    who = ("user", "signature", "ann@site1.test")
-    home.ok(*who, "--image", str(file))
+    command = ("user", "signature", "ann@site1.test")
+    home.ok(*command, "--image", str(file))
     assert signature(home).startswith("data:image/png;base64,")
     assert home.run("user", "signature", "nobody@site1.test", "--remove").exit_code != 0
-    assert home.run(*who).exit_code != 0
+    assert home.run(*command).exit_code != 0
     file.write_bytes(b"no picture")
-    assert home.run(*who, "--image", str(file)).exit_code != 0
-    home.ok(*who, "--remove")
+    assert home.run(*command, "--image", str(file)).exit_code != 0
+    home.ok(*command, "--remove")
     assert signature(home) == "None"
 
 
 def signature(home: Home) -> str:
-    """Return what the account signs with."""
+    """Return the signature of the account."""
     database = home.database()
     with database.read() as connection:
         found = connection.execute(text("SELECT signature FROM engine_membership")).scalar_one()
@@ -88,8 +88,8 @@ def signature(home: Home) -> str:
 
 
 @pytest.mark.parametrize("command", ["groups", "templates", "codes"])
-def test_every_deed_is_in_the_trail(home: Home, tmp_path: Path, command: str) -> None:
-    """Audit: what a command did is recorded in its own transaction."""
+def test_commands_are_audited(home: Home, tmp_path: Path, command: str) -> None:
+    """Each command is in the audit trail, written in its own transaction."""
     file = tmp_path / "file"
     file.write_text(CODES if command == "codes" else MRRT, "utf-8")
     home.ok(

@@ -1,4 +1,4 @@
-"""`bridge mapping activate|history|rollback|diff|try`: versions of definitions, no service."""
+"""`bridge mapping activate|history|rollback|diff|try` work without a service."""
 
 import json
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ NOTES = "\ntags: {Notes: {const: seen}}\n"
 
 
 class Home:
-    """A home, and commands run on it."""
+    """A data directory and commands that run on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,24 +57,24 @@ class Home:
         (self.mappings / "orders.yaml").write_text(f"include: shipped.yaml\n{text}")
 
     def history(self) -> list[dict[str, object]]:
-        """Give the history of orders."""
+        """Return the history of orders."""
         found: list[dict[str, object]] = json.loads(self.done("history", "orders", "--json"))
         return found
 
     def start(self) -> list[str]:
-        """Do what a service does with the files as it starts."""
+        """Load the files as the service does at its start."""
         with bridge_database(self.folder) as database:
             return activate_at_start(load(self.folder), database, 1_000)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A new home."""
+    """A new data directory."""
     return Home(tmp_path / "home")
 
 
-def test_activate_keeps_who_when_and_why(home: Home) -> None:
-    """A version that was activated stands in the history with its author and reason."""
+def test_history_of_an_activation(home: Home) -> None:
+    """The history has the activated version with author, time and reason."""
     home.done("activate", "orders", "--reason", "go live", "--by", "ann")
     (entry,) = home.history()
     assert (entry["actor"], entry["reason"], entry["origin"]) == ("ann", "go live", "activate")
@@ -82,14 +82,14 @@ def test_activate_keeps_who_when_and_why(home: Home) -> None:
 
 
 def test_the_same_version_is_activated_once(home: Home) -> None:
-    """CI may activate after every push: without a change there is no new entry."""
+    """CI may activate after each push: without a change the history gets no entry."""
     home.done("activate", "orders")
     home.done("activate", "orders")
     assert len(home.history()) == 1
 
 
 def test_a_bad_mapping_is_never_activated(home: Home) -> None:
-    """A mistake in one definition leaves all in force as they were."""
+    """A mistake in one definition changes no active version."""
     home.done("activate")
     home.write("tags: {PatientMRN: PIX-3}")
     result = home.run("activate", "patients", "orders")
@@ -97,15 +97,15 @@ def test_a_bad_mapping_is_never_activated(home: Home) -> None:
     assert len(home.history()) == 1
 
 
-def test_what_a_listener_cannot_use_is_not_activated(home: Home) -> None:
-    """A definition of the wrong kind is good in itself, and of no use to the listener."""
+def test_a_definition_that_a_listener_cannot_use(home: Home) -> None:
+    """A valid definition of the wrong kind is refused for a listener."""
     (home.mappings / "orders.yaml").write_text("include: results.yaml\n")
     assert home.run("activate", "orders").exit_code != 0
     assert home.done("history", "orders", "--json").strip() == "[]"
 
 
-def test_what_a_destination_cannot_use_is_not_activated(home: Home) -> None:
-    """A destination that names it must be sent messages by it."""
+def test_a_definition_that_a_destination_cannot_use(home: Home) -> None:
+    """A definition without messages for a destination is refused."""
     settings = home.folder / "bridge.toml"
     settings.write_text(
         settings.read_text()
@@ -115,7 +115,7 @@ def test_what_a_destination_cannot_use_is_not_activated(home: Home) -> None:
 
 
 def test_rollback_goes_one_step_back_each_time(home: Home) -> None:
-    """Three versions: two rollbacks reach the first; a third has nowhere to go."""
+    """With three versions two rollbacks reach the first. A third one is refused."""
     home.done("activate", "orders")
     home.write(NOTES)
     home.done("activate", "orders")
@@ -134,8 +134,8 @@ def test_rollback_goes_one_step_back_each_time(home: Home) -> None:
     assert home.history()[0]["version"] == third
 
 
-def test_the_files_of_the_start_can_be_rolled_back_to(home: Home) -> None:
-    """What a service started with is a version too, and stays in force over later files."""
+def test_rollback_to_the_files_of_the_start(home: Home) -> None:
+    """The files of the first start are a version, and stay active over later files."""
     home.start()
     home.write(NOTES)
     home.done("activate", "orders")
@@ -145,53 +145,55 @@ def test_the_files_of_the_start_can_be_rolled_back_to(home: Home) -> None:
     assert len(home.history()) == 3
 
 
-def test_changed_files_are_in_force_after_a_start(home: Home) -> None:
-    """Who never activates edits files and starts again, as before."""
+def test_changed_files_become_active_at_a_start(home: Home) -> None:
+    """Without an activation, changed files become active at the next start."""
     home.start()
     home.write(NOTES)
     home.start()
     assert [entry["origin"] for entry in home.history()] == ["start", "start"]
 
 
-def test_files_with_mistakes_do_not_replace_what_was_in_force(home: Home) -> None:
-    """A half-edited file at a restart is named, and what was in force stays."""
+def test_files_with_mistakes_at_a_start(home: Home) -> None:
+    """A start names a file with mistakes, and keeps the active version."""
     home.start()
     home.write("tags: {PatientMRN: PIX-3}")
     assert home.start() == ["orders"]
     assert len(home.history()) == 1
 
 
-def test_diff_names_what_comes_out_differently(home: Home) -> None:
-    """The fields that differ, before and after; exit status 1 where there are any."""
+def test_diff_prints_changed_fields(home: Home) -> None:
+    """Diff prints changed fields, before and after, and exits with 1 if there are any."""
     home.done("activate", "orders")
     assert home.run("diff", "orders", home.order).exit_code == 0
     home.write(NOTES)
     result = home.run("diff", "orders", home.order, "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    (message,) = told["messages"]
-    assert (told["compared"], told["differing"]) == (1, 1)
+    comparison = json.loads(result.stdout)
+    (message,) = comparison["messages"]
+    assert (comparison["compared"], comparison["differing"]) == (1, 1)
     (difference,) = message["differences"]
     assert difference["field"].endswith("clinical_info.Notes")
     assert (difference["before"], difference["after"]) == ("", "seen")
 
 
 def test_try_takes_a_version_and_a_folder(home: Home) -> None:
-    """The active version maps what is found in a folder; other files there are passed over."""
+    """`try` maps the messages of a folder with the active version, and skips other files."""
     home.done("activate", "orders")
     home.write(NOTES)
-    told = json.loads(home.done("try", "orders", str(home.folder), "--version", "active", "--json"))
-    assert "Notes" not in told[0]["events"][0]["clinical_info"]
-    assert "PID-3" in told[0]["used"]
-    told = json.loads(home.done("try", "orders", home.order, "--json"))
-    assert told[0]["events"][0]["clinical_info"]["Notes"] == "seen"
+    trials = json.loads(
+        home.done("try", "orders", str(home.folder), "--version", "active", "--json")
+    )
+    assert "Notes" not in trials[0]["events"][0]["clinical_info"]
+    assert "PID-3" in trials[0]["used"]
+    trials = json.loads(home.done("try", "orders", home.order, "--json"))
+    assert trials[0]["events"][0]["clinical_info"]["Notes"] == "seen"
 
 
-def test_what_writes_is_tried_and_compared_too(home: Home) -> None:
-    """For each order a result with a specimen of a report; versions differ by field."""
+def test_try_and_diff_of_results(home: Home) -> None:
+    """`try` and `diff` of results use a specimen report for each order."""
     home.done("activate", "results")
-    told = json.loads(home.done("try", "results", home.order, "--json"))
-    assert "A specimen: no report." in told[0]["hl7"][0]
+    trials = json.loads(home.done("try", "results", home.order, "--json"))
+    assert "A specimen: no report." in trials[0]["hl7"][0]
     assert home.run("diff", "results", home.order).exit_code == 0
     file = home.mappings / "results.yaml"
     file.write_text(file.read_text().replace("final: {result: F,", "final: {result: C,"))
@@ -201,7 +203,7 @@ def test_what_writes_is_tried_and_compared_too(home: Home) -> None:
 
 
 def test_try_files_as_a_listener_would(home: Home) -> None:
-    """Its site, time zone and charset hold where a message is silent."""
+    """The site, time zone and charset of the listener apply where a message has none."""
     text = home.folder / "bridge.toml"
     settings = text.read_text().replace('time_zone = "UTC"', 'time_zone = "Asia/Tokyo"', 1)
     text.write_text(settings.replace('charset = "utf-8"', 'charset = "iso8859-15"', 1))
@@ -209,11 +211,11 @@ def test_try_files_as_a_listener_would(home: Home) -> None:
     order = ORDER.encode().replace(b"Doe^Jane", name).replace(b"X^Test||||", b"X^Test" + when)
     Path(home.order).write_bytes(order)
 
-    (told,) = json.loads(
+    (trial,) = json.loads(
         home.done("try", "orders", home.order, "--listener", "ris-orders", "--json")
     )
 
-    info = told["events"][0]["clinical_info"]
+    info = trial["events"][0]["clinical_info"]
     assert info["PatientName"] == "M\u20acier"
     assert (info["StudyDate"], info["StudyTime"]) == ("20260302", "083000")
     unknown = home.run("try", "orders", home.order, "--listener", "nobody")
@@ -221,9 +223,9 @@ def test_try_files_as_a_listener_would(home: Home) -> None:
 
 
 def result_of(home: Home, *arguments: str) -> str:
-    """Return the specimen of a result as `mapping try results` prints it."""
-    (told,) = json.loads(home.done("try", "results", *arguments, "--json"))
-    return str(told["hl7"][0])
+    """Return the specimen result that `mapping try results` prints."""
+    (trial,) = json.loads(home.done("try", "results", *arguments, "--json"))
+    return str(trial["hl7"][0])
 
 
 OWN_ACCESSION = "\ntags: {Accession: {from: OBR-20, required: true}}\n"
@@ -231,7 +233,7 @@ BOTH = ORDER.replace("||A1\r", "|A18||OWN-20\r")
 
 
 def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
-    """The version that read a stored message reads it again, whatever is active or shipped."""
+    """A stored order is read with its stored version, not the active one."""
     home.write(OWN_ACCESSION)
     home.done("activate", "orders")
     settings = load(home.folder)
@@ -248,7 +250,7 @@ def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
 
 
 def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None:
-    """The definition that the settings name for orders, not the one that is called orders."""
+    """A file is read with the listener's definition, not the one named orders."""
     (home.mappings / "own.yaml").write_text(f"include: orders.yaml\n{OWN_ACCESSION}")
     file = home.folder / "bridge.toml"
     file.write_text(file.read_text().replace('["orders", "patients"]', '["own", "patients"]'))
@@ -259,9 +261,9 @@ def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None
 
 
 def test_a_check_of_no_folder_fails(home: Home) -> None:
-    """A data directory that is not there has no definitions that could be good."""
-    elsewhere = ["mapping", "check", "--home", str(home.folder / "nothing")]
-    result = CliRunner().invoke(application, elsewhere)
+    """A check of a missing data directory fails."""
+    command = ["mapping", "check", "--home", str(home.folder / "nothing")]
+    result = CliRunner().invoke(application, command)
     assert result.exit_code == 2
     assert "there is no folder" in result.output
     assert home.run("check").exit_code == 0
