@@ -24,7 +24,7 @@ FAST = RetryPolicy(first=0.01, maximum=0.05)
 
 
 class Time:
-    """A clock in milliseconds that a test can set forward."""
+    """A clock in milliseconds that a test can advance."""
 
     def __init__(self) -> None:
         self.leap = 0
@@ -37,7 +37,7 @@ class Time:
 
 
 def accepting(payload: bytes) -> bytes:
-    """Acknowledge as a well-behaved RIS does."""
+    """Acknowledge a message, as a RIS does."""
     return build_ack(
         peek(payload), AckCode.ACCEPT, control_id="1", now=datetime(2026, 1, 1, tzinfo=UTC)
     )
@@ -80,7 +80,7 @@ def outbound() -> tuple[OutboundMapping, ...]:
 
 
 def destination(name: str = "ris", **changes: Any) -> CompiledDestination:
-    """A receiver of finals and addenda."""
+    """Return a destination for finals and addenda."""
     return CompiledDestination(name, **{"mappings": outbound(), "retry": FAST, **changes})
 
 

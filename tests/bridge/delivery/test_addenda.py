@@ -20,14 +20,14 @@ UNDELIVERED = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed'
 
 
 def texts(payload: bytes) -> list[str]:
-    """Every OBX-5 of a message."""
+    """Return each OBX-5 of a message."""
     return Message.parse(payload).values("OBX[*]-5")
 
 
-async def sign_addendum(page: Page, words: str) -> None:
+async def sign_addendum(page: Page, text: str) -> None:
     """Write an addendum and sign it."""
     await page("addendum/create")
-    await page("addendum/save", text=words)
+    await page("addendum/save", text=text)
     await page("addendum/sign")
 
 

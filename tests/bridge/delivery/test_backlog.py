@@ -76,20 +76,22 @@ async def test_an_unreachable_receiver_holds_no_claims(tmp_path: Path, database:
         assert hospital.rows("SELECT count(*) FROM delivery_lane WHERE claimed = 1") == [(0,)]
 
 
-async def test_outcomes_that_come_together_share_a_commit(database: Database) -> None:
+async def test_outcomes_share_a_commit(database: Database) -> None:
     """Ten outcomes are stored in one transaction, and all of them are reported as stored."""
-    outbox, told = Outbox(database, "test"), list[DeliveryOutcome]()
+    outbox, stored = Outbox(database, "test"), list[DeliveryOutcome]()
     with database.write() as connection:
         outbox.enqueue(connection, waiting(10), 0)
     claimed = outbox.claim("ris", 1, 10)
     commits = list[object]()
     note = commits.append
     event.listen(database.engine, "commit", note)
-    outcomes = OutcomeWriter(outbox, Time(), told.extend, lambda _, error: pytest.fail(str(error)))
+    outcomes = OutcomeWriter(
+        outbox, Time(), stored.extend, lambda _, error: pytest.fail(str(error))
+    )
     for each in claimed:
         await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED))
     assert await outcomes.flush()
     event.remove(database.engine, "commit", note)
-    assert len(told) == len(claimed) == 10
+    assert len(stored) == len(claimed) == 10
     assert len(commits) == 1
     assert not await outcomes.flush()

@@ -46,8 +46,8 @@ def calls(hospital: Hospital) -> list[str]:
     return paths
 
 
-def carried(hospital: Hospital, sent: list[bytes]) -> list[bool]:
-    """Return for each message whether it has the text of its own order and no other."""
+def texts_match(hospital: Hospital, sent: list[bytes]) -> list[bool]:
+    """Return for each message whether it has the text of its own order only."""
     names = [Message.parse(each).named("OBR")[0].value("OBR-3.1") for each in sent]
     assert len(set(names)) == len(names)
     return [
@@ -63,7 +63,7 @@ async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> 
         await sign_all(hospital, "A1", "A2", "A3")
         paths = calls(hospital)
         hospital.couriers[0].resume()
-        assert carried(hospital, await hospital.delivered(3)) == [True] * 3
+        assert texts_match(hospital, await hospital.delivered(3)) == [True] * 3
         assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
 
 
@@ -103,7 +103,7 @@ async def test_other_services_get_one_call_per_report(
         hospital.couriers[0].resume()
         await hospital.delivered(2)
         await sign_all(hospital, "A3")
-        assert carried(hospital, await hospital.delivered(3)) == [True] * 3
+        assert texts_match(hospital, await hospital.delivered(3)) == [True] * 3
         assert sorted(each for each in paths if each in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
 
 
@@ -137,7 +137,7 @@ async def test_a_stop_requeues_the_prepared_batch(
 async def test_a_frozen_courier_does_not_go_on_with_its_batch(
     tmp_path: Path, database: Database
 ) -> None:
-    """Leases that end while the process is frozen: the rest of the batch is claimed anew."""
+    """A frozen courier whose leases ended does not send the rest of its batch."""
     passed = 0.0
     claimed_twice = False
 
@@ -145,7 +145,7 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
         nonlocal passed, claimed_twice
         if not passed:
             passed = 1000.0
-            with database.write() as connection:  # another node has sent the rest meanwhile
+            with database.write() as connection:  # another node has sent the rest
                 changed = connection.execute(text(TAKEN_OVER)).rowcount
             claimed_twice = changed == 1
         return accepting(payload)

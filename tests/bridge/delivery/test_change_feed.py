@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_ignored_events_are_not_read(tmp_path: Path, database: Database) -> None:
-    """Registrations of orders are not sent to us, and the cursor passes them."""
+    """The feed does not send registrations of orders, and the cursor passes them."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         processor = ChangeProcessor(database, Outbox(database, "another"), (), lambda: 0)
         await hospital.send(order("ID1", "A1"))
@@ -35,7 +35,7 @@ async def test_ignored_events_are_not_read(tmp_path: Path, database: Database) -
 
 
 async def test_it_polls_in_the_background(tmp_path: Path, database: Database) -> None:
-    """After the start, a signed report reaches the receiver without a further call."""
+    """The reader polls by itself: a signed report reaches the receiver."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         hospital.feed_reader.start()
         await hospital.send(order("ID1", "A1"))
@@ -108,7 +108,7 @@ async def test_the_cursor_never_goes_back(database: Database) -> None:
 
 
 async def test_a_failover_skips_no_changes(database: Database) -> None:
-    """A page that was requested before the database went back to an earlier state is ignored."""
+    """The reader ignores a page requested before the database was restored to an earlier state."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     processor.process("changes", ChangePage((), 7))
     processor.process("changes", ChangePage((), 12), after=9)

@@ -1,4 +1,4 @@
-"""When the circuit breaker opens, and for how long."""
+"""The circuit breaker opens after failures, and pauses the destination."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ def breaker(after: int = 3) -> CircuitBreaker:
 
 
 def test_it_opens_after_several_failures_in_a_row() -> None:
-    """It does not open earlier, nor after a reply in between."""
+    """The breaker opens after the limit of failures. A reply restarts the count."""
     circuit = breaker()
     for _ in range(2):
         circuit.record_failure(0)
@@ -28,7 +28,7 @@ def test_it_opens_after_several_failures_in_a_row() -> None:
 
 
 def test_each_failed_trial_lengthens_the_pause() -> None:
-    """Pauses are 1, 2, 4, 4 seconds from the start of the attempt; a reply closes the circuit."""
+    """The pause doubles up to 4 s from the start of the attempt. A reply closes the circuit."""
     circuit = breaker()
     for _ in range(3):
         circuit.record_failure(0)
@@ -45,14 +45,14 @@ def test_each_failed_trial_lengthens_the_pause() -> None:
 
 
 def test_a_long_attempt_counts_as_pause() -> None:
-    """After a connection attempt that took longer than the pause, the next one starts at once."""
+    """After an attempt longer than the pause the next one starts at once."""
     circuit = breaker(1)
     circuit.record_failure(0)
     assert circuit.circuit(5000) is CircuitState.TRYING
 
 
 def test_it_can_be_switched_off() -> None:
-    """With a limit of 0 it never opens."""
+    """With a limit of 0 the breaker never opens."""
     circuit = breaker(0)
     for _ in range(100):
         circuit.record_failure(0)

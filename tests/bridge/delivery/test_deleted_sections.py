@@ -1,4 +1,4 @@
-"""Sections that a later text leaves out are deleted at receivers that got them."""
+"""The bridge deletes sections that a later text leaves out at receivers that got them."""
 
 from pathlib import Path
 
@@ -51,18 +51,20 @@ async def test_the_final_text_leaves_sections_out(
         await hospital.follow()
         _, final = await hospital.delivered(2)
     assert observations(first).keys() == {("59776-5", "1"), ("18783-1", "1"), ("59776-5", "2")}
-    told = observations(final)
-    kept = {("59776-5", "1"): ("F", "No nodule."), ("19005-8", "1"): ("F", "Normal.")}
-    gone = {("18783-1", "1"): ("D", ""), ("59776-5", "2"): ("D", "")}
+    sent = observations(final)
+    present = {("59776-5", "1"): ("F", "No nodule."), ("19005-8", "1"): ("F", "Normal.")}
+    deleted = {("18783-1", "1"): ("D", ""), ("59776-5", "2"): ("D", "")}
     if name == "rad128":
-        kept = {key: (status, text) for key, (status, text) in told.items() if status == "F"}
-        assert kept.keys() == {("59776-5", "1"), ("19005-8", "1")}
-    assert told == (kept if name == "mdm" else kept | gone), "a document replaces all of itself"
+        present = {key: (status, text) for key, (status, text) in sent.items() if status == "F"}
+        assert present.keys() == {("59776-5", "1"), ("19005-8", "1")}
+    assert sent == (present if name == "mdm" else present | deleted), (
+        "a document replaces all of itself"
+    )
     assert not structure_errors(final)
 
 
 async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Database) -> None:
-    """All sections are withdrawn."""
+    """A withdrawal withdraws all sections."""
     ris = destination(mappings=compiled("results", sections="loinc"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris, sign_delay=60) as hospital:
         await hospital.send(order("ID1", "A1"))

@@ -29,17 +29,17 @@ GONE = [("ignored", "gone")]
 NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
-def compiled(name: str, **words: object) -> tuple[OutboundMapping, ...]:
+def compiled(name: str, **parameters: object) -> tuple[OutboundMapping, ...]:
     """Return a shipped definition with parameters."""
     made = compile_sources(
-        *overlay_settings(read_folder(DEFINITIONS), name, words, "destination ris")
+        *overlay_settings(read_folder(DEFINITIONS), name, parameters, "destination ris")
     )
     assert isinstance(made, OutboundMapping)
     return (made,)
 
 
 async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None:
-    """T02 (unavailable), T08 and T04 of one document; then T06, a document below it."""
+    """The bridge sends T02 (unavailable), T08 and T04 of one document, then T06 below it."""
     ris = destination(mappings=compiled("mdm"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -70,7 +70,7 @@ async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None
 async def test_a_preliminary_report_that_is_edited_while_it_waits(
     tmp_path: Path, database: Database
 ) -> None:
-    """Each read is sent with its own text; text after the last read is not sent."""
+    """Each read is sent with its own text, and later text is not sent."""
     ris = destination(mappings=compiled("results", content=["text", "rtf"]), events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         hospital.couriers[0].pause()
@@ -87,30 +87,30 @@ async def test_a_preliminary_report_that_is_edited_while_it_waits(
     for number, message in enumerate(sent, start=1):
         text, rtf = message.named("OBX")
         assert (text.value("OBX-5"), text.value("OBX-11")) == (f"Read {number}.", "P")
-        words = rtf_to_text(base64.b64decode(rtf.value("OBX-5.5"), validate=True).decode())
-        assert f"Read {number}." in words
-        assert "Not read yet." not in words
+        content = rtf_to_text(base64.b64decode(rtf.value("OBX-5.5"), validate=True).decode())
+        assert f"Read {number}." in content
+        assert "Not read yet." not in content
 
 
 async def test_a_deleted_preliminary_report_is_cancelled(
     tmp_path: Path, database: Database
 ) -> None:
-    """Receivers that got it get a cancellation; other receivers get nothing."""
-    told = destination("told", events=RESULTS)
-    papers = destination("papers", mappings=compiled("mdm"), events=RESULTS)
+    """Receivers that got the report get a cancellation. Others get nothing."""
+    informed = destination("informed", events=RESULTS)
+    documents = destination("documents", mappings=compiled("mdm"), events=RESULTS)
     finals = destination("finals")
-    async with open_hospital(tmp_path, database, told, papers, finals) as hospital:
+    async with open_hospital(tmp_path, database, informed, documents, finals) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.prelim(A1, "Residents", "R1")
         await hospital.follow()
-        await hospital.delivered(1, "told")
-        await hospital.delivered(1, "papers")
+        await hospital.delivered(1, "informed")
+        await hospital.delivered(1, "documents")
         await hospital.client.delete(A1)
         await hospital.send(order("ID2", "A2"))
         other = await hospital.page("A2")
-        await other("save", text="Nobody was told.")
+        await other("save", text="Never sent.")
         await hospital.client.prelim(OrderKey(SITE, "M1", "A2"), "Residents", "R1")
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.follow()
@@ -120,16 +120,20 @@ async def test_a_deleted_preliminary_report_is_cancelled(
             "SELECT code, count(*) FROM delivery WHERE state = 'ignored' GROUP BY code ORDER BY 1"
         ) == [("gone", 2), ("never_told", 2)]
     assert sent["finals"] == []
-    first, gone = map(Message.parse, sent["told"])
-    assert (first.value("OBR-25"), gone.value("OBR-25"), gone.value("OBX-11")) == ("P", "X", "X")
-    assert b"First look." not in sent["told"][1]
-    document, cancelled = map(Message.parse, sent["papers"])
+    first, cancellation = map(Message.parse, sent["informed"])
+    assert (first.value("OBR-25"), cancellation.value("OBR-25"), cancellation.value("OBX-11")) == (
+        "P",
+        "X",
+        "X",
+    )
+    assert b"First look." not in sent["informed"][1]
+    document, cancelled = map(Message.parse, sent["documents"])
     assert (cancelled.value("MSH-9"), cancelled.value("TXA-19")) == ("MDM^T11^MDM_T01", "CA")
     assert cancelled.value("TXA-12") == document.value("TXA-12")
 
 
 async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Database) -> None:
-    """With or without a started report; an order on hold or replaced is not cancelled."""
+    """The order is cancelled with or without a started report, unless it is on hold or replaced."""
     ris = destination("ris", mappings=compiled("status"), events=STATUS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         for number in range(1, 7):
@@ -140,8 +144,8 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.send(order("ID6", "A3").replace(b"ORC|NW", b"ORC|CA"))
         for number, control in enumerate((b"HD", b"CA", b"CA")):
-            said = order(f"IDH{number}", "A6").replace(b"ORC|NW", b"ORC|" + control)
-            await hospital.send(said)
+            message = order(f"IDH{number}", "A6").replace(b"ORC|NW", b"ORC|" + control)
+            await hospital.send(message)
         await hospital.send(order("ID7", "A4").replace(b"ORC|NW", b"ORC|HD"))
         group = order("ID8", "A5").split(b"ORC|NW")[1]
         replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
@@ -149,8 +153,8 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         await hospital.follow()
         await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
-    told = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
-    assert told == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
+    cancelled = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
+    assert cancelled == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
     assert [m.value("OBR-18") for m in sent].count("A6") == 1
 
 
@@ -158,7 +162,7 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
 async def test_a_final_text_after_a_retraction_corrects(
     tmp_path: Path, database: Database, name: str
 ) -> None:
-    """Released early with an addendum, recalled, signed again: withdrawn, then corrected."""
+    """A report with an early addendum is recalled and signed again: withdrawn, then corrected."""
     ris = destination(mappings=compiled(name))
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -240,8 +244,8 @@ async def test_separate_messages_are_withdrawn_separately(
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "Report.")
-        for words in ("One.", "Two."):
-            await sign_addendum(page, words)
+        for content in ("One.", "Two."):
+            await sign_addendum(page, content)
             await hospital.client.release_addendum(A1)
             await hospital.follow()
         await hospital.delivered(2)
@@ -286,7 +290,7 @@ async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None
 
 
 async def test_a_file_alone(tmp_path: Path, database: Database) -> None:
-    """A receiver configured for PDF only gets the PDF only."""
+    """A receiver configured for PDF only gets only the PDF."""
     ris = destination(mappings=compiled("mdm", content=["pdf"], metadata={"*": "none"}))
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))

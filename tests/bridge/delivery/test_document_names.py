@@ -1,4 +1,4 @@
-"""TXA-12 and TXA-13 follow from the messages that the receiver got before."""
+"""TXA-12 and TXA-13 follow from the earlier messages of the receiver."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def withdrawn(number: int) -> DeliveredEvent:
 
 
 @pytest.mark.parametrize(
-    ("told", "number", "parent"),
+    ("delivered", "number", "parent"),
     [
         ([FINAL], "", None),
         ([PRELIMINARY, FINAL], "", None),
@@ -39,9 +39,9 @@ def withdrawn(number: int) -> DeliveredEvent:
         ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
     ],
 )
-def test_parent_documents(told: list[DeliveredEvent], number: str, parent: str | None) -> None:
+def test_parent_documents(delivered: list[DeliveredEvent], number: str, parent: str | None) -> None:
     """The parent of a retraction is its addendum, that of a correction is the report."""
     base = document_names("r", "r:final:1:x", [FINAL]).number
-    names = document_names("r", "r:final:1:x", told)
+    names = document_names("r", "r:final:1:x", delivered)
     assert names.number == base + number
     assert names.parent == ("" if parent is None else base + parent)

@@ -1,4 +1,4 @@
-"""Receivers that refuse, garble or vanish: the same bytes are sent again, other receivers go on."""
+"""The bridge sends the same bytes again after a refusal, a garbled reply or a lost connection."""
 
 from collections.abc import Callable
 from itertools import count

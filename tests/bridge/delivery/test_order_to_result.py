@@ -1,4 +1,4 @@
-"""The whole way from an order to its result, with the real report engine."""
+"""An order becomes a result, with the real report engine."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ DELAY = 60
 
 
 def texts(payload: bytes) -> list[str]:
-    """Every OBX-5 of a message."""
+    """Return each OBX-5 of a message."""
     return Message.parse(payload).values("OBX[*]-5")
 
 
@@ -52,7 +52,7 @@ async def test_an_order_becomes_a_report_and_a_result(tmp_path: Path, database: 
 
 
 async def test_a_recalled_signature_sends_nothing(tmp_path: Path, database: Database) -> None:
-    """Signed, recalled, signed again: one ORU with the second text."""
+    """A report signed, recalled and signed again results in one ORU with the second text."""
     async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.read_and_sign("A1", "First.")
@@ -90,7 +90,7 @@ async def test_a_linked_report_has_a_result_for_each_order(
 
 
 async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> None:
-    """Reading the feed again and polling the status queue nothing new."""
+    """Reading the feed again and polling the status send nothing new."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Once.")
@@ -107,11 +107,11 @@ async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> N
 
 
 async def test_a_destination_gets_its_sites_and_events(tmp_path: Path, database: Database) -> None:
-    """A destination gets no other results."""
+    """A destination gets results of its sites and events only."""
     async with open_hospital(
         tmp_path,
         database,
-        destination("elsewhere", sites=frozenset({"SITE2"})),
+        destination("other_site", sites=frozenset({"SITE2"})),
         destination("finals", events=frozenset({ResultEvent.FINAL})),
         destination("everything", events=EVERYTHING),
     ) as hospital:
@@ -125,15 +125,19 @@ async def test_a_destination_gets_its_sites_and_events(tmp_path: Path, database:
         await page("addendum/sign")
         await hospital.follow()
         await eventually_async(lambda: b"More." in b"".join(hospital.receivers["everything"].sent))
-        assert hospital.receivers["elsewhere"].sent == []
+        assert hospital.receivers["other_site"].sent == []
         (final,) = hospital.receivers["finals"].sent
         assert Message.parse(final).value("OBR-25") == "F"
-        told = [
+        statuses = [
             (m.value("MSH-9.1"), m.value("OBR-25"))
             for m in map(Message.parse, hospital.receivers["everything"].sent)
         ]
-        assert ("ORU", "P") in told
-        assert told.index(("ORU", "P")) < told.index(("ORU", "F")) < told.index(("ORU", "C"))
+        assert ("ORU", "P") in statuses
+        assert (
+            statuses.index(("ORU", "P"))
+            < statuses.index(("ORU", "F"))
+            < statuses.index(("ORU", "C"))
+        )
 
 
 async def test_without_the_feed_the_status_poll_finds_everything(
@@ -172,16 +176,16 @@ async def test_without_the_feed_the_status_poll_finds_everything(
         await eventually_async(
             lambda: any(b"More." in each for each in hospital.receivers["ris"].sent)
         )
-        told = [
+        statuses = [
             Message.parse(each).value("OBR-25")
             for each in hospital.receivers["ris"].sent
             if b"Read." in each
         ]
-        assert told == ["F", "C"]
+        assert statuses == ["F", "C"]
 
 
-async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -> None:
-    """A message in flight at the stop is sent again with the same control id."""
+async def test_a_restarted_courier(tmp_path: Path, database: Database) -> None:
+    """The courier sends a message in flight at the stop again, with the same control id."""
     async with open_hospital(
         tmp_path, database, destination(), answers={"ris": lambda _: None}
     ) as hospital:
@@ -196,9 +200,7 @@ async def test_a_restarted_courier_goes_on(tmp_path: Path, database: Database) -
         assert again == first
 
 
-async def test_a_report_without_an_order_is_delivered_too(
-    tmp_path: Path, database: Database
-) -> None:
+async def test_a_report_without_an_order(tmp_path: Path, database: Database) -> None:
     """The ORU of a report launched by a host has the tags of the service."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.read_and_sign("A7", "By call.", "M7")

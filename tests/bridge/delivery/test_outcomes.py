@@ -21,7 +21,7 @@ def delivery(number: int = 1, tries: int = 0) -> ClaimedDelivery:
     return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW, tries)
 
 
-class PolicyBench:
+class OutcomeHarness:
     """An outcome policy with its circuit breaker, pause reasons and stored outcomes."""
 
     def __init__(self, **replies: str) -> None:
@@ -38,10 +38,10 @@ class PolicyBench:
             on_pause=self.paused.append,
         )
 
-    def outcome_of(self, said: ReplyKind, detail: str = "", number: int = 1) -> Any:
+    def outcome_of(self, kind: ReplyKind, detail: str = "", number: int = 1) -> Any:
         """Return the outcome of one reply."""
         outcome = self.appraiser.after_reply(
-            delivery(number, self.tries[number]), said, detail, None, NOW
+            delivery(number, self.tries[number]), kind, detail, None, NOW
         )
         self.tries[number] = outcome.tries
         return outcome
@@ -49,55 +49,55 @@ class PolicyBench:
 
 def test_pause() -> None:
     """The message stays first in line, and the destination is paused with the reason."""
-    office = PolicyBench(CE="retry 2 then pause")
-    first, second = office.outcome_of(ReplyKind.CE), office.outcome_of(ReplyKind.CE)
+    harness = OutcomeHarness(CE="retry 2 then pause")
+    first, second = harness.outcome_of(ReplyKind.CE), harness.outcome_of(ReplyKind.CE)
     assert (first.event, second.event) == (QueueEvent.POSTPONED, QueueEvent.POSTPONED)
-    assert office.paused == ["CE"]
+    assert harness.paused == ["CE"]
 
 
 def test_skip() -> None:
     """The delivery ends as ignored, with the reply as its code."""
-    outcome = PolicyBench(AR="skip").outcome_of(ReplyKind.AR, "200")
+    outcome = OutcomeHarness(AR="skip").outcome_of(ReplyKind.AR, "200")
     assert (outcome.event, outcome.code, outcome.detail) == (QueueEvent.IGNORED, "AR", "200")
 
 
 def test_retries_back_off() -> None:
-    """The wait doubles from `retry_first` to `retry_max`; another delivery starts anew."""
-    office = PolicyBench()
-    waits = [office.outcome_of(ReplyKind.GARBAGE).retry_at - NOW for _ in range(5)]
+    """The wait of a delivery doubles from `retry_first` to `retry_max`."""
+    harness = OutcomeHarness()
+    waits = [harness.outcome_of(ReplyKind.GARBAGE).retry_at - NOW for _ in range(5)]
     assert waits == [1000, 2000, 4000, 8000, 8000]
-    assert office.outcome_of(ReplyKind.GARBAGE, number=2).retry_at == NOW + 1000
-    assert office.outcome_of(ReplyKind.AA).tries == 0
-    assert office.outcome_of(ReplyKind.GARBAGE).retry_at == NOW + 1000
+    assert harness.outcome_of(ReplyKind.GARBAGE, number=2).retry_at == NOW + 1000
+    assert harness.outcome_of(ReplyKind.AA).tries == 0
+    assert harness.outcome_of(ReplyKind.GARBAGE).retry_at == NOW + 1000
 
 
-@pytest.mark.parametrize("said", [ReplyKind.AA, ReplyKind.AR, ReplyKind.GARBAGE, ReplyKind.HTTP])
-def test_the_circuit(said: ReplyKind) -> None:
-    """Silence opens the circuit, any reply closes it."""
-    office = PolicyBench()
+@pytest.mark.parametrize("kind", [ReplyKind.AA, ReplyKind.AR, ReplyKind.GARBAGE, ReplyKind.HTTP])
+def test_the_circuit(kind: ReplyKind) -> None:
+    """Silence opens the circuit, a reply closes it."""
+    harness = OutcomeHarness()
     for _ in range(2):
-        office.outcome_of(ReplyKind.SILENCE, "timeout")
-    assert office.breaker.circuit(NOW) is CircuitState.OPEN
-    office.outcome_of(said)
-    assert office.breaker.circuit(NOW) is CircuitState.CLOSED
+        harness.outcome_of(ReplyKind.SILENCE, "timeout")
+    assert harness.breaker.circuit(NOW) is CircuitState.OPEN
+    harness.outcome_of(kind)
+    assert harness.breaker.circuit(NOW) is CircuitState.CLOSED
 
 
 def test_a_message_without_replies_is_not_the_next_trial() -> None:
-    """When the pause ends, another message is sent: one that gets no reply starves no others."""
-    office = PolicyBench()
-    office.outcome_of(ReplyKind.SILENCE, "timeout", number=1)
-    outcome = office.outcome_of(ReplyKind.SILENCE, "timeout", number=2)
-    until = office.breaker.open_until
+    """After the pause another message is sent: a message without replies blocks no others."""
+    harness = OutcomeHarness()
+    harness.outcome_of(ReplyKind.SILENCE, "timeout", number=1)
+    outcome = harness.outcome_of(ReplyKind.SILENCE, "timeout", number=2)
+    until = harness.breaker.open_until
     assert until is not None
     assert outcome.retry_at > until
-    assert office.breaker.circuit(until) is CircuitState.TRYING
+    assert harness.breaker.circuit(until) is CircuitState.TRYING
 
 
 def test_refusals_in_a_row_are_counted() -> None:
     """The count restarts after an accepted message; skipped replies are no refusals."""
-    office = PolicyBench(AE="skip")
+    harness = OutcomeHarness(AE="skip")
     counts = []
-    for said in (ReplyKind.AR, ReplyKind.AR, ReplyKind.AA, ReplyKind.GARBAGE, ReplyKind.AE):
-        office.outcome_of(said)
-        counts.append(office.breaker.refused)
+    for kind in (ReplyKind.AR, ReplyKind.AR, ReplyKind.AA, ReplyKind.GARBAGE, ReplyKind.AE):
+        harness.outcome_of(kind)
+        counts.append(harness.breaker.refused)
     assert counts == [1, 2, 0, 1, 0]

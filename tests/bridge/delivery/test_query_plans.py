@@ -26,14 +26,14 @@ Statement = tuple[str, Any]
 @contextmanager
 def watched(database: Database) -> Iterator[list[Statement]]:
     """Collect the executed statements, each with its first parameters."""
-    seen: list[Statement] = []
+    statements: list[Statement] = []
 
     def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
         if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")):
-            seen.append((statement, values[0] if many else values))
+            statements.append((statement, values[0] if many else values))
 
     event.listen(database.engine, "before_cursor_execute", note)
-    yield seen
+    yield statements
     event.remove(database.engine, "before_cursor_execute", note)
 
 
@@ -47,7 +47,7 @@ def walks(connection: Connection, statement: Statement) -> list[str]:
     return sorted(tables & set(GROWING))
 
 
-async def story(hospital: Hospital) -> None:
+async def run_orders(hospital: Hospital) -> None:
     """Receive and change orders, sign their reports, and deliver the results."""
     for number in range(1, 6):
         await hospital.send(order(f"ID{number}", f"A{number}"))
@@ -61,12 +61,12 @@ async def story(hospital: Hospital) -> None:
 async def test_no_statement_scans_a_growing_table(tmp_path: Path, database: Database) -> None:
     """Receiving, applying, composing and delivering use indexes."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        with watched(database) as seen:
-            await story(hospital)
-        assert len({statement for statement, _ in seen}) > 20
+        with watched(database) as statements:
+            await run_orders(hospital)
+        assert len({statement for statement, _ in statements}) > 20
         with database.write() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            slow = {each[0]: found for each in seen if (found := walks(connection, each))}
-    assert slow.pop("SELECT state FROM message") == ["message"]  # the hospital's own: it is seen
+            slow = {each[0]: found for each in statements if (found := walks(connection, each))}
+    assert slow.pop("SELECT state FROM message") == ["message"]  # the statement of the test itself
     assert slow == {}

@@ -72,11 +72,11 @@ async def test_removed_deliveries_and_new_receivers_are_no_differences(
 
 
 async def test_a_requested_round(tmp_path: Path, database: Database) -> None:
-    """It starts anew and runs to its end at once, also if the clocks of two nodes differ."""
+    """A requested round starts and ends at once, also if the clocks of two nodes differ."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
-        await reconciler.reconcile(hospital.time())  # half of a round: the worklist is next
+        await reconciler.reconcile(hospital.time())  # half of a round, before the worklist
         for ahead in (0, 60_000):
             wished = hospital.time() + ahead
             with database.write() as connection:
@@ -89,7 +89,7 @@ async def test_a_requested_round(tmp_path: Path, database: Database) -> None:
 
 
 async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) -> None:
-    """Ordered reports without a live order are found, and removed when they are gone."""
+    """The job finds Ordered reports without a live order, until they are removed."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
@@ -162,7 +162,7 @@ async def test_skipped_orders_are_counted(tmp_path: Path, database: Database) ->
         with pytest.raises(EngineFailure):
             await reconciler.reconcile(hospital.time())
         service.down = False
-        for _ in range(2):  # a site's worklist a turn
+        for _ in range(2):  # one worklist a turn
             assert await reconciler.reconcile(hospital.time()) == []
         last = last_round_of(database)
         assert (last.orders, last.reports) == (1, 0)

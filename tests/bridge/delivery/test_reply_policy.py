@@ -1,4 +1,4 @@
-"""What follows each kind of reply."""
+"""The reply policy decides what follows each kind of reply."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -75,10 +75,10 @@ def test_the_defaults(reply: ReplyKind) -> None:
         (ReplyKind.AE, "204", "skip"),  # its kind
         (ReplyKind.AE, "101", "park"),  # the reply
         (ReplyKind.AE, "", "park"),
-        (ReplyKind.AR, "206", "retry 20 then park"),  # nothing of its own: the default
+        (ReplyKind.AR, "206", "retry 20 then park"),  # no rule: the default
         (ReplyKind.SILENCE, "closed", "pause"),
         (ReplyKind.SILENCE, "timeout", "retry"),
-        (ReplyKind.HTTP, "404", "skip"),  # its own word for all http before our closer one
+        (ReplyKind.HTTP, "404", "skip"),  # its rule for all HTTP precedes our specific default
         (ReplyKind.HTTP, "503", "skip"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_limit_of_attempts(then: str, event: QueueEvent) -> None:
 
 
 def test_every_loss_has_a_reply() -> None:
-    """Each reason for a missing reply has a row in the table."""
+    """The table has a row for each reason of a missing reply."""
     assert set(REPLY_OF_LOSS) == set(LossReason)
 
 
@@ -146,11 +146,11 @@ def test_a_reply_is_read() -> None:
     assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (ReplyKind.AA, "")
     assert read_reply(b"hello") == (ReplyKind.GARBAGE, "")
     refused = ack(AckCode.ERROR) + b"ERR|||0^Stored|I\rERR|||W1^Old code|W\rERR|||206^Locked|E\r"
-    assert read_reply(refused) == (ReplyKind.AE, "206"), "a remark is no reason"
+    assert read_reply(refused) == (ReplyKind.AE, "206"), "the text of the reply does not count"
 
 
 def test_control_ids() -> None:
-    """Equal for the same release and receiver, else different; 20 plain characters."""
+    """The control id depends on release and receiver, and has 20 plain characters."""
     ids = {control_id(name, key) for name in ("a", "b") for key in ("r:final:1:x", "r:final:2:x")}
     assert len(ids) == 4
     assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in ids)

@@ -70,8 +70,8 @@ async def test_a_report_signed_again_is_delivered_again(
 
         sent = await hospital.delivered(3)
         await hospital.feed_reader.stop()
-        said = b"".join(sent)
-        assert all(word in said for word in (b"First.", b"Second.", b"Other."))
+        sent_bytes = b"".join(sent)
+        assert all(part in sent_bytes for part in (b"First.", b"Second.", b"Other."))
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
         assert hospital.rows("SELECT code FROM concern WHERE kind = 'feed'") == [(code,)]
         await hospital.follow()
@@ -91,7 +91,7 @@ async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
 
 
 async def test_a_cursor_of_an_older_version_is_used(tmp_path: Path, database: Database) -> None:
-    """It has no feed mark; the next one has, and an older version can continue from it."""
+    """A cursor without a feed mark is used. The older version accepts the next cursor."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A1"))
         with database.write() as connection:

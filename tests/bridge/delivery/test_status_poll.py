@@ -42,11 +42,11 @@ FINAL, ADDENDUM, STATUS = ResultEvent.FINAL, ResultEvent.ADDENDUM, ResultEvent.O
 
 NEWS = {
     "nothing new": (known_report(), record(ReportStatus.DRAFT), 0, []),
-    "signed and out": (known_report(), record(Final), 0, ["final:1"]),
+    "signed and released": (known_report(), record(Final), 0, ["final:1"]),
     "signed, inside the delay": (known_report(), record(Final, NOW + 1), 0, []),
     "the delay is over": (known_report("Final"), record(Final, NOW), 0, ["final:1"]),
-    "told before": (known_report("Final", final=True), record(Final), 0, []),
-    "taken back inside the delay": (
+    "sent before": (known_report("Final", final=True), record(Final), 0, []),
+    "recalled inside the delay": (
         known_report("Final"),
         record(ReportStatus.DRAFT),
         0,
@@ -65,7 +65,7 @@ NEWS = {
         [f"cancellation:{NOW}", f"order-status:{NOW}"],
     ),
     "opened": (known_report("Ordered"), record(ReportStatus.DRAFT), 0, [f"order-status:{NOW}"]),
-    "never heard of before": (known_report(""), record(ReportStatus.DRAFT), 0, []),
+    "unknown before": (known_report(""), record(ReportStatus.DRAFT), 0, []),
     "an addendum": (known_report("Final", final=True), record(Addendum), 1, ["addendum:1"]),
     "report and addenda missed": (
         known_report(),
@@ -85,12 +85,12 @@ NEWS = {
 @pytest.mark.parametrize(("known", "now", "addenda", "expected"), NEWS.values(), ids=NEWS)
 def test_events(known: KnownReport, now: StatusRecord, addenda: int, expected: list[str]) -> None:
     """Events have the names of the change feed."""
-    told = [
+    events = [
         each
         for each in events_from_record(known, now, addenda, ORDERS, NOW)
         if each.implied_by is None
     ]
-    assert [each.name for each in told] == expected
+    assert [each.name for each in events] == expected
 
 
 def test_addenda_in_their_sign_delay_are_not_counted() -> None:
@@ -119,12 +119,12 @@ def test_only_signed_reports_are_released(status: ReportStatus) -> None:
     ],
 )
 def test_the_next_poll(status: ReportStatus, until: int | None, idle: int, wait: int) -> None:
-    """Recently changed: often. Unchanged for long: rarely. Sign delay: exactly at its end."""
+    """A recent change is polled often, an old one rarely, and a sign delay exactly at its end."""
     known = known_report(status.value, final=True, changed=NOW - idle)
     assert apply_record(known, record(status, until), 0, NOW, EVERY).check_at - NOW == wait
 
 
-def test_unknown_orders_are_polled_less_and_less_often() -> None:
+def test_unknown_orders_are_polled_less_often() -> None:
     """The report of an unknown order may still be created."""
     assert (
         reschedule_unknown(known_report(changed=NOW - 10**8), NOW, EVERY).check_at

@@ -46,7 +46,7 @@ def outbound(made: object) -> OutboundMapping:
 
 @pytest.mark.anyio
 async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Database) -> None:
-    """It is parked with table and place, counted, and composed anew once the table has the code."""
+    """The result is parked with table and place, and composed again with the added code."""
     street = SOURCES["street.yaml"].replace("codes: bodies", "codes: bodies, unknown: refuse")
     sources = {**SOURCES, "street.yaml": street}
     known = {**sources, "codes/bodies.csv": "code,value\nA1,SEVEN\n"}
@@ -74,23 +74,27 @@ async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Databas
 async def test_unmapped_codes_are_reported_by_definition(
     tmp_path: Path, database: Database
 ) -> None:
-    """They are reported with the name and version of the active definition."""
+    """The report has the name and version of the active definition."""
     (tmp_path / "bridge.toml").write_text(SETTINGS, "utf-8")
     settings = load(tmp_path)
     mappings = compile_outbound(settings, settings.destination[0], lambda _: SOURCES)
     here = destination(mappings=mappings)
-    told: list[tuple[str, str, list[UnmappedCode]]] = []
+    reported: list[tuple[str, str, list[UnmappedCode]]] = []
     async with open_hospital(tmp_path, database, here) as hospital:
         hospital.couriers[0].pause()
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "No bleeding.")
         await hospital.follow()
         (claimed,) = Outbox(database, "another").claim("ris", hospital.time(), 1)
-        composer = Composer(database, Time().moment, lambda *of: told.append((*of[:2], [*of[2]])))
+        composer = Composer(
+            database, Time().moment, lambda *of: reported.append((*of[:2], [*of[2]]))
+        )
         plan = plan_message(claimed, composer.look_up([claimed], here)[claimed.delivery_id], here)
         (content,) = await ReportTexts(hospital.client).read([plan])
         assert isinstance(content, ReportContent)
         composer.write(plan, content.export, content.files)
     version = compile_sources(SOURCES, "street").version
-    assert version != mappings[0].version, "the words are part of it"
-    assert told == [("street", version, [UnmappedCode("bodies", "A1", "$order.Accession", "keep")])]
+    assert version != mappings[0].version, "the parameters are part of the version"
+    assert reported == [
+        ("street", version, [UnmappedCode("bodies", "A1", "$order.Accession", "keep")])
+    ]

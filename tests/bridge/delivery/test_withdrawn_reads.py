@@ -21,13 +21,13 @@ Learn = Callable[[Hospital], Awaitable[None]]
 
 
 async def by_feed(hospital: Hospital) -> None:
-    """Learn by the change feed."""
+    """Detect the change by the change feed."""
     await hospital.follow()
 
 
 async def by_poll(hospital: Hospital) -> None:
-    """Learn by asking for the status."""
-    hospital.time.leap += 1_200_000  # every report is due by then
+    """Detect the change by polling the status."""
+    hospital.time.leap += 1_200_000  # each report is due
     await hospital.poller.poll()
 
 
@@ -50,7 +50,7 @@ async def settled(hospital: Hospital) -> None:
 
 
 def summary(payload: bytes) -> tuple[str, ...]:
-    """The numbers of the order, and the status of the result."""
+    """Return the numbers of the order and the status of the result."""
     message = Message.parse(payload)
     places = ("ORC-1", "ORC-2", "ORC-3", "OBR-2", "OBR-25", "OBX-11")
     return tuple(message.value(each) for each in places)
@@ -60,7 +60,7 @@ def summary(payload: bytes) -> tuple[str, ...]:
 async def test_the_receiver_of_a_withdrawn_read(
     tmp_path: Path, database: Database, learn: Learn
 ) -> None:
-    """It gets one ORU with X for the same order, without the text, and none after a restart."""
+    """The receiver gets one ORU with X and without the text, and none after a restart."""
     ris = destination("ris", events=RESULTS)
     finals = destination("finals")
     async with open_hospital(tmp_path, database, ris, finals) as hospital:
@@ -119,7 +119,7 @@ async def test_a_read_that_was_withdrawn_before_it_was_sent(
 async def test_an_earlier_read_replaces_the_withdrawn_one(
     tmp_path: Path, database: Database
 ) -> None:
-    """The report stays Preliminary: the receiver gets the text of the earlier read again."""
+    """The report stays Preliminary, and the receiver gets the earlier read again."""
     ris = destination("ris", events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -134,8 +134,8 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
         await hospital.follow()
         sent = [Message.parse(each) for each in await hospital.delivered(3)]
         await settled(hospital)
-    told = [(each.value("OBR-25"), each.value("OBX-5")) for each in sent]
-    assert told == [("P", "Read 1."), ("P", "Read 2."), ("P", "Read 1.")]
+    results = [(each.value("OBR-25"), each.value("OBX-5")) for each in sent]
+    assert results == [("P", "Read 1."), ("P", "Read 2."), ("P", "Read 1.")]
 
 
 async def test_the_status_table_of_the_definition_decides(
@@ -147,19 +147,19 @@ async def test_the_status_table_of_the_definition_decides(
         "cancellation": {"result": "X", "observation": "D"},
     }
     ris = destination("ris", mappings=compiled("results", statuses=statuses), events=RESULTS)
-    papers = destination("papers", mappings=compiled("mdm"), events=RESULTS)
-    async with open_hospital(tmp_path, database, ris, papers) as hospital:
+    documents = destination("documents", mappings=compiled("mdm"), events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, documents) as hospital:
         await hospital.send(order("ID1", "A1"))
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.prelim(A1, "Residents", "R1")
         await hospital.follow()
         await hospital.delivered(1, "ris")
-        await hospital.delivered(1, "papers")
+        await hospital.delivered(1, "documents")
         await withdraw(hospital)
         await hospital.follow()
         _, deleted = map(Message.parse, await hospital.delivered(2, "ris"))
-        document, cancelled = map(Message.parse, await hospital.delivered(2, "papers"))
+        document, cancelled = map(Message.parse, await hospital.delivered(2, "documents"))
     assert (deleted.value("OBR-25"), deleted.value("OBX-11")) == ("X", "D")
     assert (cancelled.value("MSH-9.2"), cancelled.value("TXA-19")) == ("T11", "CA")
     assert cancelled.value("TXA-12") == document.value("TXA-12")

@@ -130,10 +130,10 @@ class Hospital:
         assert found, page.text
         return Page(self.http, json.loads(found[1])["session"])
 
-    async def read_and_sign(self, accession: str, words: str, mrn: str = "M1") -> Page:
+    async def read_and_sign(self, accession: str, text: str, mrn: str = "M1") -> Page:
         """Open a report, type a text, and sign."""
         page = await self.page(accession, mrn)
-        await page("save", text=words)
+        await page("save", text=text)
         await page("sign")
         return page
 
@@ -167,12 +167,12 @@ async def open_hospital(
     answers: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
 ) -> AsyncIterator[Hospital]:
-    """Start everything except the change feed, which tests read step by step."""
+    """Start all parts except the change feed, which tests read step by step."""
     time, metrics = Time(), Metrics()
     engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
         site = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
-        with suppress(SiteExists):  # the house is opened again
+        with suppress(SiteExists):  # the installation is opened again
             site_settings.add_site(connection, site, time())
     settings = EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN)
     application = application_with(settings, engine_database, time)

@@ -1,4 +1,4 @@
-"""A demo that checks nothing would always succeed: its checks can fail."""
+"""The checks of the demo can fail."""
 
 import asyncio
 from pathlib import Path
@@ -18,15 +18,15 @@ from bridge.demo.checks import (
 from bridge.demo.script import CHANGED, NEW, REFUSED, SampleMessage
 
 
-def test_a_difference_ends_the_story() -> None:
-    """What was expected and what was found are both told."""
+def test_a_difference_ends_the_demo() -> None:
+    """A difference ends the demo with expected and actual value."""
     expect("the same", 1, 1)
     with pytest.raises(Unexpected, match="ACK: expected 'AA', found 'AE'"):
         expect("ACK", "AA", "AE")
 
 
-def test_what_does_not_come_ends_the_story() -> None:
-    """The last thing that was found is told."""
+def test_a_missing_result_ends_the_demo() -> None:
+    """A missing result ends the demo with the last value."""
 
     async def look() -> int:
         return 3
@@ -38,14 +38,14 @@ def test_what_does_not_come_ends_the_story() -> None:
         asyncio.run(wait())
 
 
-@pytest.mark.parametrize("who", ["user", "service", "nobody"])
-def test_who_ends_it(who: str) -> None:
-    """The user and the service can end the work under way; else its result counts."""
+@pytest.mark.parametrize("ended_by", ["user", "service", "none"])
+def test_end_of_the_demo(ended_by: str) -> None:
+    """The user and the service can end the work in progress. Otherwise its result counts."""
     cancelled = []
 
     async def work() -> str:
         try:
-            await asyncio.sleep(0 if who == "nobody" else 30)
+            await asyncio.sleep(0 if ended_by == "none" else 30)
         except asyncio.CancelledError:
             cancelled.append(True)
             raise
@@ -53,26 +53,26 @@ def test_who_ends_it(who: str) -> None:
 
     async def play() -> str:
         stop, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
-        if who == "user":
+        if ended_by == "user":
             asyncio.get_running_loop().call_later(0.01, stop.set)
-        if who == "service":
+        if ended_by == "service":
             asyncio.get_running_loop().call_later(0.01, ended.set_result, 7)
         return await run_until_end(work(), stop, ended)
 
-    if who == "nobody":
+    if ended_by == "none":
         assert asyncio.run(play()) == "done"
         return
-    with pytest.raises(Interrupted if who == "user" else ServiceEnded):
+    with pytest.raises(Interrupted if ended_by == "user" else ServiceEnded):
         asyncio.run(play())
     assert cancelled == [True]
 
 
-def test_samples_that_are_missing_are_named(tmp_path: Path) -> None:
-    """An installed package has none, and says where they are."""
+def test_missing_samples_are_named(tmp_path: Path) -> None:
+    """An installed package has no samples, and the error names their folder."""
     with pytest.raises(SamplesMissing, match=r"no .*none\.hl7: .* part of the checkout"):
         SampleMessage("orders/none.hl7", "RIS A", "").read()
 
 
 def test_every_sample_of_the_script_is_there() -> None:
-    """The script and the sample folder agree."""
+    """The script and the sample folder have the same samples."""
     assert all(sample.read() for sample in (*NEW, *CHANGED, *REFUSED))

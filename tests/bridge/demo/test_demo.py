@@ -1,4 +1,4 @@
-"""`make demo` as a stranger sees it: started from any folder, in a pipe, interrupted, broken."""
+"""`make demo` in a new folder: from a pipe, interrupted, and with a failing service."""
 
 import os
 import re
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.slow
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the demo in a folder of its own, for its temporary files too."""
+    """Start the demo in its own folder, also for temporary files."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "TMPDIR": str(folder),
-        "BRIDGE_HTTP__BIND": "not an address",  # settings of whoever starts it must not leak in
+        "BRIDGE_HTTP__BIND": "not an address",  # the caller's settings must not apply
     }
     return subprocess.Popen(
         [sys.executable, "-m", "bridge.demo", *arguments],
@@ -37,7 +37,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(demo: subprocess.Popen[str], within: float = 300) -> tuple[int, str]:
-    """Wait for the end; return status and output."""
+    """Wait for the end, and return status and output."""
     try:
         output, _ = demo.communicate(timeout=within)
     finally:
@@ -46,7 +46,7 @@ def ended(demo: subprocess.Popen[str], within: float = 300) -> tuple[int, str]:
 
 
 def service_id(folder: Path) -> int:
-    """Process id of the `bridge serve` whose home lies in a folder."""
+    """Return the process id of the `bridge serve` whose data directory is in a folder."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -60,12 +60,12 @@ def service_id(folder: Path) -> int:
 
 
 def service_log(folder: Path) -> str:
-    """What the service has logged by now."""
+    """Return the log of the service."""
     return "".join(path.read_text("utf-8") for path in folder.glob("*/serve.log"))
 
 
-def may_in_console(address: str, email: str, password: str) -> list[str]:
-    """Sign in with the account that was told; what it may do there."""
+def console_permissions(address: str, email: str, password: str) -> list[str]:
+    """Sign in with the printed account, and return its permissions."""
     with httpx.Client(base_url=address.removesuffix("/console"), timeout=PATIENCE) as browser:
         form = {"email": email, "password": password, "token": "", "next": ""}
         assert browser.post("/reporting/login", data=form).status_code == 303
@@ -74,47 +74,48 @@ def may_in_console(address: str, email: str, password: str) -> list[str]:
 
 
 def row(output: str, name: str) -> list[str]:
-    """The cells of a row of the summary."""
+    """Return the cells of a row of the summary."""
     line = next(line for line in output.splitlines() if line.startswith(f"│ {name} "))
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
-def test_the_whole_story_and_what_stays_to_be_tried(tmp_path: Path) -> None:
+def test_the_demo_with_keep(tmp_path: Path) -> None:
     """
-    The summary as issue and README promise; with --keep there is something to open and to try.
+    The demo prints the documented summary. With --keep it prints addresses to open and orders to
+    send.
 
-    Ctrl-C is no failure then, and leaves no litter. `.ci/run` plays it without --keep.
+    Ctrl-C then exits with 0 and removes the folder. `.ci/run` runs the demo without --keep.
     """
     demo = start(tmp_path, "--keep")
-    told = lines_until(demo, "what went out")
-    output = "".join(told)
-    (to_try,) = [line for line in told if line.startswith("  an order ")]
+    lines = lines_until(demo, "what went out")
+    output = "".join(lines)
+    (to_try,) = [line for line in lines if line.startswith("  an order ")]
     command = shlex.split(to_try.removeprefix("  an order "))
     tried = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     demo.send_signal(signal.SIGINT)
     status, rest = ended(demo)
 
-    told_of_everything(output)
+    check_summary(output)
     assert output.count("/reporting/launch-report/clinical?token=") == 4
     assert (tried.returncode, "MSA|AA|Q3" in tried.stdout) == (0, True), tried
     assert status == 0, rest
     assert list(tmp_path.iterdir()) == []
 
 
-def lines_until(demo: subprocess.Popen[str], words: str) -> list[str]:
-    """Read what it prints, up to a line with these words."""
+def lines_until(demo: subprocess.Popen[str], text: str) -> list[str]:
+    """Read output up to a line with this text."""
     assert demo.stdout is not None
     lines: list[str] = []
-    while words not in (line := demo.stdout.readline()):
+    while text not in (line := demo.stdout.readline()):
         assert line, lines
         lines.append(line)
     return lines
 
 
-def told_of_everything(output: str) -> None:
+def check_summary(output: str) -> None:
     """Check the summary, row by row."""
-    story, _, _ = output.partition("All as it should be")
-    assert max(map(len, story.splitlines())) <= 100
+    summary, _, _ = output.partition("All as it should be")
+    assert max(map(len, summary.splitlines())) <= 100
     orders, kinds = row(output, "Order messages in")[1:]
     assert int(orders) >= 10
     assert {kind.split("^")[0] for kind in kinds.split(", ")} == {"ORM", "OMG", "OMI"}
@@ -128,7 +129,7 @@ def told_of_everything(output: str) -> None:
 
 
 def test_an_interruption_cleans_up(tmp_path: Path) -> None:
-    """Ctrl-C while it is being set up: the folder is removed, the status says so."""
+    """Ctrl-C during the start removes the folder, and the exit status shows it."""
     demo = start(tmp_path)
     assert demo.stdout is not None
     while "bridge init" not in demo.stdout.readline():
@@ -141,8 +142,8 @@ def test_an_interruption_cleans_up(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_service_that_dies_is_no_success(tmp_path: Path) -> None:
-    """Kill -9 of the service: exit status 1, what happened, and the end of the log."""
+def test_a_killed_service_fails_the_demo(tmp_path: Path) -> None:
+    """If the service is killed, the demo exits with 1, and prints the end of the log."""
     demo = start(tmp_path)
     eventually(lambda: re.search(r"\bready\b", service_log(tmp_path)))
     os.kill(service_id(tmp_path), signal.SIGKILL)

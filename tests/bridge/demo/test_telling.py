@@ -1,4 +1,4 @@
-"""What the demo prints can be read everywhere: narrow, in a pipe, without Unicode."""
+"""The output of the demo is readable in a narrow terminal, in a pipe and without Unicode."""
 
 from io import BytesIO, StringIO, TextIOWrapper
 
@@ -10,10 +10,8 @@ ORU = (
 )
 
 
-def test_a_message_is_shown_whole_and_never_too_wide() -> None:
-    """A segment begins a line; what is too long goes on indented; nothing is lost or read as
-    markup, and wide characters count twice.
-    """
+def test_messages_are_wrapped() -> None:
+    """Long segments continue indented, markup stays text, wide characters count twice."""
     out = StringIO()
     Narrator(out).message(ORU.encode())
     lines = out.getvalue().splitlines()
@@ -25,8 +23,8 @@ def test_a_message_is_shown_whole_and_never_too_wide() -> None:
     assert max(len(line) + line.count("王") for line in lines) <= 100
 
 
-def test_an_ascii_terminal_does_not_end_the_story() -> None:
-    """What cannot be printed is replaced."""
+def test_an_ascii_terminal() -> None:
+    """Characters that the terminal cannot print are replaced."""
     raw = BytesIO()
     out = TextIOWrapper(raw, encoding="ascii")
     Narrator(out).done("Müller: released", "F  2 ORU")
@@ -36,7 +34,7 @@ def test_an_ascii_terminal_does_not_end_the_story() -> None:
 
 
 def test_long_steps_are_wrapped_beside_their_note() -> None:
-    """The note stays whole on the first line."""
+    """The note stays complete on the first line."""
     out = StringIO()
     Narrator(out, clock=lambda: 0.0).done("word " * 40, "AA  3 ms")
     first, *rest = out.getvalue().splitlines()

@@ -1,4 +1,4 @@
-"""File descriptors: what each part of a process may use of a limit."""
+"""File descriptors: the share of each part of a process."""
 
 import resource
 import subprocess
@@ -14,7 +14,7 @@ from config.sections import Http
 
 
 def settings(listeners: int = 500, http: int = 1000) -> Settings:
-    """One listener, and the HTTP side."""
+    """One listener and the HTTP side."""
     listener = ListenerSettings.model_validate(
         {"name": "a", "bind": "127.0.0.1:2575", "max_connections": listeners}
     )
@@ -22,42 +22,42 @@ def settings(listeners: int = 500, http: int = 1000) -> Settings:
 
 
 def test_a_limit_that_suffices() -> None:
-    """Nobody gets less than the settings say."""
-    found = share(settings(), 65_536)
+    """Each part gets its configured number."""
+    shares = share(settings(), 65_536)
 
-    assert found.suffice
-    assert found.http == 1000
-    assert found.listeners >= 500
+    assert shares.suffice
+    assert shares.http == 1000
+    assert shares.listeners >= 500
 
 
 @pytest.mark.parametrize("listeners", [100, 500, 5000])
 @pytest.mark.parametrize("limit", [LEAST, 512, 1024, 1500])
-def test_a_limit_that_does_not(limit: int, listeners: int) -> None:
-    """All together stay below it, and neither side is without connections."""
-    found = share(settings(listeners), limit)
+def test_a_low_limit(limit: int, listeners: int) -> None:
+    """All parts together stay below the limit, and each side has connections."""
+    shares = share(settings(listeners), limit)
 
-    assert not found.suffice
-    assert found.http >= 16
-    assert found.listeners >= 16
-    assert found.http + found.listeners < limit * 0.8
+    assert not shares.suffice
+    assert shares.http >= 16
+    assert shares.listeners >= 16
+    assert shares.http + shares.listeners < limit * 0.8
 
 
 def test_listeners_come_first() -> None:
-    """At 1024 descriptors the listeners have what they ask for; HTTP has the rest."""
-    found = share(settings(), 1024)
+    """At 1024 descriptors the listeners get their number, and HTTP the rest."""
+    shares = share(settings(), 1024)
 
-    assert found.listeners >= 400
-    assert 16 <= found.http < 500
+    assert shares.listeners >= 400
+    assert 16 <= shares.http < 500
 
 
 def test_too_few() -> None:
-    """The message names the limit, and how it is raised."""
+    """The error names the limit and how to raise it."""
     with pytest.raises(TooFewDescriptors, match=r"100 file descriptors .* LimitNOFILE"):
         share(settings(), 100)
 
 
 def test_the_soft_limit_is_raised() -> None:
-    """Up to the hard one."""
+    """The process raises the soft limit to the hard limit."""
     program = (
         "import resource; from bridge.admin.checks.descriptors import raise_limit;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"

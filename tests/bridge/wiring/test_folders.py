@@ -1,4 +1,4 @@
-"""Folder transports do not reach the installation's own files, nor do peers get its secrets."""
+"""Folder transports cannot use the installation's folders, nor peers get its secrets."""
 
 from pathlib import Path
 
@@ -23,14 +23,14 @@ def settings(tmp_path: Path) -> Settings:
     ["secrets", "secrets/x", ".", "..", "/", "mappings", "inbox/../mappings/hooks", "run", "away"],
 )
 def test_own_folders_are_refused(settings: Settings, path: str) -> None:
-    """Neither these folders, nor those in them, nor those that they are in."""
+    """The folders of the installation, their children and their parents are refused."""
     with pytest.raises(ProtectedPath, match="listener files"):
         folder_at(settings, "listener files", FolderAddress(f"folder:{path}"))
 
 
-@pytest.mark.parametrize("path", ["inbox", "../elsewhere", "results/street"])
+@pytest.mark.parametrize("path", ["inbox", "../outside", "results/street"])
 def test_others_are_allowed(settings: Settings, path: str) -> None:
-    """A folder in the data directory or anywhere else."""
+    """Other folders in the data directory and elsewhere are allowed."""
     assert folder_at(settings, "listener files", FolderAddress(f"folder:{path}"))
 
 
@@ -64,7 +64,7 @@ authorization_file = "{other}/street.auth"
 
 
 def test_own_secrets_are_not_sent_to_peers(settings: Settings) -> None:
-    """The service token, or the ring of keys, is nobody's Authorization header."""
+    """The service token and the key ring cannot be an Authorization header."""
     for own in ("secrets/engine.token", "away/link.keys", "secrets/index.key"):
         with pytest.raises(ProtectedPath):
             require_foreign_secret(settings, "destination street", Path(own))

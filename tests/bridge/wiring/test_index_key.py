@@ -1,4 +1,4 @@
-"""The index key of an installation: made once, the same for all that use a database."""
+"""The index key of an installation is created once and shared by all nodes of a database."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ def _own_key() -> Iterator[None]:
     index_key.use(bytes(range(index_key.KEY_BYTES)))
 
 
-def found(home: Path) -> list[str]:
-    """What `bridge check` says about the key."""
+def key_findings(home: Path) -> list[str]:
+    """The findings of `bridge check` about the key."""
     return [each.message for each in check_home(home, reach=False) if "index.key" in each.place]
 
 
-def test_an_upgrade_makes_the_key_and_nothing_else_replaces_it(tmp_path: Path) -> None:
-    """Without a file: made where no row needs one, refused where rows have one."""
+def test_the_key_is_created_once(tmp_path: Path) -> None:
+    """A missing key is created if no row needs it, and is an error if rows do."""
     home = tmp_path / "home"
     create_data_directory(home)
     key = home / "secrets" / "index.key"
@@ -35,18 +35,18 @@ def test_an_upgrade_makes_the_key_and_nothing_else_replaces_it(tmp_path: Path) -
     stores.migrate_all(settings)
     made = key.read_bytes()
     assert key.stat().st_mode & 0o777 == 0o600
-    assert found(home) == []
+    assert key_findings(home) == []
 
     key.unlink()
     with pytest.raises(SettingsError, match="copy the file from another node"):
         stores.migrate_all(settings)
     assert not key.exists()
-    assert len(found(home)) == 2
+    assert len(key_findings(home)) == 2
 
     write(key, b"A" * 43 + b"=\n")
     with pytest.raises(WrongIndexKey):
         stores.migrate_all(settings)
-    assert "copy the file from another node" in found(home)[0]
+    assert "copy the file from another node" in key_findings(home)[0]
     write(key, made)
     stores.migrate_all(settings)
-    assert found(home) == []
+    assert key_findings(home) == []

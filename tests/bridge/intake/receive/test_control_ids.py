@@ -1,10 +1,10 @@
-"""Control ids of our own are short, plain, and never given twice."""
+"""Control ids of the bridge are short, plain and unique."""
 
 from bridge.intake.receive import identity
 
 
-def test_never_twice() -> None:
-    """Neither by one giver, nor by two, nor when the count begins again."""
+def test_ids_are_unique() -> None:
+    """Ids are unique in one generator, in two, and after the counter restarts."""
     one, other = identity.ControlIds(), identity.ControlIds()
     ids = [give() for give in (one, other) for _ in range(1000)]
     one._count = iter([identity._MOST_COUNTED + 1])  # type: ignore[assignment]  # near its end
@@ -12,7 +12,7 @@ def test_never_twice() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_what_they_look_like() -> None:
-    """At most the 20 characters that MSH-10 has room for before 2.7, letters and digits only."""
+def test_form_of_ids() -> None:
+    """Ids are letters and digits, at most 20 characters, the limit of MSH-10 before 2.7."""
     give = identity.ControlIds()
     assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in (give(), give()))
