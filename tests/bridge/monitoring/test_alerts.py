@@ -1,4 +1,4 @@
-"""Which conditions cause alerts, how often notices are sent, and when alerts end."""
+"""Conditions raise alerts, which are repeated and cleared."""
 
 import asyncio
 from collections.abc import Sequence
@@ -113,27 +113,27 @@ TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
     ],
 )
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:
-    """Each condition begins at its threshold."""
+    """Each condition starts at its threshold."""
     found = find_conditions(replace(QUIET, **sight), AlertThresholds(**limits))  # type: ignore[arg-type]
     assert [each.key for each in found] == keys
 
 
 def test_durations() -> None:
-    """A duration has its largest unit."""
+    """A duration is shown in its largest unit."""
     assert [duration(each) for each in (999, 60_000, 7_200_000, 3 * DAY)] == [
         "0 s", "1 min", "2 h", "3 d",
     ]  # fmt: skip
 
 
-def news(notices: Sequence[AlertNotice]) -> list[str]:
-    """What was told, in a word each."""
+def kinds_of(notices: Sequence[AlertNotice]) -> list[str]:
+    """Return the kind of each notice."""
     return [each.news.value for each in notices]
 
 
 def test_raised_once_reminded_and_cleared(database: Database) -> None:
-    """A condition is raised once, reminded of after a while, cleared once, and raised anew."""
-    seen = [
-        news(update_alerts(database, standing, now, repeat_after=1000))
+    """A condition is raised once, repeated later, cleared once, and raised again."""
+    events = [
+        kinds_of(update_alerts(database, standing, now, repeat_after=1000))
         for now, standing in [
             (1, [TROUBLE]),
             (2, [TROUBLE]),
@@ -144,7 +144,7 @@ def test_raised_once_reminded_and_cleared(database: Database) -> None:
             (1600, [TROUBLE]),
         ]
     ]
-    assert seen == [["raised"], [], [], ["reminder"], ["cleared"], [], ["raised"]]
+    assert events == [["raised"], [], [], ["reminder"], ["cleared"], [], ["raised"]]
     (row,) = list_alerts(database)
     assert (row["raised_at"], row["cleared_at"]) == (1600, None)
 
@@ -165,8 +165,8 @@ def monitor(database: Database, notifiers: dict[str, object], clock: list[int]) 
 
 
 def test_unsent_notices_are_sent_later(database: Database) -> None:
-    """If every way fails, the notice is sent later; one way that works is enough."""
-    heard: list[AlertNotice] = []
+    """A notice that no channel could send is sent later. One working channel is enough."""
+    sent: list[AlertNotice] = []
 
     def broken(notices: Sequence[AlertNotice]) -> None:
         raise OSError
@@ -176,16 +176,16 @@ def test_unsent_notices_are_sent_later(database: Database) -> None:
     pause(database, ChannelKind.LISTENER, "gone", 1, "ada")
     monitor(database, {"mail": broken}, clock).check()
     clock[0] = 2
-    monitor(database, {"mail": broken, "webhook": heard.extend}, clock).check()
+    monitor(database, {"mail": broken, "webhook": sent.extend}, clock).check()
     clock[0] = 3
-    monitor(database, {"webhook": heard.extend}, clock).check()
-    assert [(each.news, each.condition.key) for each in heard] == [
+    monitor(database, {"webhook": sent.extend}, clock).check()
+    assert [(each.news, each.condition.key) for each in sent] == [
         (AlertEvent.RAISED, "paused:listener a")
     ]
 
 
-def test_each_way_sends_the_notices_that_it_missed(database: Database) -> None:
-    """If mail fails while the webhook works, mail sends the active alerts later, once."""
+def test_each_channel_sends_missed_notices(database: Database) -> None:
+    """Mail fails while the webhook works: mail sends the active alerts once, later."""
     posted: list[AlertNotice] = []
     mailed: list[AlertNotice] = []
     down = [True]
@@ -206,21 +206,21 @@ def test_each_way_sends_the_notices_that_it_missed(database: Database) -> None:
     down[0] = False
     watching.check()
     watching.check()
-    assert news(posted) == ["raised", "cleared", "raised"]
-    assert news(mailed) == ["raised"]
+    assert kinds_of(posted) == ["raised", "cleared", "raised"]
+    assert kinds_of(mailed) == ["raised"]
 
 
 def test_a_critical_condition_is_raised_again(database: Database) -> None:
-    """A certificate expires soon, has expired, and is still expired."""
-    told = []
+    """A certificate that expires soon is raised, and raised again when it has expired."""
+    events = []
     for now, severity in enumerate(["warning", "warning", "critical", "critical", "warning"]):
         standing = [replace(TROUBLE, severity=AlertSeverity(severity))]
-        told.append(news(update_alerts(database, standing, now, repeat_after=0)))
-    assert told == [["raised"], [], ["raised"], [], []]
+        events.append(kinds_of(update_alerts(database, standing, now, repeat_after=0)))
+    assert events == [["raised"], [], ["raised"], [], []]
 
 
 def test_channels(database: Database) -> None:
-    """The first pause keeps its author, `resume` returns if it was paused, activity only grows."""
+    """The first pause keeps its author, `resume` reports a pause, and activity only grows."""
     pause(database, ChannelKind.DESTINATION, "d", 5, "ada")
     pause(database, ChannelKind.DESTINATION, "d", 6, "bob")
     found = read_channels(database, ChannelKind.DESTINATION)["d"]
@@ -235,7 +235,7 @@ def test_channels(database: Database) -> None:
 
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
-    """Return the exceptions that nobody has acknowledged."""
+    """Return the exceptions that are not acknowledged."""
     return [
         (each.kind.value, each.row_id, each.code) for each in exceptions.list_unseen(database, 9)
     ]
@@ -262,7 +262,7 @@ def test_exceptions(database: Database) -> None:
 
 
 def test_renewed_differences(database: Database) -> None:
-    """After a page of orders is compared again, only the new differences remain."""
+    """After orders are compared again, only the new differences remain."""
     for found in ([(1, "no_report"), (2, "no_report")], [(2, "no_report"), (2, "not_queued d")]):
         with database.write() as connection:
             exceptions.replace_all(connection, ExceptionSubject.ORDER, [1, 2, 3], found, 1)
@@ -274,7 +274,7 @@ def test_renewed_differences(database: Database) -> None:
 
 @pytest.mark.anyio
 async def test_the_snapshot(database: Database) -> None:
-    """Circuits, refused messages and exceptions reach the monitor from the database."""
+    """The monitor reads circuits, refused messages and exceptions from the database."""
     ledger = Ledger(database)
     ledger.start(asyncio.get_running_loop())
     for number in range(3):

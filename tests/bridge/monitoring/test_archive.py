@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 
 
 def test_a_failed_batch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk raises an error, and batches before and after it can be read."""
+    """A full disk raises an error. Batches before and after it are readable."""
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -40,12 +40,12 @@ def test_a_failed_batch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 def lines(folder: Path) -> list[dict[str, object]]:
     """Return all archived lines of messages, the oldest run first."""
     files = [file for file in sorted(folder.iterdir()) if file.name.startswith("message-")]
-    told = b"".join(gzip.decompress(file.read_bytes()) for file in files)
-    return [json.loads(each) for each in told.decode().splitlines()]
+    content = b"".join(gzip.decompress(file.read_bytes()) for file in files)
+    return [json.loads(each) for each in content.decode().splitlines()]
 
 
 def test_interrupted_before_the_deletion(tmp_path: Path) -> None:
-    """The next run finds the rows in the last batch, and writes only others."""
+    """The next run finds the rows in the last batch, and writes only other rows."""
     before = Archive(tmp_path, NOW)
     before.add("message", [{"id": 1, "payload": b"MSH|"}])
     before.add("message", [{"id": 2, "payload": b"\x1f\x8b\x08"}, {"id": 3, "payload": b"c"}])
@@ -59,8 +59,8 @@ def test_interrupted_before_the_deletion(tmp_path: Path) -> None:
     ]
 
 
-def whole(folder: Path) -> list[object]:
-    """Return the ids that `zcat` prints; it fails for an incomplete file."""
+def archived_ids(folder: Path) -> list[object]:
+    """Return the ids that `zcat` prints. It fails for an incomplete file."""
     files = sorted(str(file) for file in folder.iterdir())
     shown = subprocess.run(["gzip", "-dc", *files], check=True, capture_output=True).stdout
     return [json.loads(each)["id"] for each in shown.splitlines()]
@@ -82,7 +82,7 @@ def test_interrupted_while_writing(tmp_path: Path) -> None:
         again.add("message", first)
         again.add("message", second)
         assert [each["id"] for each in lines(folder)] == [1, 2], left[at]
-    assert whole(tmp_path / f"0-{len(batch)}") == [1, 2]
+    assert archived_ids(tmp_path / f"0-{len(batch)}") == [1, 2]
 
 
 def test_content_like_the_start_of_a_batch(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_content_like_the_start_of_a_batch(tmp_path: Path) -> None:
 
 
 def test_damaged_files_stay(tmp_path: Path) -> None:
-    """Other damage is left for operators, and the run writes to a new file."""
+    """Other damage stays for the operator, and the run writes to a new file."""
     good = gzip.compress(b'{"id": 1}\n')
     damaged = good + b"\x1f\x8b\x08\x00 no member" + good
     (tmp_path / "message-20261121T150000Z.jsonl.gz").write_bytes(damaged)
@@ -110,7 +110,7 @@ def test_several_interrupted_runs(tmp_path: Path) -> None:
     rows = [{"id": number, "payload": b"a"} for number in range(1, 5)]
     for run in range(1, 5):
         Archive(tmp_path, NOW + timedelta(hours=run)).add("message", rows[:run])
-    assert whole(tmp_path) == [1, 2, 3, 4]
+    assert archived_ids(tmp_path) == [1, 2, 3, 4]
 
 
 def test_a_clock_set_back(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_clock_set_back(tmp_path: Path) -> None:
     back = Archive(tmp_path, NOW - timedelta(days=1))
     back.add("message", [{"id": 1, "payload": b"a"}, {"id": 2, "payload": b"b"}])
     Archive(tmp_path, NOW + timedelta(hours=1)).add("message", [{"id": 2, "payload": b"b"}])
-    assert whole(tmp_path) == [1, 2]
+    assert archived_ids(tmp_path) == [1, 2]

@@ -35,13 +35,13 @@ def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
 
 
 def test_circuits_and_replies_are_stored(database: Database) -> None:
-    """Opened, closed and replied are stored; a circuit left open by an earlier run is closed."""
+    """The job stores changes and replies. It closes a circuit left open by an earlier run."""
     upgrade(database)
     now = [1000]
     near, far = CourierState((None, 0, 0)), CourierState((9000, 0, 0))
-    hearts = {"near": near, "far": far}
+    couriers = {"near": near, "far": far}
 
-    def seen() -> dict[str, tuple[int | None, int | None]]:
+    def record_circuits() -> dict[str, tuple[int | None, int | None]]:
         def meanwhile() -> None:
             near.circuit_status = (
                 near.circuit_status[0],
@@ -49,25 +49,25 @@ def test_circuits_and_replies_are_stored(database: Database) -> None:
                 near.circuit_status[2],
             )
 
-        run_job(CircuitRecorder(database, hearts, lambda: now[0]), meanwhile)  # type: ignore[arg-type]  # its state alone
+        run_job(CircuitRecorder(database, couriers, lambda: now[0]), meanwhile)  # type: ignore[arg-type]  # its state alone
         found = read_channels(database, ChannelKind.DESTINATION)
-        return {name: (found[name].open_until, found[name].active_at) for name in hearts}
+        return {name: (found[name].open_until, found[name].active_at) for name in couriers}
 
-    assert seen() == {"near": (None, 1000), "far": (9000, None)}
+    assert record_circuits() == {"near": (None, 1000), "far": (9000, None)}
     far.circuit_status, now[0] = (None, 0, 0), 2000
-    assert seen() == {"near": (None, 2000), "far": (None, None)}
+    assert record_circuits() == {"near": (None, 2000), "far": (None, None)}
 
 
 def test_refusals_in_a_row_are_stored(database: Database) -> None:
-    """From the first refusal until a message is accepted."""
+    """The job stores the time of the first refusal until a message is accepted."""
     upgrade(database)
-    heart = CourierState((None, 1, 0))
+    courier = CourierState((None, 1, 0))
 
-    def noted(refused: int) -> int:
+    def record_refusals(refused: int) -> int:
         def meanwhile() -> None:
-            heart.circuit_status = (None, heart.circuit_status[1] + 1, refused)
+            courier.circuit_status = (None, courier.circuit_status[1] + 1, refused)
 
-        run_job(CircuitRecorder(database, {"ris": heart}, lambda: 1000), meanwhile)  # type: ignore[dict-item]  # its state alone
+        run_job(CircuitRecorder(database, {"ris": courier}, lambda: 1000), meanwhile)  # type: ignore[dict-item]  # its state alone
         return read_channels(database, ChannelKind.DESTINATION)["ris"].refused
 
-    assert [noted(1), noted(2), noted(0)] == [1, 2, 0]
+    assert [record_refusals(1), record_refusals(2), record_refusals(0)] == [1, 2, 0]

@@ -23,8 +23,8 @@ AUTHORITY = trustme.CA()
 class FakeReceiver(asyncio.Protocol):
     """Accepts data, or closes the connection."""
 
-    def __init__(self, got: list[bytes], *, hangs_up: bool) -> None:
-        self._got, self._hangs_up = got, hangs_up
+    def __init__(self, received: list[bytes], *, hangs_up: bool) -> None:
+        self._got, self._hangs_up = received, hangs_up
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -40,21 +40,21 @@ class FakeReceiver(asyncio.Protocol):
 async def receiver(
     *, tls: bool = False, hangs_up: bool = False
 ) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Listen; give the port and what was received."""
-    got: list[bytes] = []
+    """Listen, and return the port and the received data."""
+    received: list[bytes] = []
     context = None
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
     server = await asyncio.get_running_loop().create_server(
-        lambda: FakeReceiver(got, hangs_up=hangs_up), "127.0.0.1", 0, ssl=context
+        lambda: FakeReceiver(received, hangs_up=hangs_up), "127.0.0.1", 0, ssl=context
     )
     async with server:
-        yield server.sockets[0].getsockname()[1], got
+        yield server.sockets[0].getsockname()[1], received
 
 
 def outcome(steps: list[ProbeStep]) -> dict[str, bool]:
-    """Which steps went well."""
+    """Return the successful steps."""
     return {each.name: each.ok for each in steps}
 
 
@@ -65,41 +65,41 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-def tried(
+def probe(
     target: Callable[[int], ProbeTarget], *, tls: bool = False, hangs_up: bool = False
 ) -> tuple[list[ProbeStep], list[bytes]]:
-    """Probe a receiver; return the steps and the data that it got."""
+    """Probe a receiver, and return the steps and its data."""
 
     async def run() -> tuple[list[ProbeStep], list[bytes]]:
-        async with receiver(tls=tls, hangs_up=hangs_up) as (port, got):
-            return await probe_connection(target(port)), got
+        async with receiver(tls=tls, hangs_up=hangs_up) as (port, received):
+            return await probe_connection(target(port)), received
 
     return asyncio.run(run())
 
 
 def nearby(port: int) -> ProbeTarget:
-    """A receiver on this machine, in clear."""
+    """Return a local receiver without TLS."""
     return ProbeTarget("127.0.0.1", port, 20)
 
 
 def test_a_plain_receiver_gets_no_data() -> None:
     """The connection stays open, and no byte is sent."""
-    steps, got = tried(nearby)
+    steps, received = probe(nearby)
     assert outcome(steps) == {"resolve": True, "connect": True, "stays": True}
-    assert b"".join(got) == b""
+    assert b"".join(received) == b""
 
 
 def test_a_receiver_that_closes_at_once() -> None:
-    """Such as a receiver with an allow-list that does not include us."""
-    steps, _ = tried(nearby, hangs_up=True)
+    """The receiver closes the connection, as an allow-list without our address does."""
+    steps, _ = probe(nearby, hangs_up=True)
     assert outcome(steps) == {"resolve": True, "connect": True, "stays": False}
 
 
 def test_the_failed_step_is_named() -> None:
     """An unknown name and a refused connection fail at different steps."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening
-        steps = asyncio.run(probe_connection(nearby(taken.getsockname()[1])))
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))  # bound and not listening
+        steps = asyncio.run(probe_connection(nearby(unbound.getsockname()[1])))
     assert outcome(steps) == {"resolve": True, "connect": False}
     assert steps[-1].code == "connection refused"
     unknown = asyncio.run(probe_connection(ProbeTarget("no-such-host.invalid", 1, 20)))
@@ -107,25 +107,25 @@ def test_the_failed_step_is_named() -> None:
 
 
 def test_the_certificate_is_reported() -> None:
-    """With its expiry if it is trusted, else with the reason."""
-    steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
+    """The probe reports the expiry of a trusted certificate, or why it is not trusted."""
+    steps, _ = probe(lambda port: ProbeTarget("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
     names = ("resolve", "connect", "tls", "certificate", "stays")
     assert outcome(steps) == dict.fromkeys(names, True)
     assert next(each.expires for each in steps if each.name == "certificate") is not None
-    stranger = trusting(trustme.CA())
-    doubted, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 20, stranger), tls=True)
-    assert outcome(doubted) == {"resolve": True, "connect": True, "tls": False}
-    assert "certificate" in doubted[-1].code
+    untrusting = trusting(trustme.CA())
+    untrusted, _ = probe(lambda port: ProbeTarget("127.0.0.1", port, 20, untrusting), tls=True)
+    assert outcome(untrusted) == {"resolve": True, "connect": True, "tls": False}
+    assert "certificate" in untrusted[-1].code
 
 
 def test_a_silent_tls_handshake_times_out() -> None:
     """A receiver that does not answer the handshake fails the step in time."""
-    steps, _ = tried(lambda port: ProbeTarget("127.0.0.1", port, 0.3, trusting(AUTHORITY)))
+    steps, _ = probe(lambda port: ProbeTarget("127.0.0.1", port, 0.3, trusting(AUTHORITY)))
     assert (steps[-1].name, steps[-1].code) == ("tls", "timeout")
 
 
 def test_a_folder_is_probed_by_writing(tmp_path: Path) -> None:
-    """The probe leaves no file behind."""
+    """The probe writes a file and removes it."""
     assert outcome(asyncio.run(probe_folder(tmp_path))) == {"folder": True, "write": True}
     assert list(tmp_path.iterdir()) == []
     assert outcome(asyncio.run(probe_folder(tmp_path / "none"))) == {"folder": False}

@@ -9,12 +9,12 @@ PINNED = re.compile(r"^([a-z0-9_.-]+)==([^ ;]+)", re.MULTILINE)
 
 
 def pins(file: str) -> dict[str, str]:
-    """The versions that a lock names."""
+    """Return the versions of a lock file."""
     return dict(PINNED.findall((ROOT / file).read_text("utf-8")))
 
 
 def plain(requirement: str) -> str:
-    """A requirement's name, as locks write it."""
+    """Return the normalized name of a requirement."""
     name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -34,7 +34,7 @@ def test_runtime_dependencies_are_locked() -> None:
 
 
 def test_every_pin_has_a_digest() -> None:
-    """An index cannot deliver another file for the same version."""
+    """The index cannot deliver another file for a version."""
     text = (ROOT / "deploy/serving.lock").read_text("utf-8")
     entries = re.split(r"\n(?=[a-z0-9])", text)
     assert all("--hash=sha256:" in each for each in entries if PINNED.match(each))

@@ -31,7 +31,7 @@ def texts(*other_nodes: NodeFiles) -> list[str]:
 
 
 def test_files_of_other_nodes(database: Database) -> None:
-    """Conditions of other nodes name their host; expired entries and our own are ignored."""
+    """Conditions of other nodes name their host. The check ignores expired entries and its own."""
     for number, (node, lives, free) in enumerate(
         [("b", {CERTIFICATE: SOON}, 10), ("c", {CERTIFICATE: PAST}, None), ("me", {}, 1)]
     ):
@@ -52,15 +52,15 @@ def test_files_of_other_nodes(database: Database) -> None:
 
 
 def test_a_flapping_condition(database: Database) -> None:
-    """It is raised three times, then as flapping, and cleared after a longer absence."""
-    told = []
+    """A condition is raised three times, then as flapping, and cleared after a longer absence."""
+    notices = []
     for now in range(40):
         standing = [FLAP] if now % 2 == 0 else []
-        told += update_alerts(database, standing, now, 0, hold=10)
-    assert [each.news for each in told] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
+        notices += update_alerts(database, standing, now, 0, hold=10)
+    assert [each.news for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]
-    assert told[-1].condition.text == f"{FLAP.text}; it comes and goes"
+    assert notices[-1].condition.text == f"{FLAP.text}; it comes and goes"
     assert list_alerts(database)[0]["cleared_at"] is None
     assert update_alerts(database, [], 47, 0, hold=10) == []
     (router,) = update_alerts(database, [], 48, 0, hold=10)

@@ -1,4 +1,4 @@
-"""No patient data in logs, metrics and exceptions: canary values run through every failure."""
+"""No patient data in logs, metrics and exceptions: each failure runs with canary values."""
 
 import asyncio
 import io
@@ -46,7 +46,7 @@ def order(number: int = 1, control: str = "NW") -> bytes:
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """Return everything that was logged."""
+    """Return all logged lines."""
     stream = io.StringIO()
     before = logging.root.handlers[:], logging.root.level
     logs.configure("DEBUG", stream=stream)
@@ -57,10 +57,10 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def clean(*texts: object) -> None:
-    """Check that no canary value occurs."""
+    """Assert that the texts have no canary value."""
     for text in texts:
-        sung = [canary for canary in CANARIES if canary in str(text)]
-        assert not sung, f"{sung} in {str(text)[:500]}"
+        found = [canary for canary in CANARIES if canary in str(text)]
+        assert not found, f"{found} in {str(text)[:500]}"
 
 
 class Broken:
@@ -74,7 +74,7 @@ class Broken:
 
 @pytest.mark.anyio
 async def test_intake_logs_no_values(database: Database, lines: io.StringIO) -> None:
-    """Refused, unreadable, broken mapping, broken storage: only codes and places are logged."""
+    """Refusals and failures of mapping and storage log codes and places only."""
     payloads = [
         order(),
         order(2).replace(b"CANARYMRN2", b""),
@@ -102,7 +102,7 @@ async def test_intake_logs_no_values(database: Database, lines: io.StringIO) -> 
 async def test_order_processing_and_delivery_log_no_values(
     tmp_path: Path, database: Database, lines: io.StringIO
 ) -> None:
-    """Refusals and failures of the service and of a receiver: only codes and places are logged."""
+    """Refusals and failures of the service and a receiver log codes and places only."""
 
     def refuse(payload: bytes) -> bytes:
         return accepting(payload).replace(b"MSA|AA|", b"MSA|AE|").rstrip() + b"|CANARYTEXT\r"
@@ -131,21 +131,21 @@ async def test_order_processing_and_delivery_log_no_values(
 
 
 def test_an_error_is_described_by_class_and_place() -> None:
-    """Messages of exceptions and of their causes are left out."""
+    """The log omits the messages of exceptions and their causes."""
     try:
         try:
             Broken()("CANARYNAME")
         except ValueError as cause:
             raise RuntimeError("CANARYMRN") from cause
     except RuntimeError as error:
-        told = describe(error)
-        clean(told, stack_frames(error))
-        assert told.startswith("RuntimeError at test_log_redaction.py:")
-        assert "from ValueError at" in told
+        description = describe(error)
+        clean(description, stack_frames(error))
+        assert description.startswith("RuntimeError at test_log_redaction.py:")
+        assert "from ValueError at" in description
 
 
 def test_lines_of_libraries_lose_quotations() -> None:
-    """Query strings and quoted parts are removed."""
+    """The log removes query strings and quoted parts."""
     text = "GET /api/report/content?PatientMRN=CANARYMRN failed for 'CANARYNAME' \"CANARYACC\""
     clean(safe_text(text))
     assert safe_text("plain line") == "plain line"

@@ -11,7 +11,7 @@ from tests.acceptance.certificates import Authority
 
 
 def test_expiry_of_tls_files(tmp_path: Path) -> None:
-    """The first of a chain, the last of the authorities, the first of the revocation lists."""
+    """The first certificate of a chain, the last authority and the first revocation list count."""
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     paper, short = authority.issue("server", days=(-1, 90)), other.issue("between", days=(-1, 9))
     with paper.certificate.open("ab") as chain:

@@ -60,22 +60,22 @@ class Recorder:
 
 
 def test_a_frame_is_a_span_until_it_is_answered() -> None:
-    """Attributes are names, sizes and classes of errors; the reply is unchanged."""
+    """A frame is one span. Its attributes are names, sizes and classes of errors."""
     recorder = Recorder()
     waiting: list[ReplyCallback] = []
     handle = traced_handler(lambda frame, peer, reply: waiting.append(reply), recorder, "ris")
-    got: list[object] = []
-    handle(Frame(b"SECRET"), MemoryPeer(), got.append)
+    replies: list[object] = []
+    handle(Frame(b"SECRET"), MemoryPeer(), replies.append)
     assert recorder.ended == 0
     waiting[0]([b"ACK"])
-    assert got == [[b"ACK"]]
+    assert replies == [[b"ACK"]]
     assert recorder.spans == [("hl7 receive", {"hl7.listener": "ris", "hl7.size": 6})]
     assert recorder.ended == 1
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
-    """A lost reply is recorded by its class."""
+    """A message is one span. A lost reply is recorded by its class."""
 
     class Line:
         def send(self, payload: bytes) -> Deferred[bytes]:
@@ -85,17 +85,17 @@ def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
             return succeed(None)
 
     recorder = Recorder()
-    got: list[Any] = []
-    traced_sender(Line(), recorder, "out").send(b"SECRET").addBoth(got.append)
+    results: list[Any] = []
+    traced_sender(Line(), recorder, "out").send(b"SECRET").addBoth(results.append)
     ((name, attributes),) = recorder.spans
     assert name == "hl7 send"
     assert attributes.get("error.type") == ("ReplyLost" if lost else None)
-    assert recorder.ended == len(got) == 1
+    assert recorder.ended == len(results) == 1
     assert "SECRET" not in str(recorder.spans)
 
 
 def test_nothing_is_wrapped_without_a_tracer() -> None:
-    """The connection itself is returned."""
+    """Without a tracer the function returns the connection itself."""
     line = MemoryClient(lambda payload: payload)
     assert traced_sender(line, None, "out") is line
 
@@ -105,7 +105,7 @@ DELIVERY = ClaimedDelivery(3, "out", "R1", "k", "final", {"orders": []}, "C", b"
 
 
 async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
-    """Received, applied and sent with one key on all nodes, without content of the message."""
+    """Receiving, applying and sending share one trace on all nodes, without message content."""
     recorder = Recorder()
     handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), recorder, "ris")
     await as_deferred(handle, Frame(ORDER), MemoryPeer())
@@ -186,25 +186,25 @@ def test_the_key_determines_the_parent() -> None:
 
 
 def test_an_unresponsive_collector_does_not_delay_the_stop() -> None:
-    """Spans that are not exported by then are lost."""
-    taken = Flag()
-    shut_down_within(taken.wait, patience=0.01)
-    assert not taken.is_set()
-    taken.set()
-    shut_down_within(taken.wait)
+    """Spans that are not exported in time are lost."""
+    exported = Flag()
+    shut_down_within(exported.wait, patience=0.01)
+    assert not exported.is_set()
+    exported.set()
+    shut_down_within(exported.wait)
 
 
 class Collector(BaseHTTPRequestHandler):
-    """An OTLP collector over HTTP that keeps the spans."""
+    """An OTLP collector over HTTP that records the spans."""
 
-    taken: ClassVar[list[ExportTraceServiceRequest]] = []
+    received: ClassVar[list[ExportTraceServiceRequest]] = []
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         assert self.path == "/v1/traces"
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        self.taken.append(ExportTraceServiceRequest.FromString(body))
+        self.received.append(ExportTraceServiceRequest.FromString(body))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -216,9 +216,9 @@ class Collector(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Run a collector; return its address."""
+    """Run a collector, and return its address."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(Collector, "taken", [])
+    monkeypatch.setattr(Collector, "received", [])
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
@@ -237,7 +237,7 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
     await asyncio.to_thread(end)
 
-    (resource,) = [each for taken in Collector.taken for each in taken.resource_spans]
+    (resource,) = [each for received in Collector.received for each in received.resource_spans]
     named = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert named["service.name"] == "report-bridge"
     received, sent = [each for scope in resource.scope_spans for each in scope.spans]
@@ -250,16 +250,16 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     assert sent.trace_id != received.trace_id
     assert received.end_time_unix_nano >= received.start_time_unix_nano > 0
     assert {each.key for each in received.attributes} == {"hl7.listener", "hl7.size"}
-    assert b"SECRET" not in b"".join(each.SerializeToString() for each in Collector.taken)
+    assert b"SECRET" not in b"".join(each.SerializeToString() for each in Collector.received)
 
 
 async def test_a_share_of_zero_exports_nothing(collector: str) -> None:
-    """Traces are exported as a whole or not at all."""
+    """A trace is exported completely or not at all."""
     tracer, end = open_tracer(collector, 0.0)
     handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), tracer, "ris")
     assert await as_deferred(handle, Frame(ORDER), MemoryPeer()) == [b"ACK"]
     await asyncio.to_thread(end)
-    assert Collector.taken == []
+    assert Collector.received == []
 
 
 def test_a_missing_sdk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ FAILURE = Failure(ValueError("DOE"))
     ],
 )
 def test_no_warning_is_empty_and_none_has_values(event: dict[str, Any], logged: str) -> None:
-    """A line has class and place of an exception, else the template of the text."""
+    """A line has class and place of an exception, or the template of its text."""
     with capture_logs() as lines:
         SafeObserver()({"log_level": LogLevel.warn, "log_namespace": "twisted.test", **event})
     (line,) = lines

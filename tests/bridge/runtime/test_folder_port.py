@@ -1,4 +1,4 @@
-"""A folder is scanned by a job; scans become less frequent while a file fails."""
+"""A job scans a folder. Scans become less frequent while a file fails."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from mllp.framing import Frame
 from tests.bridge.transports.test_folders import NOW, result
 from tests.eventually import eventually_async
 
-SOON = 20.0  # seconds that a test waits at most
+SOON = 20.0  # seconds
 EVERY = 0.01
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Taken:
-    """Answers each message of a folder, and keeps it."""
+class RecordingHandler:
+    """Replies to each message of a folder, and records it."""
 
     def __init__(self, code: AckCode = AckCode.ACCEPT) -> None:
         self.code = code
@@ -48,12 +48,12 @@ class Taken:
 
 
 @asynccontextmanager
-async def served(folder: Path, taken: Taken) -> AsyncIterator[FolderPort]:
-    """Scan a folder very often."""
+async def served(folder: Path, handled: RecordingHandler) -> AsyncIterator[FolderPort]:
+    """Scan a folder at short intervals."""
     schedule = Schedule(Metrics())
     rules = FolderRules(every=EVERY)
     listener = FolderListener(
-        "files", Folder(folder), taken, lambda *_: None, rules, ServerObserver()
+        "files", Folder(folder), handled, lambda *_: None, rules, ServerObserver()
     )
     port = FolderPort(listener, schedule, every=EVERY)
     await schedule.start()
@@ -65,46 +65,46 @@ async def served(folder: Path, taken: Taken) -> AsyncIterator[FolderPort]:
         await schedule.stop()
 
 
-async def test_files_are_taken_in_their_order(tmp_path: Path) -> None:
-    """Each one is moved after its message was accepted; after the stop none is taken."""
+async def test_files_are_handled_in_order(tmp_path: Path) -> None:
+    """Files are handled in order and moved after acceptance. After the stop no file is handled."""
     for number in ("1", "2"):
         (tmp_path / f"{number}.hl7").write_bytes(result(number))
-    taken = Taken()
-    async with served(tmp_path, taken):
+    handled = RecordingHandler()
+    async with served(tmp_path, handled):
         await eventually_async((tmp_path / DONE / "2.hl7").exists)
-    assert taken.payloads == [result("1"), result("2")]
+    assert handled.payloads == [result("1"), result("2")]
     (tmp_path / "3.hl7").write_bytes(result("3"))
-    assert len(taken.payloads) == 2
+    assert len(handled.payloads) == 2
 
 
 async def test_a_paused_folder_keeps_its_files(tmp_path: Path) -> None:
-    """Until it is resumed."""
-    taken = Taken()
+    """A paused folder is not read until it is resumed."""
+    handled = RecordingHandler()
     listener = FolderListener(
-        "files", Folder(tmp_path), taken, lambda *_: None, FolderRules(), ServerObserver()
+        "files", Folder(tmp_path), handled, lambda *_: None, FolderRules(), ServerObserver()
     )
     await listener.prepare()
     (tmp_path / "1.hl7").write_bytes(result("1"))
     listener.pause()
     for _ in range(3):
         await listener.scan()
-    assert not taken.payloads
+    assert not handled.payloads
     listener.resume()
-    for _ in range(2):  # a file is complete that looks as at the scan before
+    for _ in range(2):  # a file is complete if it did not change since the last scan
         await listener.scan()
-    assert taken.payloads == [result("1")]
+    assert handled.payloads == [result("1")]
 
 
-async def test_a_file_that_cannot_be_stored_is_tried_less_and_less_often(tmp_path: Path) -> None:
-    """While the trouble is ours (AE 207): each scan doubles the time until the next one."""
+async def test_a_file_that_cannot_be_stored(tmp_path: Path) -> None:
+    """While storage fails (AE 207), each scan doubles the time until the next one."""
     (tmp_path / "1.hl7").write_bytes(result("1"))
     rules = FolderRules(every=1.0, longest_wait=6.0)
-    taken = Taken(AckCode.ERROR)
+    handled = RecordingHandler(AckCode.ERROR)
     listener = FolderListener(
-        "files", Folder(tmp_path), taken, lambda *_: None, rules, ServerObserver()
+        "files", Folder(tmp_path), handled, lambda *_: None, rules, ServerObserver()
     )
     await listener.prepare()
     assert [await listener.scan() for _ in range(5)] == [1.0, 2.0, 4.0, 6.0, 6.0]
-    taken.code = AckCode.ACCEPT
+    handled.code = AckCode.ACCEPT
     assert await listener.scan() == 1.0
     assert (tmp_path / DONE / "1.hl7").exists()

@@ -30,23 +30,18 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Application:
-    """
-    Paths with a special behaviour.
-
-    `/hold` answers when released; `/read` reads the body; `/steps` takes a step for each piece of
-    it; `/large` answers much.
-    """
+    """`/hold` waits for a release, `/read` and `/steps` read the body, `/large` sends much."""
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
         self.steps = asyncio.Semaphore(0)
-        self.seen: list[Any] = []
+        self.scopes: list[Any] = []
         self.disconnected = 0
 
     async def __call__(
         self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Send
     ) -> None:
-        self.seen.append(scope)
+        self.scopes.append(scope)
         if scope["path"] == "/hold":
             await self.released.wait()
         if scope["path"] in {"/read", "/steps"}:
@@ -65,7 +60,7 @@ class Application:
 
 
 class Served:
-    """A server, its application, and why it closed connections."""
+    """A server, its application, and the reasons of closed connections."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.application = Application()
@@ -81,7 +76,7 @@ class Served:
     async def connect(
         self, sent: bytes = b"", source: str = "127.0.0.1"
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection from a loopback address, and send something."""
+        """Open a connection from a loopback address, and send bytes."""
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.server.port, local_addr=(source, 0)
         )
@@ -90,14 +85,14 @@ class Served:
         return reader, writer
 
     async def status(self, sent: bytes, source: str = "127.0.0.1") -> int:
-        """Send a request; return the status of its response."""
+        """Send a request, and return the status of its response."""
         reader, _ = await self.connect(sent, source)
         return await status(reader)
 
 
 @asynccontextmanager
 async def served(limits: HttpLimits) -> AsyncIterator[Served]:
-    """Serve for the time of a test."""
+    """Run a server."""
     found = Served(limits)
     await found.server.start()
     try:
@@ -113,7 +108,7 @@ async def served(limits: HttpLimits) -> AsyncIterator[Served]:
 
 
 async def status(reader: asyncio.StreamReader) -> int:
-    """Read a response's head; 0 if the connection ended before it."""
+    """Read the head of a response, and return the status; 0 if the connection ended."""
     async with asyncio.timeout(WITHIN):
         try:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -146,8 +141,8 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", ""),
     ],
 )
-async def test_what_is_unfinished_is_closed(sent: bytes, reason: str) -> None:
-    """A request that is not completed ends its connection, wherever it stopped."""
+async def test_unfinished_requests_are_closed(sent: bytes, reason: str) -> None:
+    """An unfinished request is closed at its time limit, wherever it stopped."""
     async with served(QUICK) as to:
         reader, _ = await to.connect(sent)
         answer = await ended(reader)
@@ -167,8 +162,8 @@ async def test_what_is_unfinished_is_closed(sent: bytes, reason: str) -> None:
         (b"", b"\r\n"),
     ],
 )
-async def test_a_byte_at_a_time_wins_no_time(head: bytes, piece: bytes) -> None:
-    """Slowloris: each byte comes before the limit, and the request is closed all the same."""
+async def test_slowloris(head: bytes, piece: bytes) -> None:
+    """Slowloris: single bytes do not extend the time limit."""
     async with served(QUICK) as to:
         reader, writer = await to.connect(head)
 
@@ -183,8 +178,8 @@ async def test_a_byte_at_a_time_wins_no_time(head: bytes, piece: bytes) -> None:
         await eventually_async(lambda: bool(to.closed))
 
 
-async def test_a_body_at_a_fair_rate_is_read_whole() -> None:
-    """An upload may take longer than `body`, as long as it makes progress."""
+async def test_an_upload_with_progress_is_read() -> None:
+    """An upload that makes progress may take longer than `body`."""
     async with served(replace(QUICK, body_rate=1)) as to:
         reader, writer = await to.connect(POST % b"read" + b"Content-Length: 40\r\n\r\n")
         for _ in range(40):
@@ -197,7 +192,7 @@ async def test_a_large_body_may_be_read_slowly() -> None:
     """Time limits are checked between the pieces; the body still counts as a body."""
     async with served(replace(PATIENT, head=0.2)) as to:
         reader, _ = await to.connect(POST % b"steps" + b"Content-Length: %d\r\n\r\n" % LARGE)
-        await eventually_async(lambda: to.application.seen)
+        await eventually_async(lambda: to.application.scopes)
         to.writers[0].write(bytes(LARGE))
         answer = asyncio.ensure_future(status(reader))
         while not answer.done():
@@ -207,7 +202,7 @@ async def test_a_large_body_may_be_read_slowly() -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
-    """A response that nobody takes holds no memory for long."""
+    """The server closes a connection that does not read its response, to release the memory."""
     async with served(QUICK) as to:
         _, writer = await to.connect(GET % b"large")
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # is one that reads
@@ -215,12 +210,12 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 
 async def test_closed_connections_are_logged_by_reason(capfd: pytest.CaptureFixture[str]) -> None:
-    """One line for each reason, with its count; none for each response to a client that is gone."""
+    """Each reason has one line with its count. Responses to closed connections have none."""
     configure()
     async with served(QUICK) as to:
         await asyncio.gather(*[ended((await to.connect())[0]) for _ in range(3)])
         _, writer = await to.connect((GET % b"hold") + (GET % b"large") * 15)
-        await eventually_async(lambda: to.application.seen)
+        await eventually_async(lambda: to.application.scopes)
         writer.transport.abort()
         to.application.released.set()
         await ended((await to.connect())[0])
@@ -232,8 +227,8 @@ async def test_closed_connections_are_logged_by_reason(capfd: pytest.CaptureFixt
     assert 1 <= lines[0]["count"] <= 3
 
 
-async def test_half_open_connections_keep_nobody_out() -> None:
-    """Many addresses open more than there may be: the oldest of them give way."""
+async def test_half_open_connections() -> None:
+    """Beyond the limit the oldest unfinished connections are closed for new addresses."""
     async with served(PATIENT) as to:
         for at in range(3 * PATIENT.connections):
             await to.connect(b"GET / HTTP/1.1\r\n", f"127.0.1.{1 + at}")
@@ -242,8 +237,8 @@ async def test_half_open_connections_keep_nobody_out() -> None:
 
 
 @pytest.mark.parametrize("length", [b"9", b"99999999"])
-async def test_unfinished_bodies_keep_nobody_out(length: bytes) -> None:
-    """Neither does whoever begins a body and falls silent."""
+async def test_unfinished_bodies(length: bytes) -> None:
+    """Connections with an unfinished body are closed for new addresses."""
     half = POST % b"read" + b"Content-Length: " + length + b"\r\n\r\nhalf"
     async with served(PATIENT) as to:
         for at in range(3 * PATIENT.connections):
@@ -258,18 +253,18 @@ async def test_unfinished_bodies_do_not_close_a_connection_without_a_request() -
         for source in ("127.0.0.2", "127.0.0.3"):
             for _ in range(4):
                 await to.connect(half, source)
-        await eventually_async(lambda: len(to.application.seen) == 8)
+        await eventually_async(lambda: len(to.application.scopes) == 8)
         reader, writer = await to.connect()
         await to.connect(half, "127.0.0.4")
-        await eventually_async(lambda: len(to.application.seen) == 9)
+        await eventually_async(lambda: len(to.application.scopes) == 9)
         await to.connect(half, "127.0.0.4")
-        await eventually_async(lambda: len(to.application.seen) == 10)
+        await eventually_async(lambda: len(to.application.scopes) == 10)
         writer.write(GET % b"readyz")
         assert await status(reader) == 200
 
 
 async def test_one_address_has_its_own_limit() -> None:
-    """What one address holds beyond its limit is closed; another one's connection stays."""
+    """Connections of one address beyond its limit are closed. Those of others stay."""
     async with served(replace(PATIENT, connections=100)) as to:
         other, other_writer = await to.connect(source="127.0.0.2")
         held = [await to.connect() for _ in range(4 * PATIENT.per_source)]
@@ -280,22 +275,22 @@ async def test_one_address_has_its_own_limit() -> None:
 
 
 async def test_a_proxy_has_no_limit_of_its_own() -> None:
-    """A trusted proxy's connections are those of many people."""
+    """The limit per address does not apply to a trusted proxy."""
     async with served(replace(PATIENT, connections=100, proxies=("127.0.0.0/8",))) as to:
         held = [await to.connect(GET % b"hold") for _ in range(2 * PATIENT.per_source)]
-        await eventually_async(lambda: len(to.application.seen) == len(held))
+        await eventually_async(lambda: len(to.application.scopes) == len(held))
         to.application.released.set()
         assert [await status(reader) for reader, _ in held] == [200] * len(held)
 
 
 async def test_probes_are_answered_while_all_connections_work() -> None:
-    """Where all are busy, others are told to come again, and health and metrics are answered."""
+    """While all connections are busy, others get 503, but health and metrics respond."""
     async with served(PATIENT) as to:
         held = [
             await to.connect(GET % b"hold", f"127.0.1.{1 + at}")
             for at in range(PATIENT.connections)
         ]
-        await eventually_async(lambda: len(to.application.seen) == len(held))
+        await eventually_async(lambda: len(to.application.scopes) == len(held))
         for at in range(2 * RESERVED):
             await to.connect(source=f"127.0.2.{1 + at}")
         assert await to.status(GET % b"readyz", "127.0.0.2") == 200
@@ -306,8 +301,8 @@ async def test_probes_are_answered_while_all_connections_work() -> None:
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 20971520", b"Transfer-Encoding: chunked"])
-async def test_a_body_that_nobody_wants_is_not_drained(framing: bytes) -> None:
-    """The response comes before the body, says `close`, and the connection ends."""
+async def test_an_unread_body_is_not_drained(framing: bytes) -> None:
+    """The response precedes the body and says `close`, and the connection ends."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(POST % b"refuse" + framing + b"\r\n\r\n")
         answer = await ended(reader)
@@ -315,8 +310,8 @@ async def test_a_body_that_nobody_wants_is_not_drained(framing: bytes) -> None:
         assert b"connection: close" in answer
 
 
-async def test_an_endless_body_that_nobody_wants_is_cut_off() -> None:
-    """Who goes on sending after the response is reset."""
+async def test_an_endless_unread_body_is_reset() -> None:
+    """A client that keeps sending after the response is reset."""
     async with served(PATIENT) as to:
         reader, writer = await to.connect(POST % b"refuse" + b"Content-Length: 99999999999\r\n\r\n")
         assert await status(reader) == 200
@@ -355,24 +350,24 @@ _CHUNKED = POST % b"read" + b"Transfer-Encoding: chunked\r\n\r\n"
         _CHUNKED + b"1\na\r\n0\r\n\r\n",
     ],
 )
-async def test_what_two_parsers_could_read_differently_is_refused(sent: bytes) -> None:
-    """Request smuggling: an ambiguous request reaches no application, nor does what follows it."""
+async def test_ambiguous_requests_are_refused(sent: bytes) -> None:
+    """Request smuggling: an ambiguous request and those after it do not reach the application."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(sent + GET % b"smuggled")
         answer = await ended(reader)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "malformed_http"
-        assert "/smuggled" not in [each["path"] for each in to.application.seen]
+        assert "/smuggled" not in [each["path"] for each in to.application.scopes]
 
 
 @pytest.mark.parametrize("endless", [b"1;", b"1;a=", b"0\r\nX-A: "])
 async def test_chunk_extensions_and_trailers_are_bounded(endless: bytes) -> None:
-    """They bring no body, and end the request."""
+    """Too many chunk extensions or trailers end the request."""
     async with served(PATIENT) as to:
         reader, writer = await to.connect(_CHUNKED + endless)
         writer.write(b"a" * 2**20)
         assert await status(reader) in {0, 400}
-        assert b"".join(each["query_string"] for each in to.application.seen) == b""
+        assert b"".join(each["query_string"] for each in to.application.scopes) == b""
 
 
 async def test_tiny_chunks_are_bounded() -> None:
@@ -384,28 +379,28 @@ async def test_tiny_chunks_are_bounded() -> None:
 
 
 async def test_trailers_are_no_headers() -> None:
-    """A trailer does not become a header of the request that the application handles."""
+    """A trailer does not become a header of the request."""
     async with served(PATIENT) as to:
         body = b"1\r\na\r\n0\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n"
         assert await to.status(_CHUNKED + body) == 200
-        assert [name for name, _ in to.application.seen[0]["headers"]] == [
+        assert [name for name, _ in to.application.scopes[0]["headers"]] == [
             b"host",
             b"transfer-encoding",
         ]
 
 
 async def test_headers_are_bounded_in_number() -> None:
-    """Small ones too."""
+    """The number of headers is limited, also of small ones."""
     async with served(PATIENT) as to:
         many = b"".join(b"X-%d: y\r\n" % at for at in range(MAX_HEADER_COUNT))
         assert await to.status(b"GET / HTTP/1.1\r\nHost: x\r\n" + many + b"\r\n") == 431
 
 
 async def test_pipelined_requests_are_bounded_and_answered_in_order() -> None:
-    """A few wait their turn; a bad one is refused after those before it."""
+    """Few pipelined requests wait. A bad one is refused after those before it."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(GET % b"hold" + GET % b"b" + b"GET \r\n\r\n")
-        await eventually_async(lambda: len(to.application.seen) == 1)
+        await eventually_async(lambda: len(to.application.scopes) == 1)
         to.application.released.set()
         answer = await ended(reader)
     assert [line.split(b" ")[1] for line in answer.splitlines() if b"HTTP/1.1 " in line] == [
@@ -415,14 +410,14 @@ async def test_pipelined_requests_are_bounded_and_answered_in_order() -> None:
     ]
     async with served(PATIENT) as to:
         reader, _ = await to.connect(GET % b"hold" + GET % b"b" * 1000)
-        await eventually_async(lambda: len(to.application.seen) == 1)
+        await eventually_async(lambda: len(to.application.scopes) == 1)
         to.application.released.set()
         assert (await ended(reader)).count(b"HTTP/1.1 ") < 100
 
 
 @pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"TLS/1.0"])
-async def test_no_other_protocol_is_spoken(protocol: bytes) -> None:
-    """The request is answered as HTTP/1.1, and what follows is not read."""
+async def test_protocol_upgrades_are_ignored(protocol: bytes) -> None:
+    """The response is HTTP/1.1, and the bytes of another protocol are not read."""
     upgrade = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + protocol + b"\r\n\r\n"
     )
@@ -430,22 +425,22 @@ async def test_no_other_protocol_is_spoken(protocol: bytes) -> None:
         reader, _ = await to.connect(upgrade + GET % b"smuggled")
         answer = await ended(reader)
         assert answer.startswith(b"HTTP/1.1 200 ")
-        assert [each["path"] for each in to.application.seen] == ["/"]
+        assert [each["path"] for each in to.application.scopes] == ["/"]
 
 
-async def test_requests_of_one_address_do_not_hold_up_probes_and_others() -> None:
-    """Few begin in one turn of the loop; another address's request overtakes those that wait."""
+async def test_requests_of_one_address_do_not_delay_others() -> None:
+    """Few requests start in one turn of the loop, and another address overtakes waiting ones."""
     limits = replace(PATIENT, connections=300, per_source=200)
     async with served(limits) as to:
-        crowd = [await to.connect() for _ in range(150)]
+        connections = [await to.connect() for _ in range(150)]
         other, one = await to.connect(source="127.0.0.2")
         probe, probing = await to.connect(source="127.0.0.3")
-        for _, writer in crowd:
+        for _, writer in connections:
             writer.write(GET % b"many")
         one.write(GET % b"other")
         probing.write(GET % b"readyz")
         assert (await status(other), await status(probe)) == (200, 200)
-        assert [await status(reader) for reader, _ in crowd] == [200] * len(crowd)
-        paths = [each["path"] for each in to.application.seen]
+        assert [await status(reader) for reader, _ in connections] == [200] * len(connections)
+        paths = [each["path"] for each in to.application.scopes]
     assert paths.index("/readyz") < 3 * STARTS_PER_TURN
     assert paths.index("/other") < 5 * STARTS_PER_TURN

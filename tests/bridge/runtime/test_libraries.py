@@ -28,7 +28,7 @@ print([name for name in {SELDOM} if name in sys.modules])
 
 def test_the_service_loads_what_all_need() -> None:
     """Libraries for terminals, exports and migrations are loaded on demand."""
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LOADS], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert told.stdout == "[]\n", told.stderr
+    assert result.stdout == "[]\n", result.stderr

@@ -1,4 +1,4 @@
-"""The databases are migrated at the start in a child process, completely or not at all."""
+"""A child process migrates the databases at the start, completely or not at all."""
 
 import os
 import signal
@@ -22,19 +22,19 @@ from tests.eventually import eventually
 from tests.processes import FORKED
 
 
-def _start(home: Path, told: Connection) -> None:
-    """Do what a start does, and tell how it went; a forked one has loaded Alembic before."""
+def _start(home: Path, result: Connection) -> None:
+    """Run a start, and send its outcome. A forked process has already loaded Alembic."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "alembic"]:
         del sys.modules[name]
     try:
-        went: Any = migrate_in_child_process(Settings(home=home), frozenset(Role))
+        outcome_text: Any = migrate_in_child_process(Settings(home=home), frozenset(Role))
     except MigrationFailed as error:
-        went = str(error)
-    told.send((went, "alembic" in sys.modules))
+        outcome_text = str(error)
+    result.send((outcome_text, "alembic" in sys.modules))
 
 
 class Start:
-    """A process that starts on a home."""
+    """A process that starts on a data directory."""
 
     def __init__(self, home: Path) -> None:
         self._told, telling = FORKED.Pipe(duplex=False)
@@ -56,7 +56,7 @@ class Start:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold a lock that the migration waits for."""
+    """Hold a lock that blocks the migration."""
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("PRAGMA journal_mode = wal")
         holder.execute("BEGIN IMMEDIATE")
@@ -93,8 +93,8 @@ def test_an_interrupted_migration(tmp_path: Path, number: signal.Signals, outcom
         child = start.child()
         eventually(lambda: revisions(tmp_path)[0] == heads(ENGINE_PACKAGE))
         os.kill(child if number is signal.SIGKILL else start.process.pid or 0, number)
-        went, _ = start.outcome()
-    assert went is False if outcome is False else str(outcome) in str(went)
+        outcome_text, _ = start.outcome()
+    assert outcome_text is False if outcome is False else str(outcome) in str(outcome_text)
     assert revisions(tmp_path)[1] == ()
     assert Start(tmp_path).outcome() == (True, False)
     assert revisions(tmp_path)[1] == heads()
@@ -115,8 +115,8 @@ def _is_over(process: int) -> bool:
 
 
 def test_errors_of_the_child_are_reported(tmp_path: Path) -> None:
-    """With the text of the migration's error."""
+    """The start reports the text of the migration's error."""
     with closing(sqlite3.connect(tmp_path / "bridge.db")) as other:
         other.execute("CREATE TABLE message (somebody_elses TEXT)")
-    went, _ = Start(tmp_path).outcome()
-    assert "statement refused (" in str(went)
+    outcome_text, _ = Start(tmp_path).outcome()
+    assert "statement refused (" in str(outcome_text)

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.anyio
 
 
 class Runs:
-    """Counts the runs of a job; `reached` waits for a number of runs."""
+    """Counts the runs of a job, and waits for a number of runs."""
 
     def __init__(self) -> None:
         self.count = 0
         self._changed = asyncio.Condition()
 
     async def one(self) -> None:
-        """Run once more."""
+        """Count a run."""
         async with self._changed:
             self.count += 1
             self._changed.notify_all()
@@ -56,20 +56,20 @@ class Process:
     async def begin(
         self, run: Run, job: Job = Job.CIRCUITS, last: AsyncAction = do_nothing
     ) -> ServicePart:
-        """Start a part that runs a job very often."""
+        """Start a part that runs a job at short intervals."""
         step = self.schedule.periodic(job, run, every=OFTEN, last=last)
         await step.start()
         return step
 
     def metric(self, name: str, job: Job = Job.CIRCUITS) -> float:
-        """Give the value of a metric of a job."""
+        """Return the value of a metric of a job."""
         start = f'{name}{{name="{job.label}"}} '
         lines = generate_latest(self.metrics.registry).decode().splitlines()
         return next(float(line.removeprefix(start)) for line in lines if line.startswith(start))
 
 
-async def test_a_job_that_fails_goes_on_and_is_logged_once() -> None:
-    """Three failures at one place are logged once, without the error's text; then the recovery."""
+async def test_a_failing_job_runs_again() -> None:
+    """Equal failures are logged once, without the text of the error, and so is the recovery."""
     runs = Runs()
 
     async def fails_three_times() -> None:
@@ -94,7 +94,7 @@ async def test_a_job_that_fails_goes_on_and_is_logged_once() -> None:
 
 
 async def test_runs_do_not_overlap() -> None:
-    """A run that is slower than its period delays the next one; other jobs go on."""
+    """A run longer than its period delays the next one. Other jobs run."""
     slow, fast, release = Runs(), Runs(), asyncio.Event()
 
     async def waits() -> None:
@@ -113,7 +113,7 @@ async def test_runs_do_not_overlap() -> None:
 
 
 async def test_a_stop_ends_the_current_run_first() -> None:
-    """The run ends, then `last` runs, and nothing runs any more."""
+    """The stop waits for the run, then calls `last`, and starts no run after it."""
     runs, release, done = Runs(), asyncio.Event(), []
 
     async def run() -> None:
@@ -139,7 +139,7 @@ async def test_a_stop_ends_the_current_run_first() -> None:
 
 
 async def test_a_stop_cancels_jobs_without_drain() -> None:
-    """A job that waits for the network does not delay the stop, and is no failure."""
+    """A job that waits for the network does not delay the stop, and does not count as failed."""
     runs, ended = Runs(), []
 
     async def run() -> None:
@@ -160,7 +160,7 @@ async def test_a_stop_cancels_jobs_without_drain() -> None:
     assert lines == []
 
 
-async def test_a_job_may_say_when_it_runs_next() -> None:
+async def test_a_job_sets_its_next_run() -> None:
     """A run that returns zero is followed by the next one at once."""
     runs = Runs()
 
@@ -176,7 +176,7 @@ async def test_a_job_may_say_when_it_runs_next() -> None:
 
 
 async def test_last_runs_without_a_start() -> None:
-    """Resources of a part are closed even if an earlier part failed to start."""
+    """`last` closes the resources of a part also if an earlier part failed to start."""
     done = []
 
     async def last() -> None:
@@ -191,7 +191,7 @@ async def test_last_runs_without_a_start() -> None:
 @pytest.mark.parametrize(
     "hours", [-24 * 365, -1, 1, 24 * 365], ids=["year back", "back", "on", "year on"]
 )
-async def test_the_machines_clock_may_be_set(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_system_time_changes(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs keep their period when the system time changes by a year."""
     runs, moved = Runs(), timedelta()
 
@@ -199,8 +199,8 @@ async def test_the_machines_clock_may_be_set(hours: int, monkeypatch: pytest.Mon
         @classmethod
         @override
         def now(cls, tz: tzinfo | None = None) -> Any:
-            told = datetime.now(UTC) + moved
-            return told if tz is None else tz.fromutc(told.replace(tzinfo=tz))
+            moved_time = datetime.now(UTC) + moved
+            return moved_time if tz is None else tz.fromutc(moved_time.replace(tzinfo=tz))
 
     monkeypatch.setattr(apscheduler, "datetime", SetClock)
     async with Process() as process:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_watchdog_notifications(tmp_path: Path) -> None:
-    """Ready, alive twice per limit, and stopping; nothing while the event loop is blocked."""
+    """The service sends ready, alive twice per limit unless the loop is blocked, and stopping."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.setblocking(False)
@@ -23,17 +23,21 @@ async def test_watchdog_notifications(tmp_path: Path) -> None:
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"}
         schedule = Schedule(Metrics())
         await schedule.start()
-        told = SystemdNotifier(environment, schedule)
-        await told.begin()
-        heard = [await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE) for _ in range(4)]
-        told.stopping()
-        while (word := await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE)) == ALIVE:
+        notifier = SystemdNotifier(environment, schedule)
+        await notifier.begin()
+        notifications = [
+            await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE) for _ in range(4)
+        ]
+        notifier.stopping()
+        while (
+            notification := await asyncio.wait_for(loop.sock_recv(systemd, 99), PATIENCE)
+        ) == ALIVE:
             pass
-        await told.end()
+        await notifier.end()
         await schedule.stop()
 
-    assert heard == [READY, ALIVE, ALIVE, ALIVE]
-    assert word == STOPPING
+    assert notifications == [READY, ALIVE, ALIVE, ALIVE]
+    assert notification == STOPPING
 
 
 async def test_without_systemd(tmp_path: Path) -> None:
@@ -41,8 +45,8 @@ async def test_without_systemd(tmp_path: Path) -> None:
     for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
         schedule = Schedule(Metrics())
         await schedule.start()
-        told = SystemdNotifier(environment, schedule)
-        await told.begin()
-        told.stopping()
-        await told.end()
+        notifier = SystemdNotifier(environment, schedule)
+        await notifier.begin()
+        notifier.stopping()
+        await notifier.end()
         await schedule.stop()

@@ -25,22 +25,22 @@ pytestmark = pytest.mark.anyio
 
 async def test_no_response_is_delayed() -> None:
     """The second part of a response does not wait for an acknowledgment of the first."""
-    seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    nodelay: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = writer.get_extra_info("socket")
-        seen.set_result(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        nodelay.set_result(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
     listening = bind(Address("127.0.0.1:0"))
     async with await asyncio.start_server(look, sock=listening):
         _, writer = await asyncio.open_connection(*listening.getsockname())
-        assert await seen == 1
+        assert await nodelay == 1
         writer.close()
 
 
 async def test_an_unreachable_database_delays_no_probe() -> None:
-    """The process is not ready, and its metrics are served in time."""
+    """The process is not ready, and its metrics respond in time."""
     ready = Readiness()
     await ready.begin()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -50,7 +50,7 @@ async def test_an_unreachable_database_delays_no_probe() -> None:
         transport = httpx.ASGITransport(app=probes)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             took, answers = 2 * ANSWER_SECONDS, list[httpx.Response]()
-            for _ in range(10):  # the quickest counts: the machine may have other work
+            for _ in range(10):  # the fastest counts, because the machine may be busy
                 asked = [client.get(path) for path in ("/readyz", "/readyz", "/metrics")]
                 began = time.monotonic()
                 answers = list(await asyncio.gather(*asked))
@@ -64,7 +64,7 @@ async def test_an_unreachable_database_delays_no_probe() -> None:
 
 
 async def test_depths_of_queues_are_hidden_while_they_are_unknown(tmp_path: Path) -> None:
-    """Without an answer of the database `/metrics` shows no depth rather than an old one."""
+    """While the database does not respond, `/metrics` has no depth rather than an old one."""
     metrics = Metrics()
     metrics.show_queue("inbox", {"queued": 0}, 0.0)
     database = Database(f"sqlite:///{tmp_path / 'none' / 'bridge.db'}")
@@ -136,7 +136,7 @@ async def test_an_exhausted_pool_does_not_affect_readiness(
 
 async def test_the_root_of_a_console_node_redirects_to_the_console() -> None:
     """On a node without the engine, `/` leads to the console."""
-    console = PlainTextResponse("console")  # an ASGI application, as the console is
+    console = PlainTextResponse("console")  # an ASGI application
     probes = Probes(Metrics(), Readiness(), None, lambda: 0).router(None, console)
     transport = httpx.ASGITransport(app=probes)
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
@@ -145,9 +145,7 @@ async def test_the_root_of_a_console_node_redirects_to_the_console() -> None:
         assert (await client.get("/console")).text == "console"
 
 
-_LONG = (
-    b"GET / HTTP/1.1\r\nX-Long: "  # not a byte more than is read: what is unread cuts answers off
-)
+_LONG = b"GET / HTTP/1.1\r\nX-Long: "  # all of it is read: unread bytes reset the connection
 
 
 async def _nothing(

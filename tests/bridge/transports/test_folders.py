@@ -1,4 +1,4 @@
-"""Files that the folder sender writes, and files that the folder listener may read."""
+"""The folder sender writes files, and the folder listener reads them."""
 
 import asyncio
 import errno
@@ -23,17 +23,17 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def result(number: str) -> bytes:
-    """A message with this control id."""
+    """Return a message with this control id."""
     return f"MSH|^~\\&|A|B|C|D|20261121||ORU^R01|{number}|P|2.5.1\r".encode()
 
 
 def ack(message: bytes, code: AckCode, *refusals: MessageRefusal) -> bytes:
-    """Answer a message."""
+    """Acknowledge a message."""
     return build_ack(peek(message), code, control_id="1", now=NOW, refusals=refusals)
 
 
 def sender(folder: Path, answer_within: float | None = None) -> FolderSender:
-    """Something that fills a folder; its clock stands still."""
+    """A folder sender whose clock does not advance."""
     return FolderSender(
         Folder(folder), clock=lambda: NOW, answer_within=answer_within, matches=acknowledges
     )
@@ -45,18 +45,18 @@ async def send(to: FolderSender, message: bytes) -> bytes:
 
 
 def sent(folder: Path) -> list[str]:
-    """The names of what was sent, sorted."""
+    """Return the sorted names of sent files."""
     return sorted(path.name for path in folder.glob("*.hl7"))
 
 
 def everything(folder: Path) -> list[Path]:
-    """All that lies there, hidden files too."""
+    """Return all names in the folder, also hidden ones."""
     return list(folder.iterdir())
 
 
 @pytest.mark.anyio
 async def test_names_sort_in_the_order_of_sending(tmp_path: Path) -> None:
-    """Though the clock stands still, and after a restart."""
+    """File names sort in sending order, also with a stopped clock and after a restart."""
     numbers = ["Z", "A", "M/../x", "B"]
     for number in numbers:
         reply = read_ack(await send(sender(tmp_path / "out"), result(number)))
@@ -66,8 +66,8 @@ async def test_names_sort_in_the_order_of_sending(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_repetition_replaces_what_still_lies_there(tmp_path: Path) -> None:
-    """One file while nobody took it, and nothing half written."""
+async def test_a_repetition_replaces_its_file(tmp_path: Path) -> None:
+    """A repeated message replaces its unread file, and never exists half written."""
     for _ in range(2):
         await send(sender(tmp_path), result("A"))
     await send(sender(tmp_path), result("B"))
@@ -75,8 +75,8 @@ async def test_a_repetition_replaces_what_still_lies_there(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_the_reader_answers(tmp_path: Path) -> None:
-    """With answers asked for, its acknowledgment of this very message decides."""
+async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
+    """With replies enabled, the acknowledgment of this message decides."""
     waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
     files = await eventually_async(lambda: sent(tmp_path))
     answer = tmp_path / "acks" / f"{files[0]}.ack"
@@ -88,8 +88,8 @@ async def test_the_reader_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_no_answer_no_folder(tmp_path: Path) -> None:
-    """Silence is a time-out; what cannot be written was not sent."""
+async def test_no_reply_and_no_folder(tmp_path: Path) -> None:
+    """A missing reply is a time-out. A file that cannot be written was not sent."""
     with pytest.raises(ReplyLost) as lost:
         await send(sender(tmp_path, 0.1), result("A"))
     assert lost.value.reason is LossReason.TIMEOUT
@@ -117,24 +117,24 @@ async def test_no_answer_no_folder(tmp_path: Path) -> None:
     ],
 )
 def test_dispositions(replies: list[bytes], expected: FileDisposition) -> None:
-    """All accepted, one refused, or an internal error."""
+    """A batch is accepted, has a refused message, or fails with an internal error."""
     assert disposition_of(replies) is expected
 
 
 def test_a_file_goes_to_another_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where `done` is mounted from elsewhere, or was removed, a file is put aside all the same."""
+    """The listener moves a file also if `done` is another file system or was removed."""
     rename = os.rename
 
-    def elsewhere(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    def cross_device(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         if src_dir_fd != dst_dir_fd:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(os, "rename", elsewhere)
-    for words in (b"one", b"two"):
-        (tmp_path / "a.hl7").write_bytes(words)
+    monkeypatch.setattr(os, "rename", cross_device)
+    for content in (b"one", b"two"):
+        (tmp_path / "a.hl7").write_bytes(content)
         Folder(tmp_path).move("a.hl7", "done")
     assert [path.name for path in everything(tmp_path)] == ["done"]
     found = {path.name: path.read_bytes() for path in everything(tmp_path / "done")}
@@ -145,7 +145,7 @@ def test_a_file_goes_to_another_file_system(
 async def test_a_full_disk_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither what could not be written, nor what a killed process had begun to write."""
+    """The sender removes a partial file, also one of a killed process."""
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -161,7 +161,7 @@ async def test_a_full_disk_leaves_nothing_behind(
 
 
 def test_the_longest_names(tmp_path: Path) -> None:
-    """What is made of a file's name is a name that the file system takes."""
+    """A file name derived from a long name stays within the limit of the file system."""
     name = "N" * 255
     for _ in range(2):
         (tmp_path / name).write_bytes(b"x")
@@ -171,8 +171,8 @@ def test_the_longest_names(tmp_path: Path) -> None:
     assert len(everything(tmp_path / "done")) == 3
 
 
-def test_a_folder_that_somebody_tidied_away(tmp_path: Path) -> None:
-    """What belongs to the folder is made again; the folder itself is not: it may be unmounted."""
+def test_removed_folders(tmp_path: Path) -> None:
+    """The listener creates missing child folders. The folder itself may be unmounted."""
     folder = Folder(tmp_path / "in")
     with pytest.raises(FileNotFoundError):
         folder.put("acks/A.ack", b"x")
@@ -182,18 +182,18 @@ def test_a_folder_that_somebody_tidied_away(tmp_path: Path) -> None:
 
 
 def test_nothing_overtakes_a_file_that_grows() -> None:
-    """Whole is what looks as it did; behind one that does not, all wait."""
+    """A file is complete if it did not change since the last scan. Later files wait for it."""
     first = [("a", 1, 10), ("b", 5, 11), ("c", 5, 12)]
-    ready, seen = complete_files({}, first)
+    ready, state = complete_files({}, first)
     assert ready == []
-    ready, seen = complete_files(seen, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
+    ready, state = complete_files(state, [("a", 1, 10), ("b", 9, 11), ("c", 5, 12)])
     assert ready == ["a"]
-    assert complete_files(seen, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
+    assert complete_files(state, [("b", 9, 11), ("c", 5, 12)])[0] == ["b", "c"]
 
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A file outside of the folder, as those of other accounts."""
+    """A file outside the folder."""
     file = tmp_path / "outside" / "secret"
     file.parent.mkdir()
     file.write_bytes(b"secret")
@@ -209,7 +209,7 @@ def drop(tmp_path: Path) -> Folder:
 
 
 def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> None:
-    """Links of both kinds, pipes, sockets, folders and names with controls stay where they are."""
+    """Links, pipes, sockets, folders and names with control characters are ignored."""
     (drop.path / "soft.hl7").symlink_to(foreign)
     (drop.path / "hard.hl7").hardlink_to(foreign)
     os.mkfifo(drop.path / "pipe.hl7")
@@ -225,8 +225,8 @@ def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> No
             drop.read(name, 100)
 
 
-def test_a_file_that_is_replaced_after_the_look(drop: Folder, foreign: Path) -> None:
-    """What is opened decides, not what was listed; a file that grew is read up to the limit."""
+def test_a_file_replaced_after_the_scan(drop: Folder, foreign: Path) -> None:
+    """The listener checks the opened file, and reads a growing one up to the limit."""
     (drop.path / "a.hl7").write_bytes(b"0123456789")
     assert [each.name for each in drop.waiting()] == ["a.hl7"]
     assert drop.read("a.hl7", 4) == b"0123"
@@ -235,13 +235,13 @@ def test_a_file_that_is_replaced_after_the_look(drop: Folder, foreign: Path) -> 
     with pytest.raises(OSError, match="symbolic links"):
         drop.read("a.hl7", 100)
     drop.move("a.hl7", "done")
-    assert (drop.path / "done" / "a.hl7").is_symlink()  # the link itself, and nothing behind it
+    assert (drop.path / "done" / "a.hl7").is_symlink()  # the link itself, not its target
     assert foreign.read_bytes() == b"secret"
 
 
 @pytest.mark.parametrize("child", ["done", "failed", "acks"])
-def test_no_child_leads_outside(drop: Folder, foreign: Path, child: str) -> None:
-    """A link in the place of a child is an error: nothing is written or moved behind it."""
+def test_a_link_instead_of_a_child_folder(drop: Folder, foreign: Path, child: str) -> None:
+    """A link instead of a child folder is an error, and its target stays unchanged."""
     (drop.path / child).rmdir()
     (drop.path / child).symlink_to(foreign.parent)
     (drop.path / "a.hl7").write_bytes(b"x")
@@ -255,7 +255,7 @@ def test_no_child_leads_outside(drop: Folder, foreign: Path, child: str) -> None
 
 
 def test_nothing_is_written_through_links(drop: Folder, foreign: Path) -> None:
-    """Names that are known beforehand are prepared as links by somebody else."""
+    """The sender does not follow links prepared under predictable names."""
     for name in (".a.ack.tmp", "a.ack"):
         (drop.path / "acks" / name).symlink_to(foreign)
     (drop.path / ".b.hl7.tmp").hardlink_to(foreign)
@@ -270,8 +270,8 @@ def test_nothing_is_written_through_links(drop: Folder, foreign: Path) -> None:
     assert not (foreign.parent / "new").exists()
 
 
-def test_the_folder_itself_is_no_link(tmp_path: Path, foreign: Path) -> None:
-    """A folder that was replaced by a link is neither emptied nor filled."""
+def test_a_link_instead_of_the_folder(tmp_path: Path, foreign: Path) -> None:
+    """A folder replaced by a link is neither read nor written."""
     (tmp_path / "link").symlink_to(foreign.parent)
     folder = Folder(tmp_path / "link")
     for refused in (folder.waiting, folder.prepare, folder.probe):
@@ -281,7 +281,7 @@ def test_the_folder_itself_is_no_link(tmp_path: Path, foreign: Path) -> None:
 
 @pytest.mark.anyio
 async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path) -> None:
-    """The reader's acknowledgment is a plain file of a sane size."""
+    """The acknowledgment of the reader must be a plain file of limited size."""
     answer = ack(result("A"), AckCode.ACCEPT)
     await asyncio.to_thread(foreign.write_bytes, answer)
     waiting = asyncio.create_task(send(sender(tmp_path / "out", 1), result("A")))
@@ -293,7 +293,7 @@ async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path)
 
 @pytest.mark.anyio
 async def test_the_longest_control_id(tmp_path: Path) -> None:
-    """A message is sent whatever its control id is; the name is cut."""
+    """A message with a long control id is sent under a shortened name."""
     await send(sender(tmp_path), result("A/\u202e" * 500))
     (name,) = sent(tmp_path)
     assert len(name) < 200

@@ -23,8 +23,8 @@ SECRET = b"Basic abc"
 PIECE = b"x" * RESERVE
 
 
-class Seen(ServerObserver):
-    """Keeps the classes of refused frames, and counts connections."""
+class RefusalRecorder(ServerObserver):
+    """Records the classes of refused frames, and counts refused connections."""
 
     def __init__(self) -> None:
         self.refusals: list[str] = []
@@ -39,25 +39,31 @@ class Seen(ServerObserver):
         self.refused_connections += 1
 
 
-class SiteBench:
-    """A site, and connections to it."""
+class SiteHarness:
+    """A site and connections to it."""
 
     def __init__(self, authorization: bytes | None = None) -> None:
-        self.clock, self.seen, self.budget = Clock(), Seen(), FrameBudget(8 * RESERVE)
+        self.clock, self.recorder, self.budget = (
+            Clock(),
+            RefusalRecorder(),
+            FrameBudget(8 * RESERVE),
+        )
         self.frames: list[Frame] = []
         self.answers: list[Deferred[Sequence[bytes]]] = []
         self.site = MessageSite(
-            MessageResource(self.handle, HttpListenerRules(authorization=authorization), self.seen),
+            MessageResource(
+                self.handle, HttpListenerRules(authorization=authorization), self.recorder
+            ),
             ServerLimits(max_frame=6 * RESERVE, max_connections=4, max_connections_per_source=3),
             clock=self.clock,
-            observer=self.seen,
+            observer=self.recorder,
             refuse=lambda _error, _head: b"",
             budget=self.budget,
         )
         self.open: list[tuple[object, StringTransport]] = []
 
     def handle(self, frame: Frame, _peer: Peer, reply: ReplyCallback) -> None:
-        """Keep a frame; the test answers."""
+        """Record a frame. The test replies."""
         self.frames.append(frame)
         self.answers.append(Deferred())
         self.answers[-1].addCallbacks(reply, reply)
@@ -72,7 +78,7 @@ class SiteBench:
         return channel, transport
 
     def begin(self, host: str, pieces: int, size: int = 5 * RESERVE) -> StringTransport:
-        """Begin a request with a body."""
+        """Start a request with a body."""
         channel, transport = self.call(host)
         send(channel, HEAD + b"content-length: %d\r\n\r\n" % size)
         for _ in range(pieces):
@@ -81,164 +87,164 @@ class SiteBench:
 
 
 def send(channel: object, data: bytes) -> None:
-    """Let a channel receive."""
+    """Deliver bytes to a channel."""
     channel.dataReceived(data)  # type: ignore[attr-defined]  # Twisted's have no types
 
 
 @pytest.fixture
-def clinic() -> SiteBench:
-    """Return a site without requirements."""
-    return SiteBench()
+def site() -> SiteHarness:
+    """A site without requirements."""
+    return SiteHarness()
 
 
 def test_a_refused_request_is_answered_before_its_body() -> None:
-    """Nothing of the body is kept, whatever it announces; with the header all is well."""
-    clinic = SiteBench(SECRET)
+    """The response precedes the body, which is not stored. With the header it is accepted."""
+    site = SiteHarness(SECRET)
     for head in (b"content-length: 9000000", b"transfer-encoding: chunked"):
-        channel, transport = clinic.call()
+        channel, transport = site.call()
         send(channel, HEAD + head + b"\r\n\r\n")
         assert transport.value().startswith(b"HTTP/1.1 401 ")
         send(channel, b"10000\r\n" + PIECE)
-        assert clinic.budget.used == 0
-        clinic.clock.advance(60)
+        assert site.budget.used == 0
+        site.clock.advance(60)
         assert transport.disconnecting
 
-    channel, transport = clinic.call("192.0.2.2")
+    channel, transport = site.call("192.0.2.2")
     send(channel, HEAD + b"authorization: " + SECRET + b"\r\ncontent-length: 3\r\n\r\nMSH")
-    assert [each.payload for each in clinic.frames] == [b"MSH"]
+    assert [each.payload for each in site.frames] == [b"MSH"]
 
 
 @pytest.mark.parametrize("began", [b"POST", HEAD, HEAD + b"content-length: 9\r\n\r\nMSH"])
-def test_half_requests(clinic: SiteBench, began: bytes) -> None:
-    """They end with the time limit of a frame."""
-    channel, transport = clinic.call()
+def test_unfinished_requests(site: SiteHarness, began: bytes) -> None:
+    """An unfinished request ends at the frame time-out."""
+    channel, transport = site.call()
     send(channel, began)
-    clinic.clock.advance(9)
+    site.clock.advance(9)
     assert not transport.disconnecting
-    clinic.clock.advance(2)
-    clinic.clock.advance(0)
+    site.clock.advance(2)
+    site.clock.advance(0)
 
     assert transport.disconnecting
-    assert clinic.seen.refusals == ["FrameTimedOut"]
+    assert site.recorder.refusals == ["FrameTimedOut"]
 
 
-def test_bodies_share_the_memory_of_frames(clinic: SiteBench) -> None:
-    """One address uses its share; then its senders wait, and get 503 in the end."""
-    first = [clinic.begin("192.0.2.1", 4) for _ in range(3)]
+def test_bodies_share_the_memory_of_frames(site: SiteHarness) -> None:
+    """When one address has used its share, its other senders wait, then get 503."""
+    first = [site.begin("192.0.2.1", 4) for _ in range(3)]
     assert [each.producerState for each in first].count("paused") == 1
 
-    other = clinic.begin("192.0.2.2", 3, size=3 * RESERVE)
-    assert [len(each.payload) for each in clinic.frames] == [3 * RESERVE]
-    clinic.answers[0].callback([b"MSH|^~\\&|\rMSA|AA|1\r"])
+    other = site.begin("192.0.2.2", 3, size=3 * RESERVE)
+    assert [len(each.payload) for each in site.frames] == [3 * RESERVE]
+    site.answers[0].callback([b"MSH|^~\\&|\rMSA|AA|1\r"])
     assert other.value().startswith(b"HTTP/1.1 200 ")
 
-    clinic.clock.advance(11)
-    clinic.clock.advance(0)
-    assert "FrameMemoryExhausted" in clinic.seen.refusals
+    site.clock.advance(11)
+    site.clock.advance(0)
+    assert "FrameMemoryExhausted" in site.recorder.refusals
     assert b"HTTP/1.1 503 " in b"".join(each.value() for each in first)
 
 
-def test_a_body_is_refused_once(clinic: SiteBench) -> None:
-    """A body that waits for memory and is refused gets one 503; its connection is then aborted."""
+def test_a_body_is_refused_once(site: SiteHarness) -> None:
+    """A body that waits for memory gets one 503, and its connection is aborted."""
     for _ in range(2):
-        clinic.begin("192.0.2.1", 4)
-    waiting = clinic.begin("192.0.2.1", 5, size=6 * RESERVE)
+        site.begin("192.0.2.1", 4)
+    waiting = site.begin("192.0.2.1", 5, size=6 * RESERVE)
     assert waiting.producerState == "paused"
 
-    clinic.begin("192.0.2.2", 3, size=3 * RESERVE)
+    site.begin("192.0.2.2", 3, size=3 * RESERVE)
     assert waiting.value().count(b"HTTP/1.1 503 ") == 1
-    assert clinic.seen.refusals == ["FrameMemoryExhausted"]
+    assert site.recorder.refusals == ["FrameMemoryExhausted"]
 
-    clinic.clock.advance(11)
-    clinic.clock.advance(0)
+    site.clock.advance(11)
+    site.clock.advance(0)
     assert waiting.value().count(b"HTTP/1.1 503 ") == 1
     assert waiting.disconnected
-    assert clinic.seen.refusals.count("FrameMemoryExhausted") == 1
+    assert site.recorder.refusals.count("FrameMemoryExhausted") == 1
 
 
-def test_connections(clinic: SiteBench) -> None:
-    """Idle ones give way to other addresses; those with a request in progress do not."""
-    clinic.begin("192.0.2.1", 1, size=RESERVE)
-    crowd = [clinic.call("192.0.2.1")[1] for _ in range(2)]
-    third = clinic.call("192.0.2.2")[1]
-    assert clinic.call("192.0.2.1")[1].disconnecting
-    assert clinic.seen.refused_connections == 1
+def test_connections(site: SiteHarness) -> None:
+    """An idle connection is closed for another address. One with a request in progress is not."""
+    site.begin("192.0.2.1", 1, size=RESERVE)
+    connections = [site.call("192.0.2.1")[1] for _ in range(2)]
+    third = site.call("192.0.2.2")[1]
+    assert site.call("192.0.2.1")[1].disconnecting
+    assert site.recorder.refused_connections == 1
 
-    channel, transport = clinic.call("192.0.2.3")
+    channel, transport = site.call("192.0.2.3")
     send(channel, HEAD + b"content-length: 3\r\n\r\nMSH")
 
-    assert len(clinic.frames) == 2
-    assert [each.disconnecting for each in crowd].count(True) == 1
+    assert len(site.frames) == 2
+    assert [each.disconnecting for each in connections].count(True) == 1
     assert not third.disconnecting
     assert not transport.disconnecting
 
 
-def test_memory_of_a_body_in_progress(clinic: SiteBench) -> None:
-    """It is used until the request is answered, although its sender is gone."""
-    transport = clinic.begin("192.0.2.1", 3, size=3 * RESERVE)
-    channel = clinic.open[-1][0]
-    assert clinic.budget.used == 2 * RESERVE
+def test_memory_of_a_body_in_progress(site: SiteHarness) -> None:
+    """The memory is used until the response, also if the sender is gone."""
+    transport = site.begin("192.0.2.1", 3, size=3 * RESERVE)
+    channel = site.open[-1][0]
+    assert site.budget.used == 2 * RESERVE
     assert transport.value() == b""
     channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined]
-    assert clinic.budget.used == 2 * RESERVE
-    clinic.answers[0].callback([b"MSA"])
+    assert site.budget.used == 2 * RESERVE
+    site.answers[0].callback([b"MSA"])
 
-    assert clinic.budget.used == 0
+    assert site.budget.used == 0
 
 
-def test_forms_are_not_parsed(clinic: SiteBench) -> None:
-    """A body is a message whatever the first of two content types says; parsing takes minutes."""
-    channel, _ = clinic.call()
+def test_forms_are_not_parsed(site: SiteHarness) -> None:
+    """With two content types the body is still a message: parsing a form would take minutes."""
+    channel, _ = site.call()
     form = b"content-type: multipart/form-data; boundary=x\r\n"
     send(channel, HEAD.replace(b"content-type", form + b"content-type"))
     send(channel, b"content-length: 7\r\n\r\n--x\r\n\r\n")
-    assert [each.payload for each in clinic.frames] == [b"--x\r\n\r\n"]
+    assert [each.payload for each in site.frames] == [b"--x\r\n\r\n"]
 
 
-def test_requests_in_one_packet_take_turns(clinic: SiteBench) -> None:
+def test_requests_in_one_packet_take_turns(site: SiteHarness) -> None:
     """The next request waits for another iteration of the event loop."""
-    channel, transport = clinic.call()
+    channel, transport = site.call()
     send(channel, b"GET /unknown HTTP/1.1\r\nhost: x\r\n\r\n" * 5)
     assert transport.value().count(b"HTTP/1.1 404 ") == 1
-    clinic.clock.advance(0)
+    site.clock.advance(0)
     assert transport.value().count(b"HTTP/1.1 404 ") == 5
 
 
-def test_packets_of_many_connections_take_turns(clinic: SiteBench) -> None:
-    """Few requests are handled in one iteration of the event loop, however many packets wait."""
-    called = [clinic.call(f"192.0.2.{at}") for at in range(4)]
+def test_packets_of_many_connections_take_turns(site: SiteHarness) -> None:
+    """One iteration of the event loop handles few requests, for any number of packets."""
+    called = [site.call(f"192.0.2.{at}") for at in range(4)]
     for channel, _ in called:
         send(channel, b"GET /unknown HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
-    later = clinic.clock.getDelayedCalls()
+    later = site.clock.getDelayedCalls()
     assert len([each for each in later if not each.getTime()]) == 1
-    clinic.clock.advance(0)
+    site.clock.advance(0)
     assert [each.value().count(b"HTTP/1.1 404 ") for _, each in called] == [3] * 4
 
 
-def test_requests_of_a_lost_connection_are_not_handled(clinic: SiteBench) -> None:
+def test_requests_of_a_lost_connection_are_not_handled(site: SiteHarness) -> None:
     """The next request in the packet is dropped with its connection."""
-    channel, _ = clinic.call()
+    channel, _ = site.call()
     send(channel, (HEAD + b"content-length: 3\r\n\r\nMSH") * 3)
-    clinic.answers[0].callback([b"MSA"])
+    site.answers[0].callback([b"MSA"])
     channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined]
-    clinic.clock.advance(0)
-    assert len(clinic.frames) == 1
+    site.clock.advance(0)
+    assert len(site.frames) == 1
 
 
-def test_tiny_chunks_are_bounded(clinic: SiteBench) -> None:
+def test_tiny_chunks_are_bounded(site: SiteHarness) -> None:
     """Each chunk costs the time of many bytes, so a body of tiny chunks is refused."""
-    channel, transport = clinic.call()
+    channel, transport = site.call()
     send(channel, HEAD + b"transfer-encoding: chunked\r\n\r\n")
     send(channel, b"1\r\nx\r\n" * 10_000)
     assert transport.value().startswith(b"HTTP/1.1 400 ")
     assert transport.disconnecting
 
 
-def test_a_chunk_for_each_segment_is_accepted(clinic: SiteBench) -> None:
+def test_a_chunk_for_each_segment_is_accepted(site: SiteHarness) -> None:
     """Some senders write one segment at a time."""
-    channel, _ = clinic.call()
+    channel, _ = site.call()
     send(channel, HEAD + b"transfer-encoding: chunked\r\n\r\n")
     for _ in range(1000):
         send(channel, b"3c\r\n" + b"x" * 60 + b"\r\n")
     send(channel, b"0\r\n\r\n")
-    assert [len(each.payload) for each in clinic.frames] == [60_000]
+    assert [len(each.payload) for each in site.frames] == [60_000]
