@@ -1,4 +1,4 @@
-"""A migrated database, and a ledger that runs on a loop of its own."""
+"""A migrated database, and a ledger that runs on its own event loop."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 @pytest.fixture
 def store(database: Database) -> Database:
-    """The database, as the queue calls it."""
+    """The database of the queue."""
     return database
 
 
@@ -37,14 +37,14 @@ def accept(ledger: Ledger, arrival: Arrival) -> asyncio.Future[Receipt]:
 
 
 class Intake:
-    """A ledger for tests that have no event loop."""
+    """A ledger for tests without an event loop."""
 
     def __init__(self, database: Database, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.ledger = Ledger(database)
 
-    def keep(self, *arrivals: Arrival) -> list[Receipt]:
-        """Accept arrivals at once, each on its own; raises the first that failed."""
+    def enqueue(self, *arrivals: Arrival) -> list[Receipt]:
+        """Accept arrivals at once, each independently. Raise the first error."""
 
         async def work() -> list[Receipt]:
             return await asyncio.gather(*(accept(self.ledger, each) for each in arrivals))
@@ -56,7 +56,7 @@ class Intake:
         return self._runner.run(work)
 
     def outcomes(self, *arrivals: Arrival) -> list[Receipt | BaseException]:
-        """Accept arrivals at once; give what became of each."""
+        """Accept arrivals at once, and return a receipt or an error for each."""
 
         async def work() -> list[Receipt | BaseException]:
             futures = (accept(self.ledger, each) for each in arrivals)
@@ -64,8 +64,8 @@ class Intake:
 
         return self._runner.run(work())
 
-    def keep_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
-        """Accept arrivals all or none."""
+    def enqueue_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
+        """Accept all arrivals or none."""
 
         async def work() -> Sequence[Receipt]:
             return await self.ledger.accept_many(arrivals)
@@ -85,5 +85,5 @@ def intake(store: Database) -> Iterator[Intake]:
 
 @pytest.fixture
 def inbox(store: Database) -> Inbox:
-    """A worker's view of the stored messages."""
+    """The inbox of a worker."""
     return Inbox(store, "node-1", lease=1000)

@@ -1,7 +1,7 @@
 """
-Accepts orders as fast as it can and prints the number of each that is kept: to be killed.
+Accepts orders without a pause, and prints the number of each stored order. The test kills it.
 
-Run as `python -m tests.bridge.queue.ledger_process URL FIRST`; numbers count up from FIRST.
+Run as `python -m tests.bridge.queue.ledger_process URL FIRST`. Numbers count up from FIRST.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SENDERS = 20
 
 
 async def main(url: str, first: int) -> None:
-    """Send until killed."""
+    """Submit orders until the process is killed."""
     ledger = Ledger(Database(url))
     ledger.start(asyncio.get_running_loop())
     numbers = count(first)

@@ -11,14 +11,14 @@ from bridge.store.postgresql.partitions import create_ahead, partitions
 from tests.conftest import address_of, ask_server
 
 FIRST = 1_000_000
-"""Where the partition ends that a new database has."""
+"""The end of the partition of a new database."""
 
 _numbers = count()
 
 
 @contextmanager
 def create_database(server: str, template: str) -> Iterator[Database]:
-    """Make a database of our own, migrated and empty."""
+    """Create an empty, migrated database."""
     name = f"parted_{template}_{next(_numbers)}"
     ask_server(server, f"CREATE DATABASE {name} TEMPLATE {template}")
     database = Database(address_of(server, name))
@@ -27,21 +27,21 @@ def create_database(server: str, template: str) -> Iterator[Database]:
     ask_server(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def go_on_from(database: Database, last: int, size: int) -> int:
-    """Let `last` count as the newest id, with room in partitions of a size; give how many made."""
+def continue_after(database: Database, last: int, size: int) -> int:
+    """Make `last` the newest id, create partitions of a size after it, and return their number."""
     with database.write() as connection:
         connection.execute(text("SELECT setval('message_ids', :last)"), {"last": last})
     return create_ahead(database, size)
 
 
 def names(database: Database) -> list[str]:
-    """Name the partitions, the oldest first."""
+    """Return the names of the partitions, the oldest first."""
     with database.read() as connection:
         return [each.name for each in partitions(connection)]
 
 
 def ids_in(database: Database, table: str) -> list[int]:
-    """Give the messages that have a row in a table, each once."""
+    """Return the messages that have a row in a table, each once."""
     beside = table.startswith(("message_body", "message_number", "message_identity"))
     key = "message_id" if beside else "id"
     with database.read() as connection:

@@ -1,7 +1,7 @@
 """
-Retention in a process of its own, which tests kill.
+Retention in its own process. The test kills it.
 
-Run as `python -m tests.bridge.queue.retention_process URL BEFORE FILE`. The archive is written to
+Run as `python -m tests.bridge.queue.retention_process URL BEFORE FILE`. It writes the archive to
 FILE.
 """
 
@@ -15,7 +15,7 @@ from bridge.store.database import Database
 
 
 def main(url: str, before: int, file: Path) -> None:
-    """Remove twenty at a time, until killed."""
+    """Remove twenty rows at a time until the process is killed."""
 
     def pause(_seconds: float) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Sample arrivals and deliveries; the content is invented and short."""
+"""Sample arrivals and deliveries. Their content is invented and short."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 _numbers = count(1)
 
-index_key.use(bytes(range(index_key.KEY_BYTES)))  # for processes of their own that use this module
+index_key.use(bytes(range(index_key.KEY_BYTES)))  # for processes that import this module
 
 
 def arrival(
@@ -33,7 +33,7 @@ def arrival(
     content: str = "",
     **changes: Any,
 ) -> Arrival:
-    """Make an order for a patient, or for two (a merge); each with a control id of its own."""
+    """Return an order of a patient, or a merge of two, with a unique control id."""
     name = control_id or f"C{next(_numbers)}"
     payload = f"MSH|^~\\&|RIS|{name}\rPID|{patient}|{content}".encode()
     patients = (patient,) if isinstance(patient, str) else patient
@@ -55,7 +55,7 @@ def arrival(
 
 
 def refused(control_id: str | None = None, **changes: Any) -> Arrival:
-    """Make an order that was refused."""
+    """Return a refused order."""
     values: dict[str, Any] = {
         "ack": b"MSH|^~\\&|ACK\rMSA|AE|",
         "ack_code": "AE",
@@ -70,7 +70,7 @@ def refused(control_id: str | None = None, **changes: Any) -> Arrival:
 def release(
     key: str | None = None, *, report: str = "R1", destination: str = "ris-results"
 ) -> DeliveryRequest:
-    """Make something to deliver."""
+    """Return a result to deliver."""
     return DeliveryRequest(
         destination=destination,
         report_id=report,
@@ -82,27 +82,27 @@ def release(
 
 
 def ids_of(claimed: Sequence[ClaimedMessage]) -> list[int]:
-    """Give the messages that were handed out, in their order."""
+    """Return the ids of claimed messages, in their order."""
     return [each.message_id for each in claimed]
 
 
-def keep(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
-    """Store a message for each of these patients; give the messages' ids."""
-    receipts = intake.keep(*(arrival(patient=patient) for patient in patients))
+def enqueue(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
+    """Store a message for each of these patients, and return the message ids."""
+    receipts = intake.enqueue(*(arrival(patient=patient) for patient in patients))
     return [receipt.message_id for receipt in receipts]
 
 
-def done(inbox: Inbox, *message_ids: int) -> None:
-    """Settle what was handed out as applied."""
+def settle_all(inbox: Inbox, *message_ids: int) -> None:
+    """Settle claimed messages as applied."""
     inbox.settle([MessageOutcome(each, QueueEvent.ACCEPTED) for each in message_ids], NOW)
 
 
 def state_of(store: Database, message_id: int) -> QueueState:
-    """Give the state of a stored message."""
+    """Return the state of a stored message."""
     return queries.message(store, message_id).row.state
 
 
 def count_of(store: Database) -> int:
-    """Count the stored messages."""
+    """Return the number of stored messages."""
     with store.read() as connection:
         return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())

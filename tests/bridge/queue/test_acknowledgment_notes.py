@@ -19,32 +19,32 @@ PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
 NOT_OWED = AcknowledgmentState.NOT_OWED
 
 
-def noted(store: Database) -> list[AcknowledgmentState]:
-    """Read what is written down, of the oldest first."""
+def states(store: Database) -> list[AcknowledgmentState]:
+    """Return the acknowledgment states, the oldest message first."""
     return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
 
 
 @pytest.fixture
 def notes(store: Database) -> AcknowledgmentNotes:
-    """Notes that nobody writes down: their thread has not been started."""
+    """Notes that are not written: their thread is not started."""
     return AcknowledgmentNotes(store)
 
 
-def kept(intake: Intake, *arrivals: Arrival) -> list[int]:
+def stored(intake: Intake, *arrivals: Arrival) -> list[int]:
     """Store messages."""
-    return [receipt.message_id for receipt in intake.keep(*arrivals)]
+    return [receipt.message_id for receipt in intake.enqueue(*arrivals)]
 
 
 def test_a_claim_records_acknowledgments(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
-    """For what it takes and nothing else; and nothing is left to note."""
-    first, second = kept(intake, arrival("A"), arrival("B"))
+    """A claim records the acknowledgments of its messages only, and removes their notes."""
+    first, second = stored(intake, arrival("A"), arrival("B"))
     notes.add(first)
     notes.add(second)
     (claimed,) = Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
     assert claimed.message_id == first
-    assert noted(store) == [DELIVERED, PENDING]
+    assert states(store) == [DELIVERED, PENDING]
     assert not notes.contains_all([first])
     assert notes.contains_all([second])
 
@@ -53,43 +53,43 @@ def test_a_claim_records_acknowledgments(
 def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
     store: Database, intake: Intake, notes: AcknowledgmentNotes, acknowledgments: list[int]
 ) -> None:
-    """A claim records acknowledgments only if all of its messages have one."""
-    ids = kept(intake, arrival(patient="A"), arrival(patient="B"))
+    """A claim records acknowledgments only if each of its messages has one."""
+    ids = stored(intake, arrival(patient="A"), arrival(patient="B"))
     for each in acknowledgments:
         notes.add(ids[each])
     assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
-    assert noted(store) == [PENDING, PENDING]
+    assert states(store) == [PENDING, PENDING]
     assert all(notes.contains_all([ids[each]]) for each in acknowledgments)
 
 
-def test_acknowledgments_that_are_not_owed_stay_so(
+def test_acknowledgments_that_are_not_required(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
-    """Even if a note exists."""
-    (number,) = kept(intake, arrival("A", acknowledgment=NOT_OWED))
+    """A message without a required acknowledgment keeps its state, also if a note exists."""
+    (number,) = stored(intake, arrival("A", acknowledgment=NOT_OWED))
     notes.add(number)
     assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
-    assert noted(store) == [NOT_OWED]
+    assert states(store) == [NOT_OWED]
 
 
 def test_settle_and_claim_records_acknowledgments(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
-    """A batch that is done claims the next in the same transaction."""
+    """A worker settles a batch and claims the next in one transaction."""
     inbox = Inbox(store, "node-1", acknowledgments=notes)
-    (number,) = kept(intake, arrival("A"))
+    (number,) = stored(intake, arrival("A"))
     notes.add(number)
     _, handful = inbox.settle_and_claim([], NOW, 10)
     assert [each.message_id for each in handful.messages] == [number]
-    assert noted(store) == [DELIVERED]
+    assert states(store) == [DELIVERED]
     assert not notes.contains_all([number])
 
 
 def test_a_rolled_back_claim_keeps_the_notes(
     store: Database, intake: Intake, notes: AcknowledgmentNotes
 ) -> None:
-    """The note is still to be written."""
-    (number,) = kept(intake, arrival("A"))
+    """After the rollback the note is still pending."""
+    (number,) = stored(intake, arrival("A"))
     notes.add(number)
     inbox = Inbox(store, "node-1", acknowledgments=notes)
 
@@ -100,14 +100,14 @@ def test_a_rolled_back_claim_keeps_the_notes(
 
     with pytest.raises(ZeroDivisionError):
         claim_and_fail()
-    assert noted(store) == [PENDING]
+    assert states(store) == [PENDING]
     assert notes.contains_all([number])
 
 
 def test_stop_writes_the_remaining_notes(store: Database) -> None:
-    """However soon that comes."""
+    """The stop writes all notes, however early."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         for patient in "ABC":
             ledger = Ledger(store)
             ledger.start(asyncio.get_running_loop())
@@ -115,14 +115,16 @@ def test_stop_writes_the_remaining_notes(store: Database) -> None:
             ledger.acknowledged(receipt.message_id)
             await ledger.stop()
 
-    asyncio.run(story())
-    assert noted(store) == [DELIVERED] * 3
+    asyncio.run(scenario())
+    assert states(store) == [DELIVERED] * 3
 
 
 def test_a_stop_is_never_missed(store: Database) -> None:
-    """Whenever it comes: also while the thread is about to wait for notes."""
+    """The thread ends at each time of the stop, also just before it waits for notes."""
     for number in range(300):
-        notes = AcknowledgmentNotes(store, interval=number * 1e-6)  # ends about when the stop comes
+        notes = AcknowledgmentNotes(
+            store, interval=number * 1e-6
+        )  # ends at about the time of the stop
         notes.start()
         notes.add(0)
         stopping = threading.Thread(target=notes.stop, daemon=True)

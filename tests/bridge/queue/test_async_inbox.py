@@ -15,61 +15,61 @@ from bridge.queue.worker.batches import AsyncInbox
 from bridge.store.database import Database
 from bridge.store.short_work import SHORT, ShortWork
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.samples import NOW, arrival, keep, state_of
+from tests.bridge.queue.samples import NOW, arrival, enqueue, state_of
 from tests.eventually import eventually_async
 
 
-class Watched(Inbox):
-    """An inbox that notes what was done in the loop's turn."""
+class RecordingInbox(Inbox):
+    """An inbox that records the thread of each call."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "node")
         self.loop = threading.get_ident()
         self.here: list[str] = []
 
-    def note(self, what: str) -> None:
-        """Note where this is done."""
-        self.here.append(what if threading.get_ident() == self.loop else f"{what} in a thread")
+    def record(self, call: str) -> None:
+        """Record the call, and whether it runs on the loop."""
+        self.here.append(call if threading.get_ident() == self.loop else f"{call} in a thread")
 
     @override
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        self.note("take")
+        self.record("claim")
         return super().claim_without_blobs(now, limit)
 
     @override
     def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
-        self.note("whole")
+        self.record("payloads")
         return super().with_payloads(batch)
 
     @override
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
-        self.note("settle")
+        self.record("settle")
         return super().settle(outcomes, now)
 
     @override
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
-        self.note("turn over")
+        self.record("settle and claim")
         return super().settle_and_claim(outcomes, now, limit)
 
 
 @pytest.fixture
-def watched(store: Database) -> Watched:
-    """An inbox on each database, whose disk is not slow, however busy the machine is."""
+def recording_inbox(store: Database) -> RecordingInbox:
+    """An inbox on each database, whose disk counts as fast."""
     if store.short_work is not None:
         store.short_work = ShortWork(store.write_lock, lambda: 0.0, lambda: 0.0)
-    return Watched(store)
+    return RecordingInbox(store)
 
 
 @pytest.fixture
 def has_short_work(store: Database) -> bool:
-    """Whether the database offers short work on the loop."""
+    """Return whether the database offers short work on the loop."""
     return store.short_work is not None
 
 
 def accepted(batch: ClaimedBatch, records: OutcomeRecords | None = None) -> list[MessageOutcome]:
-    """Accept everything."""
+    """Accept all messages."""
     return [
         MessageOutcome(each.message_id, QueueEvent.ACCEPTED, records=records)
         for each in batch.messages
@@ -77,18 +77,18 @@ def accepted(batch: ClaimedBatch, records: OutcomeRecords | None = None) -> list
 
 
 def patients(number: int) -> list[str]:
-    """Name so many patients."""
+    """Return so many patients."""
     return [str(each) for each in range(number)]
 
 
 def test_short_work_runs_on_the_loop(
-    watched: Watched, intake: Intake, has_short_work: bool, store: Database
+    recording_inbox: RecordingInbox, intake: Intake, has_short_work: bool, store: Database
 ) -> None:
-    """Where it takes no way to a server."""
-    ids = keep(intake, *patients(4))
+    """The loop runs short work itself if the database is a file."""
+    ids = enqueue(intake, *patients(4))
 
-    async def story() -> list[int]:
-        at_hand = AsyncInbox(watched)
+    async def scenario() -> list[int]:
+        at_hand = AsyncInbox(recording_inbox)
         first = await at_hand.claim(NOW, 2)
         then = await at_hand.claim(NOW, 2)
         after = await at_hand.settle_and_claim(accepted(first), NOW, 100)
@@ -96,38 +96,46 @@ def test_short_work_runs_on_the_loop(
         assert not after.messages
         return [each.message_id for each in [*first.messages, *then.messages]]
 
-    assert asyncio.run(story()) == ids
-    done = ["take", "take", "turn over", "settle"]
-    # The first left some, so that the second may be of more.
-    here = ["take", "take in a thread", "turn over", "settle"]
-    assert watched.here == (here if has_short_work else [f"{each} in a thread" for each in done])
+    assert asyncio.run(scenario()) == ids
+    done = ["claim", "claim", "settle and claim", "settle"]
+    # The first claim left messages, so the second may be larger.
+    here = ["claim", "claim in a thread", "settle and claim", "settle"]
+    assert recording_inbox.here == (
+        here if has_short_work else [f"{each} in a thread" for each in done]
+    )
     assert {state_of(store, each) for each in ids} == {QueueState.DONE}
 
 
-def test_long_work_runs_on_a_thread(watched: Watched, intake: Intake, has_short_work: bool) -> None:
-    """But for the first handful, of which nobody knew that there is more."""
-    keep(intake, *patients(3 * SHORT))
+def test_long_work_runs_on_a_thread(
+    recording_inbox: RecordingInbox, intake: Intake, has_short_work: bool
+) -> None:
+    """A thread runs long work, except the first small batch of an unknown backlog."""
+    enqueue(intake, *patients(3 * SHORT))
 
-    async def story() -> list[int]:
-        at_hand = AsyncInbox(watched)
+    async def scenario() -> list[int]:
+        at_hand = AsyncInbox(recording_inbox)
         first = await at_hand.claim(NOW, 100)
         second = await at_hand.settle_and_claim(accepted(first), NOW, 100)
         await at_hand.settle(accepted(second), NOW)
         return [len(first.messages), len(second.messages)]
 
-    sizes = asyncio.run(story())
+    sizes = asyncio.run(scenario())
     if has_short_work:
         assert sizes == [SHORT, 2 * SHORT]
-        assert watched.here == ["take", "turn over in a thread", "settle in a thread"]
+        assert recording_inbox.here == [
+            "claim",
+            "settle and claim in a thread",
+            "settle in a thread",
+        ]
     else:
         assert sizes == [3 * SHORT, 0]
 
 
 def test_the_loop_does_not_wait_for_a_writer(
-    watched: Watched, intake: Intake, store: Database
+    recording_inbox: RecordingInbox, intake: Intake, store: Database
 ) -> None:
-    """While a thread writes, another waits for it, and the loop goes on."""
-    keep(intake, "1")
+    """While one thread writes, another waits for it, and the loop runs."""
+    enqueue(intake, "1")
     writing, enough = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -135,53 +143,55 @@ def test_the_loop_does_not_wait_for_a_writer(
             writing.set()
             enough.wait()
 
-    async def story() -> ClaimedBatch:
-        taking = asyncio.create_task(AsyncInbox(watched).claim(NOW, 10))
+    async def scenario() -> ClaimedBatch:
+        taking = asyncio.create_task(AsyncInbox(recording_inbox).claim(NOW, 10))
         if store.dialect == "sqlite":
-            await eventually_async(lambda: watched.here)  # it waits in its thread
+            await eventually_async(lambda: recording_inbox.here)  # waits in its thread
             assert not taking.done()
         else:
-            await taking  # other writers are no matter
+            await taking  # other writers do not matter
         enough.set()
         return await taking
 
     thread = threading.Thread(target=write)
     thread.start()
     writing.wait()
-    assert len(asyncio.run(story()).messages) == 1
-    assert watched.here == ["take in a thread"]
+    assert len(asyncio.run(scenario()).messages) == 1
+    assert recording_inbox.here == ["claim in a thread"]
     thread.join()
 
 
 def test_long_records_are_written_on_a_thread(
-    watched: Watched, intake: Intake, has_short_work: bool
+    recording_inbox: RecordingInbox, intake: Intake, has_short_work: bool
 ) -> None:
-    """As merged patients, whose orders may be thousands."""
-    keep(intake, "1", "2")
+    """A merge may change thousands of orders, so a thread writes its records."""
+    enqueue(intake, "1", "2")
     otherwise = MessageOutcome(0, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
 
-    async def story() -> None:
-        at_hand = AsyncInbox(watched)
+    async def scenario() -> None:
+        at_hand = AsyncInbox(recording_inbox)
         batch = await at_hand.claim(NOW, 2)
         for outcome, brief in zip(accepted(batch), (False, True), strict=True):
             records = OutcomeRecords(None, otherwise, is_short=brief)
             given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=records)
             await at_hand.settle([given], NOW)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     here = "settle" if has_short_work else "settle in a thread"
-    assert watched.here[1:] == ["settle in a thread", here]
+    assert recording_inbox.here[1:] == ["settle in a thread", here]
 
 
-def test_large_messages_are_read_in_a_thread(watched: Watched, intake: Intake) -> None:
-    """They lie elsewhere, and may have megabytes."""
+def test_large_messages_are_read_in_a_thread(
+    recording_inbox: RecordingInbox, intake: Intake
+) -> None:
+    """Large messages have megabytes in another table, so a thread reads them."""
     content = "x" * 2**20
     keep_large = arrival(content=content)
-    intake.keep(keep_large)
+    intake.enqueue(keep_large)
 
-    async def story() -> ClaimedBatch:
-        return await AsyncInbox(watched).claim(NOW, 2)
+    async def scenario() -> ClaimedBatch:
+        return await AsyncInbox(recording_inbox).claim(NOW, 2)
 
-    (claimed,) = asyncio.run(story()).messages
+    (claimed,) = asyncio.run(scenario()).messages
     assert claimed.payload == keep_large.payload
-    assert watched.here[1:] in ([], ["whole in a thread"])
+    assert recording_inbox.here[1:] in ([], ["payloads in a thread"])

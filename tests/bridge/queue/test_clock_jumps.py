@@ -1,4 +1,4 @@
-"""Claims survive wall-clock changes and differing clocks of nodes."""
+"""Claims are valid after changes of the wall clock, and with different clocks of nodes."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ JUMP = 10**9  # ms
 
 @pytest.fixture
 def store(database_url: str, database: Database) -> Iterator[Database]:
-    """The database as the service opens it; without the locks by which nodes see each other."""
+    """The database as the service opens it, without the locks by which nodes detect each other."""
     opened = Database(database_url, DatabaseOptions(lease_clock=True))
     yield opened
     opened.dispose()
@@ -29,8 +29,8 @@ def store(database_url: str, database: Database) -> Iterator[Database]:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("jump", [JUMP, -JUMP])
 def test_a_clock_that_is_set_ends_no_claim(store: Database, intake: Intake, jump: int) -> None:
-    """Neither of messages nor of deliveries, whoever's clock it was."""
-    intake.keep(arrival(patient="1"))
+    """A changed clock of any node ends no claim of messages or deliveries."""
+    intake.enqueue(arrival(patient="1"))
     mine, other = Inbox(store, "node-1"), Inbox(store, "node-2")
     (claimed,) = mine.claim(NOW, 10)
     assert other.requeue_expired_claims(NOW + jump) == 0
@@ -41,10 +41,10 @@ def test_a_clock_that_is_set_ends_no_claim(store: Database, intake: Intake, jump
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("left", [NOW, 0], ids=["an older release's", "an earlier boot's"])
-def test_times_of_another_clock_have_ended(store: Database, intake: Intake, left: int) -> None:
-    """After an upgrade or a boot a claim that nobody holds is taken back, and not in years."""
-    intake.keep(arrival(patient="1"))
+@pytest.mark.parametrize("left", [NOW, 0], ids=["of an older release", "of an earlier boot"])
+def test_claims_of_another_clock(store: Database, intake: Intake, left: int) -> None:
+    """After an upgrade or a boot an unowned claim is requeued soon, not in years."""
+    intake.enqueue(arrival(patient="1"))
     Inbox(store, "node-1").claim(NOW, 10)
     with store.write() as connection:
         until = left or since_boot() + JUMP
@@ -53,8 +53,8 @@ def test_times_of_another_clock_have_ended(store: Database, intake: Intake, left
 
 
 def test_a_clock_that_is_set_back_delays_no_retry(store: Database, intake: Intake) -> None:
-    """A message that was postponed before is due at once, unless its time is still right."""
-    intake.keep(arrival(patient="1"), arrival(patient="2"))
+    """A postponed message is due at once if its time cannot be right."""
+    intake.enqueue(arrival(patient="1"), arrival(patient="2"))
     inbox = Inbox(store, "node-1")
     first, second = (each.message_id for each in inbox.claim(NOW, 10))
     postponed = MessageOutcome(first, QueueEvent.POSTPONED, retry_at=NOW + 1000)

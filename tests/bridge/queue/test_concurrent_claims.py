@@ -26,7 +26,7 @@ _LOOK = text("SELECT lane FROM message_lane WHERE message_id = :id AND lane = :l
 
 @pytest.fixture
 def impatient(database_url: str) -> Iterator[Database]:
-    """The same database, for who waits at most half a second for a lock."""
+    """The same database with a lock time-out of half a second."""
     address = make_url(database_url).update_query_dict({"options": "-c lock_timeout=500"})
     database = Database(address.render_as_string(hide_password=False))
     yield database
@@ -34,28 +34,28 @@ def impatient(database_url: str) -> Iterator[Database]:
 
 
 def claimed(connection: Connection, store: Database) -> list[int]:
-    """Claim in a transaction that goes on."""
+    """Claim in a transaction that stays open."""
     line = Lanes(store, INBOX, parked_block=False)
     return line.claim(connection, owner="another", now=NOW, lease=1000, limit=10).ids
 
 
 @contextmanager
-def elsewhere(store: Database) -> Iterator[Connection]:
-    """Be in the middle of another's transaction, which changes nothing."""
+def other_transaction(store: Database) -> Iterator[Connection]:
+    """Open a transaction of another node, which changes nothing."""
     with store.engine.connect() as connection:
         yield connection
         connection.rollback()
 
 
-def test_where_another_looks(intake: Intake, store: Database, impatient: Database) -> None:
-    """What another claim has found something behind is passed over, and taken a moment later."""
-    first, behind = (each.message_id for each in intake.keep(arrival(), arrival()))
+def test_a_locked_message_is_skipped(intake: Intake, store: Database, impatient: Database) -> None:
+    """A claim skips a message that another claim has locked, and takes it later."""
+    first, behind = (each.message_id for each in intake.enqueue(arrival(), arrival()))
     inbox = Inbox(impatient, "node")
-    with elsewhere(store) as another:
-        another.execute(_LOCK, {"ids": [first]})
-        with store.write() as looking:
-            assert claimed(looking, store) == []
-            another.rollback()
+    with other_transaction(store) as locker:
+        locker.execute(_LOCK, {"ids": [first]})
+        with store.write() as claimer:
+            assert claimed(claimer, store) == []
+            locker.rollback()
             handful = inbox.claim_without_blobs(NOW, 10)
             assert (handful.messages, handful.undecided) == ([], True)
     assert ids_of(inbox.claim(NOW, 10)) == [first]
@@ -65,13 +65,15 @@ def test_where_another_looks(intake: Intake, store: Database, impatient: Databas
 
 
 @pytest.mark.parametrize("held", [0, 1])
-def test_one_of_two_places(intake: Intake, store: Database, impatient: Database, held: int) -> None:
-    """Of a merge both patients' places are taken, or none; whoever else is free is claimed."""
+def test_a_locked_lane_of_a_merge(
+    intake: Intake, store: Database, impatient: Database, held: int
+) -> None:
+    """A claim takes a merge with both lanes or not at all. It takes messages of other lanes."""
     merge = arrival(patient=("1", "2"))
-    both, other = (each.message_id for each in intake.keep(merge, arrival(patient="3")))
+    both, other = (each.message_id for each in intake.enqueue(merge, arrival(patient="3")))
     inbox = Inbox(impatient, "node")
-    with elsewhere(store) as looking:
-        looking.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
+    with other_transaction(store) as claimer:
+        claimer.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
         handful = inbox.claim_without_blobs(NOW, 10)
         assert (ids_of(handful.messages), handful.undecided) == ([other], True)
     with store.read() as connection:

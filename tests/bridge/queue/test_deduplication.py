@@ -1,4 +1,4 @@
-"""Decisions on retransmits, reused control ids and corrected refusals."""
+"""The ledger decides about retransmits, reused control ids and corrected refusals."""
 
 from bridge.queue.digests import stored_digest
 from bridge.queue.ledger.arrivals import Arrival
@@ -16,17 +16,17 @@ def _stored(original: Arrival, message_id: int, edition: int = 0) -> StoredMessa
 
 
 def test_unknown_arrivals_are_new() -> None:
-    """Nothing stored, nothing alike: all new."""
+    """An arrival without a stored or equal one is new."""
     assert decide([arrival("A"), arrival("B")], []) == [AdmissionDecision(0), AdmissionDecision(0)]
 
 
-def test_a_copy_of_what_is_stored() -> None:
-    """Same identity and content is a retransmit of the stored message."""
+def test_a_copy_of_a_stored_message() -> None:
+    """Same identity and content as a stored message is a retransmit."""
     assert decide([arrival("A")], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, stored=7)]
 
 
 def test_a_copy_within_the_batch() -> None:
-    """Two copies that arrive together are one message."""
+    """Two copies in one batch are one message."""
     assert decide([arrival("A"), arrival("A")], []) == [
         AdmissionDecision(0),
         AdmissionDecision(0, batch_position=0),
@@ -34,7 +34,7 @@ def test_a_copy_within_the_batch() -> None:
 
 
 def test_a_control_id_used_again() -> None:
-    """Same control id and other content is another message, whichever way it is noticed."""
+    """Same control id with other content is a new message, in the batch and in the database."""
     other = arrival("A", content="other")
     assert decide([other], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, reused=True)]
     assert decide([arrival("A"), other], []) == [
@@ -44,7 +44,7 @@ def test_a_control_id_used_again() -> None:
 
 
 def test_the_original_of_a_reused_id_is_still_known() -> None:
-    """After the id was used again, a retransmit of either is a retransmit."""
+    """A retransmit of either message of a reused id is a retransmit."""
     first, other = arrival("A"), arrival("A", content="other")
     known = [_stored(first, 7), _stored(other, 8)]
     assert decide([first, other], known) == [
@@ -54,12 +54,12 @@ def test_the_original_of_a_reused_id_is_still_known() -> None:
 
 
 def test_a_refusal_is_repeated() -> None:
-    """What was refused and still would be is answered as before."""
+    """A refused message that is still refused gets the earlier reply."""
     assert decide([refused("A")], [_stored(refused("A"), 7)]) == [AdmissionDecision(0, stored=7)]
 
 
-def test_a_refusal_that_was_put_right() -> None:
-    """What was refused and would now be accepted is a new message, once."""
+def test_a_corrected_refusal() -> None:
+    """A refused message that is now accepted is a new message, once."""
     known = [_stored(refused("A"), 7)]
     assert decide([arrival("A"), arrival("A")], known) == [
         AdmissionDecision(1),
@@ -69,13 +69,13 @@ def test_a_refusal_that_was_put_right() -> None:
     assert decide([arrival("A")], known) == [AdmissionDecision(1, stored=9)]
 
 
-def test_what_was_accepted_is_never_refused_later() -> None:
-    """A retransmit of an accepted message is accepted, even if today it would be refused."""
+def test_an_accepted_message_stays_accepted() -> None:
+    """A retransmit of an accepted message is accepted, also if it is refused today."""
     assert decide([refused("A")], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, stored=7)]
 
 
 def test_a_refused_reuse_stays_refused() -> None:
-    """Where used control ids are refused, the retransmit of a refused one gets its refusal."""
+    """If reused control ids are refused, a retransmit of the refused message gets its refusal."""
     other = arrival("A", content="other", refuse_reuse=b"NAK")
     known = [_stored(arrival("A"), 7)]
     assert decide([other, other], known) == [

@@ -1,4 +1,4 @@
-"""The claims of a failed node are requeued by another node; those of a live node never are."""
+"""Another node requeues the claims of a failed node, and never those of a live node."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ _CUT_HEARTBEATS = text("""
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
 """)
-LATER = NOW + 3_600_000  # a clock that was set, or a lease that ended
+LATER = NOW + 3_600_000  # a changed clock or an expired lease
 
 
 class Timer:
@@ -36,27 +36,27 @@ class Timer:
         self.now = 0.0
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return the time."""
         return self.now
 
 
 @pytest.fixture
 def other(store: Database) -> Iterator[Presence]:
-    """Another node, alive."""
+    """Another live node."""
     presence = Presence(store, ("node-2",), "test")
     presence.start()
     yield presence
     presence.stop()
 
 
-def wait_until_unseen(store: Database, owner: str) -> None:
-    """Return once the server has seen off the connection that was closed, and let go its locks."""
+def wait_until_gone(store: Database, owner: str) -> None:
+    """Return when the server has ended the closed connection and released its locks."""
 
-    def is_unseen() -> bool:
+    def is_gone() -> bool:
         with store.read() as connection:
             return bool(without_heartbeat(connection, {owner}))
 
-    eventually(is_unseen)
+    eventually(is_gone)
 
 
 @pytest.mark.postgres
@@ -67,38 +67,38 @@ class TestFailover:
     def test_a_live_node_keeps_its_claims(
         self, store: Database, intake: Intake, other: Presence
     ) -> None:
-        """Neither an expired lease nor a long time ends them."""
-        intake.keep(arrival(patient="1"))
+        """A live node keeps its claims after their lease and after a long time."""
+        intake.enqueue(arrival(patient="1"))
         assert Inbox(store, "node-2", lease=1000).claim(NOW, 10)
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
-        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        failover = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += 2 * GRACE_SECONDS
-        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
         assert inbox.requeue_expired_claims(LATER) == 0
 
     def test_a_failed_node_is_taken_over_once(
         self, store: Database, intake: Intake, other: Presence
     ) -> None:
-        """After the grace period: its connection alone may have been cut."""
-        intake.keep(arrival(patient="1"))
+        """Failover waits for the grace period, because only the connection may have failed."""
+        intake.enqueue(arrival(patient="1"))
         assert Inbox(store, "node-2").claim(NOW, 10)
         other.stop()
-        wait_until_unseen(store, "node-2")
+        wait_until_gone(store, "node-2")
         timer = Timer()
         inbox = Inbox(store, "node-1")
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
-        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        failover = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += GRACE_SECONDS
         assert (
-            heirs.requeue_claims_of_failed_nodes(NOW),
-            heirs.requeue_claims_of_failed_nodes(NOW),
+            failover.requeue_claims_of_failed_nodes(NOW),
+            failover.requeue_claims_of_failed_nodes(NOW),
         ) == (1, 0)
         assert len(inbox.claim(NOW, 10)) == 1
 
     def test_a_cut_connection_ends_the_session(self, store: Database, other: Presence) -> None:
-        """A claim that was made before is not held, because another node may have taken it over."""
+        """After a cut connection another node may have requeued the earlier claims."""
         before = Lease(session=other.session)
         assert before.is_held
         with store.write() as connection:
@@ -108,20 +108,20 @@ class TestFailover:
         assert Lease(session=other.session).is_held
 
     def test_own_claims_are_never_requeued(self, store: Database, intake: Intake) -> None:
-        """Not even while the own connection is cut."""
-        intake.keep(arrival(patient="1"))
+        """A node does not requeue its own claims, also while its connection is cut."""
+        intake.enqueue(arrival(patient="1"))
         inbox = Inbox(store, "node-1")
         assert inbox.claim(NOW, 10)
         timer = Timer()
-        heirs = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
-        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        failover = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
         timer.now += 2 * GRACE_SECONDS
-        assert heirs.requeue_claims_of_failed_nodes(NOW) == 0
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
 
     def test_one_leader_and_unique_names(
         self, store: Database, other: Presence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A second node does not lead, and cannot use the first one's name."""
+        """A second node is not the leader, and cannot use the name of the first."""
         second = Presence(store, ("node-3",), "test")
         second.start()
         assert (other.is_leader, second.is_leader) == (True, False)
@@ -134,7 +134,10 @@ class TestFailover:
 
 
 def test_a_session_must_be_confirmed() -> None:
-    """It counts only until other nodes may take over; an old claim never counts again."""
+    """
+    A session is valid until other nodes may take over.
+    An old claim never becomes valid again.
+    """
     timer = Timer()
     heartbeat = Heartbeat(timer)
     heartbeat.begin_session()

@@ -1,4 +1,4 @@
-"""Messages are claimed in the order of their lanes, each by one worker at a time."""
+"""Workers claim messages in the order of their lanes, each message by one worker."""
 
 import threading
 from dataclasses import replace
@@ -13,24 +13,24 @@ from bridge.queue.ledger import arrivals
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.samples import NOW, arrival, done, ids_of, keep, refused, state_of
+from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 
 
 class TestClaiming:
-    """Who is handed out, and when."""
+    """Which messages are claimed, and when."""
 
     def test_the_first_of_each_lane_is_claimed(self, intake: Intake, inbox: Inbox) -> None:
-        """The first of each patient is handed out, the second only after it is done."""
-        first, second, other = keep(intake, "1", "1", "2")
+        """The first message of each patient is claimed, the next after it is settled."""
+        first, second, other = enqueue(intake, "1", "1", "2")
         assert ids_of(inbox.claim(NOW, 10)) == [first, other]
         assert inbox.claim(NOW, 10) == []
-        done(inbox, first)
+        settle_all(inbox, first)
         assert ids_of(inbox.claim(NOW, 10)) == [second]
 
     def test_a_claimed_message_is_complete(self, intake: Intake, inbox: Inbox) -> None:
-        """A claimed message says all that the worker needs."""
+        """A claimed message has all fields that the worker needs."""
         given = arrival(patient=("1", "2"), flags=2)
-        (receipt,) = intake.keep(given)
+        (receipt,) = intake.enqueue(given)
         expected = ClaimedMessage(
             message_id=receipt.message_id,
             payload=given.payload,
@@ -48,8 +48,8 @@ class TestClaiming:
     def test_a_damaged_message_has_no_payload(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """A payload that does not have its digest is not handed out."""
-        keep(intake, "1", "2")
+        """A payload that differs from its digest is not returned."""
+        enqueue(intake, "1", "2")
         change = text("UPDATE message_body SET payload = :changed WHERE message_id = 1")
         with store.write() as connection:
             connection.execute(change, {"changed": b"MSH|^~\\&|changed"})
@@ -58,63 +58,61 @@ class TestClaiming:
         assert not second.is_damaged
 
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
-        """The limit holds, and the rest comes with the next claim."""
-        ids = keep(intake, *map(str, range(25)))
+        """A claim has at most the limit. The next claim gets the rest."""
+        ids = enqueue(intake, *map(str, range(25)))
         claims = [ids_of(inbox.claim(NOW, 10)) for _ in range(4)]
         assert list(map(len, claims)) == [10, 10, 5, 0]
         assert [each for claim in claims for each in claim] == ids
 
     def test_a_merge_waits_for_both_and_holds_both(self, intake: Intake, inbox: Inbox) -> None:
-        """A message of two lanes comes after both, and before what follows in either."""
-        one, two, merge, after_one, after_two = keep(intake, "1", "2", ("1", "2"), "1", "2")
+        """A message of two lanes waits for both, and blocks later messages of both."""
+        one, two, merge, after_one, after_two = enqueue(intake, "1", "2", ("1", "2"), "1", "2")
         assert ids_of(inbox.claim(NOW, 10)) == [one, two]
-        done(inbox, one)
+        settle_all(inbox, one)
         assert inbox.claim(NOW, 10) == []
-        done(inbox, two)
+        settle_all(inbox, two)
         assert ids_of(inbox.claim(NOW, 10)) == [merge]
         assert inbox.claim(NOW, 10) == []
-        done(inbox, merge)
+        settle_all(inbox, merge)
         assert ids_of(inbox.claim(NOW, 10)) == [after_one, after_two]
 
-    def test_a_patient_who_was_merged_since(
-        self, intake: Intake, inbox: Inbox, store: Database
-    ) -> None:
-        """A message that waits in a second lane from now on keeps its place in both."""
+    def test_a_patient_merged_later(self, intake: Intake, inbox: Inbox, store: Database) -> None:
+        """A message that gets a second lane keeps its place in both."""
         other = Inbox(store, "other-node")
-        first, second, third, behind = keep(intake, "1", "2", "2", "1")
+        first, second, third, behind = enqueue(intake, "1", "2", "2", "1")
         assert ids_of(inbox.claim(NOW, 1)) == [first]
         assert ids_of(other.claim(NOW, 1)) == [second]
         lane = arrivals.lane("SITE1", "2")
         inbox.settle([MessageOutcome(first, QueueEvent.POSTPONED, retry_at=NOW, lane=lane)], NOW)
         assert inbox.claim(NOW, 10) == other.claim(NOW, 10) == []
-        done(other, second)
+        settle_all(other, second)
         (again,) = other.claim(NOW, 10)
         assert (again.message_id, again.lanes[1]) == (first, lane)
         assert inbox.claim(NOW, 10) == []
-        done(other, first)
+        settle_all(other, first)
         assert ids_of(inbox.claim(NOW, 10)) == [third, behind]
 
     def test_refused_messages_are_not_claimed(self, intake: Intake, inbox: Inbox) -> None:
-        """A refused message never reaches a worker, and holds up nobody."""
-        intake.keep(refused())
+        """A refused message is not claimed, and blocks no other."""
+        intake.enqueue(refused())
         assert inbox.claim(NOW, 10) == []
 
     def test_many_behind_a_waiting_head(self, intake: Intake, inbox: Inbox) -> None:
-        """A lane full of waiting messages does not hide the head of another lane."""
-        head, *_ = keep(intake, *["1"] * 600)
-        (other,) = keep(intake, "2")
+        """A lane full of waiting messages does not hide the first message of another lane."""
+        head, *_ = enqueue(intake, *["1"] * 600)
+        (other,) = enqueue(intake, "2")
         assert ids_of(inbox.claim(NOW, 10)) == [head, other]
-        done(inbox, other)
-        (late,) = keep(intake, "2")
+        settle_all(inbox, other)
+        (late,) = enqueue(intake, "2")
         assert ids_of(inbox.claim(NOW, 10)) == [late]
 
 
 class TestSettling:
-    """What follows from an outcome, and from none."""
+    """What follows from an outcome, and from a missing one."""
 
     def test_a_waiting_head_blocks_its_lane_only(self, intake: Intake, inbox: Inbox) -> None:
-        """A postponed message holds up its own patient until its time has come, and no other."""
-        head, behind, _ = keep(intake, "1", "1", "2")
+        """A postponed message blocks its own lane until its time, and no other lane."""
+        head, behind, _ = enqueue(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         inbox.settle(
             [
@@ -127,22 +125,22 @@ class TestSettling:
         assert inbox.claim(NOW + 49, 10) == []
         (again,) = inbox.claim(NOW + 50, 10)
         assert (again.message_id, again.attempts) == (head, 2)
-        done(inbox, head)
+        settle_all(inbox, head)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
-    def test_a_due_retry_comes_before_newcomers(self, intake: Intake, inbox: Inbox) -> None:
-        """However many new messages there are, what failed before gets its next attempt."""
-        (head,) = keep(intake, "1")
+    def test_a_due_retry_precedes_new_messages(self, intake: Intake, inbox: Inbox) -> None:
+        """A due retry is claimed before any number of new messages."""
+        (head,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 50)], NOW)
-        keep(intake, *map(str, range(2, 22)))
+        enqueue(intake, *map(str, range(2, 22)))
         assert head in ids_of(inbox.claim(NOW + 60, 5))
 
     def test_a_parked_message_lets_others_pass(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """What waits for a person holds up nobody, unless the inbox is told so."""
-        parked, behind = keep(intake, "1", "1")
+        """By default a parked message does not block its lane."""
+        parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle(
             [
@@ -158,9 +156,9 @@ class TestSettling:
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_a_parked_message_that_blocks(self, intake: Intake, store: Database) -> None:
-        """Told so, it holds up its patient until a person has decided."""
+        """With `parked_block` it blocks its lane until an operator decides."""
         inbox = Inbox(store, "node-1", parked_block=True)
-        parked, behind = keep(intake, "1", "1")
+        parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         assert inbox.claim(NOW, 10) == []
@@ -168,8 +166,8 @@ class TestSettling:
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_ambiguous_attempts_survive_a_restart(self, intake: Intake, store: Database) -> None:
-        """Attempts whose outcome nobody knows are counted on by whoever takes the message next."""
-        keep(intake, "1")
+        """The next worker continues the count of attempts with an unknown outcome."""
+        enqueue(intake, "1")
         first, second = Inbox(store, "node-1"), Inbox(store, "node-2")
         (message,) = first.claim(NOW, 1)
         first.settle(
@@ -185,9 +183,9 @@ class TestSettling:
         second.settle([MessageOutcome(message.message_id, QueueEvent.POSTPONED, retry_at=NOW)], NOW)
         assert first.claim(NOW, 1)[0].ambiguous_attempts == 3
 
-    def test_notes_are_kept(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """What the worker wants remembered can be read back."""
-        (message_id,) = keep(intake, "1")
+    def test_notes_are_stored(self, intake: Intake, inbox: Inbox, store: Database) -> None:
+        """The notes of a worker are stored."""
+        (message_id,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         notes = {"orders": [1, "ü"]}
         inbox.settle([MessageOutcome(message_id, QueueEvent.IGNORED, notes=notes)], NOW)
@@ -197,8 +195,8 @@ class TestSettling:
     def test_only_the_owner_settles_a_claim(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """After its lease a message may be another's: the first one's word no longer counts."""
-        (message_id,) = keep(intake, "1")
+        """After its lease another worker may own the message: the first cannot settle it."""
+        (message_id,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         other = Inbox(store, "node-2", lease=1000)
         assert other.requeue_expired_claims(NOW + 1000) == 0
@@ -224,8 +222,8 @@ class TestSettling:
         assert inbox.settle([known], NOW).owned == {message_id}
 
     def test_an_extended_lease_holds(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """A worker that is slow but alive keeps what it has."""
-        (message_id,) = keep(intake, "1")
+        """A slow worker that extends its lease keeps its claims."""
+        (message_id,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         assert inbox.extend([message_id], NOW + 900) == {message_id}
         other = Inbox(store, "node-2")
@@ -236,26 +234,26 @@ class TestSettling:
     def test_a_restarted_node_requeues_its_claims(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """What was in hand at a crash is queued again at once, in its old place."""
-        head, behind, other = keep(intake, "1", "1", "2")
+        """A restarted node requeues its claims at once, in their old order."""
+        head, behind, other = enqueue(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         assert Inbox(store, "node-2").requeue_expired_claims(NOW, include_own=True) == 0
         assert Inbox(store, "node-1").requeue_expired_claims(NOW, include_own=True) == 2
         assert ids_of(inbox.claim(NOW, 10)) == [head, other]
-        done(inbox, head)
+        settle_all(inbox, head)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_released_claims_are_queued_again(self, intake: Intake, inbox: Inbox) -> None:
-        """What a shutdown gave back is handed out again at once."""
-        ids = keep(intake, "1", "2")
+        """Claims released by a shutdown can be claimed at once."""
+        ids = enqueue(intake, "1", "2")
         inbox.claim(NOW, 10)
         inbox.release(ids, NOW)
         assert ids_of(inbox.claim(NOW, 10)) == ids
 
 
 def test_workers_side_by_side(intake: Intake, store: Database) -> None:
-    """Four workers at once: each message applied once, each patient's in order, none lost."""
-    ids = keep(intake, *(str(n % 7) for n in range(150)), ("1", "2"), ("2", "3"), "1", "3")
+    """Four concurrent workers apply each message once, and those of a patient in order."""
+    ids = enqueue(intake, *(str(n % 7) for n in range(150)), ("1", "2"), ("2", "3"), "1", "3")
     log: list[tuple[str, ClaimedMessage]] = []
     in_hand: set[int] = set()
     guard = threading.Lock()
@@ -276,7 +274,7 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
                 inbox.settle(
                     [MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in claimed], NOW
                 )
-        except BaseException as error:  # noqa: BLE001  # seen by the test's thread
+        except BaseException as error:  # noqa: BLE001  # reported by the test's thread
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(f"node-{n}",)) for n in range(4)]

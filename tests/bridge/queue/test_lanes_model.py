@@ -1,7 +1,7 @@
 """
-Whatever is done in whatever order, lanes keep their promises.
+Lanes keep their guarantees in any order of operations.
 
-A model of the inbox in plain Python, and the real one on SQLite, driven by Hypothesis.
+Hypothesis drives a model of the inbox in plain Python and the real one on SQLite.
 """
 
 import itertools
@@ -37,7 +37,7 @@ LEASE = 10
 
 @dataclass
 class Item:
-    """What the model knows of a message."""
+    """The state of a message in the model."""
 
     patients: tuple[str, ...]
     state: QueueState = QueueState.QUEUED
@@ -47,7 +47,7 @@ class Item:
 
 
 class Lanes(RuleBasedStateMachine):
-    """Two nodes, two patients, and everything that can happen to messages."""
+    """Two nodes, two patients, and each operation on messages."""
 
     @initialize(parked_block=st.booleans())
     def begin(self, *, parked_block: bool) -> None:
@@ -75,13 +75,16 @@ class Lanes(RuleBasedStateMachine):
             and item.due <= self.now
             and not any(
                 set(other.patients) & set(item.patients)
-                and (other.state is QueueState.CLAIMED or (before < number and self._stands(other)))
+                and (
+                    other.state is QueueState.CLAIMED
+                    or (before < number and self._is_in_lane(other))
+                )
                 for before, other in self.items.items()
                 if before != number
             )
         ]
 
-    def _stands(self, item: Item) -> bool:
+    def _is_in_lane(self, item: Item) -> bool:
         standing = {QueueState.QUEUED, QueueState.CLAIMED} | (
             {QueueState.PARKED} if self.parked_block else set()
         )
@@ -186,7 +189,7 @@ class Lanes(RuleBasedStateMachine):
         assert len(lanes) == len(set(lanes))
 
     @invariant()
-    def lanes_hold_what_stands_in_them(self) -> None:
+    def lanes_match_the_messages(self) -> None:
         if not hasattr(self, "items"):
             return
         with self.database.read() as connection:
@@ -196,9 +199,9 @@ class Lanes(RuleBasedStateMachine):
                 text("SELECT message_id FROM message_enrolled")
             ).scalar_one()
         for number, item in self.items.items():
-            whole = len(item.patients) if self._stands(item) else 0
-            # Newer ones get their places when somebody looks for work, or when they are replayed.
-            assert places[number] in ({whole} if number <= enrolled else {0, whole})
+            expected = len(item.patients) if self._is_in_lane(item) else 0
+            # Newer messages get their places at a claim or a replay.
+            assert places[number] in ({expected} if number <= enrolled else {0, expected})
         assert places.keys() <= self.items.keys()
 
 

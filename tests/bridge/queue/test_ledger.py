@@ -1,4 +1,4 @@
-"""Each message that the ledger reports as stored is stored, once."""
+"""The ledger stores each message that it reports as stored, once."""
 
 import asyncio
 import dataclasses
@@ -16,9 +16,9 @@ from tests.bridge.queue.samples import NOW, arrival, count_of, refused
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
-    """Payload, acknowledgment and all that was said about it can be read back."""
+    """Payload, acknowledgment and all fields of the arrival are stored."""
     given = arrival("A", flags=MessageFlag.CHARSET_SUSPECT)
-    (receipt,) = intake.keep(given)
+    (receipt,) = intake.enqueue(given)
     detail = queries.message(store, receipt.message_id)
     assert (detail.payload, detail.ack) == (given.payload, given.ack)
     assert (receipt.ack, receipt.ack_code) == (given.ack, "AA")
@@ -31,17 +31,17 @@ def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> Non
 
 
 def test_ids_follow_the_order_of_arrival(intake: Intake) -> None:
-    """What was accepted earlier has the smaller id, within a batch and across batches."""
-    ids = [receipt.message_id for receipt in intake.keep(*(arrival() for _ in range(300)))]
-    ids += [receipt.message_id for receipt in intake.keep(*(arrival() for _ in range(300)))]
+    """An earlier message has the smaller id, within a batch and across batches."""
+    ids = [receipt.message_id for receipt in intake.enqueue(*(arrival() for _ in range(300)))]
+    ids += [receipt.message_id for receipt in intake.enqueue(*(arrival() for _ in range(300)))]
     assert ids == sorted(set(ids))
 
 
 def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> None:
-    """The first acknowledgment goes out again, byte for byte, and nothing is added."""
-    (first,) = intake.keep(arrival("A"))
+    """A retransmit gets the same bytes as the first acknowledgment, and is not stored."""
+    (first,) = intake.enqueue(arrival("A"))
     again = arrival("A", ack=b"another", ack_code="AA")
-    (second,) = intake.keep(again)
+    (second,) = intake.enqueue(again)
     assert (second.message_id, second.ack) == (first.message_id, first.ack)
     assert second.duplicate
     assert count_of(store) == 1
@@ -49,17 +49,17 @@ def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> No
 
 
 def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:
-    """Two copies within one transaction are one message with one acknowledgment."""
-    receipts = intake.keep_together(arrival("A"), arrival("B"), arrival("A"))
+    """Two copies in one transaction are one message with one acknowledgment."""
+    receipts = intake.enqueue_together(arrival("A"), arrival("B"), arrival("A"))
     assert [receipt.duplicate for receipt in receipts] == [False, False, True]
     assert receipts[2].ack == receipts[0].ack
     assert count_of(store) == 2
 
 
 def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
-    """Other content under a known control id is kept as a new message, and flagged."""
-    intake.keep(arrival("A"))
-    (receipt,) = intake.keep(arrival("A", content="other"))
+    """Other content with a known control id is stored as a new message, with a flag."""
+    intake.enqueue(arrival("A"))
+    (receipt,) = intake.enqueue(arrival("A", content="other"))
     assert receipt.reused
     assert not receipt.duplicate
     row = queries.message(store, receipt.message_id).row
@@ -67,50 +67,50 @@ def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
 
 
 def test_a_control_id_used_again_where_that_is_refused(intake: Intake, store: Database) -> None:
-    """Where the listener says so, the second use is stored as refused, with its own answer."""
+    """If the listener refuses reuse, the second message is stored as refused."""
     other = arrival("A", content="other", refuse_reuse=b"NAK", refuse_reuse_code="AR")
-    intake.keep(arrival("A"))
-    (receipt,) = intake.keep(other)
+    intake.enqueue(arrival("A"))
+    (receipt,) = intake.enqueue(other)
     assert (receipt.ack, receipt.ack_code, receipt.reused) == (b"NAK", "AR", True)
     row = queries.message(store, receipt.message_id).row
     assert (row.state, row.ack_code, row.error_code) == (QueueState.REFUSED, "AR", "205")
-    (again,) = intake.keep(other)
+    (again,) = intake.enqueue(other)
     assert (again.ack, again.ack_code, again.duplicate) == (b"NAK", "AR", True)
 
 
-def test_a_refusal_put_right(intake: Intake, store: Database) -> None:
-    """The same bytes, refused once and understood now, are taken."""
-    (no,) = intake.keep(refused("A"))
-    (yes,) = intake.keep(arrival("A"))
+def test_a_corrected_refusal(intake: Intake, store: Database) -> None:
+    """A message that was refused and is accepted now is stored."""
+    (no,) = intake.enqueue(refused("A"))
+    (yes,) = intake.enqueue(arrival("A"))
     assert (no.ack_code, yes.ack_code, yes.duplicate) == ("AE", "AA", False)
     assert queries.message(store, yes.message_id).row.flags == MessageFlag.CORRECTED
-    (again,) = intake.keep(arrival("A"))
+    (again,) = intake.enqueue(arrival("A"))
     assert (again.message_id, again.ack_code) == (yes.message_id, "AA")
 
 
 def test_a_poisoned_row_fails_alone(intake: Intake, store: Database) -> None:
-    """One arrival that cannot be stored fails; its neighbours of the same batch are kept."""
+    """An arrival that cannot be stored fails. Others of its batch are stored."""
     poison = dataclasses.replace(arrival("P"), received_at=2**70)
     good = [arrival() for _ in range(20)]
     outcomes = intake.outcomes(*good[:10], poison, *good[10:])
     assert isinstance(outcomes.pop(10), StoreError)
     assert not any(isinstance(outcome, BaseException) for outcome in outcomes)
     assert count_of(store) == 20
-    (receipt,) = intake.keep(good[3])
+    (receipt,) = intake.enqueue(good[3])
     assert receipt.duplicate
 
 
-def test_a_batch_is_kept_whole_or_not_at_all(intake: Intake, store: Database) -> None:
-    """One that cannot be stored takes the rest of its batch file with it, and no other."""
+def test_a_batch_file_is_stored_completely_or_not(intake: Intake, store: Database) -> None:
+    """An arrival that cannot be stored fails its whole batch file, and no other."""
     poison = dataclasses.replace(arrival("P"), received_at=2**70)
     with pytest.raises(StatementRefused):
-        intake.keep_together(arrival(), poison, arrival())
+        intake.enqueue_together(arrival(), poison, arrival())
     assert count_of(store) == 0
-    intake.keep(arrival())
+    intake.enqueue(arrival())
 
 
-def test_an_error_says_nothing_of_the_message(intake: Intake) -> None:
-    """What could not be stored does not show in the error."""
+def test_an_error_has_no_content(intake: Intake) -> None:
+    """The error has no content of the message."""
     poison = dataclasses.replace(arrival("SECRET"), received_at=2**70)
     (outcome,) = intake.outcomes(poison)
     assert isinstance(outcome, StatementRefused)
@@ -120,25 +120,25 @@ def test_an_error_says_nothing_of_the_message(intake: Intake) -> None:
 
 
 def test_nul_and_every_byte(intake: Intake, store: Database) -> None:
-    """Payloads are bytes: every one of them survives."""
+    """A payload may contain each byte."""
     payload = bytes(range(256)) * 3
-    (receipt,) = intake.keep(dataclasses.replace(arrival(), payload=payload, ack=payload))
+    (receipt,) = intake.enqueue(dataclasses.replace(arrival(), payload=payload, ack=payload))
     detail = queries.message(store, receipt.message_id)
     assert (detail.payload, detail.ack) == (payload, payload)
 
 
-def test_what_is_not_owed_stays_so(intake: Intake, store: Database) -> None:
-    """A sender that wants no acknowledgment is not noted as waiting for one."""
+def test_no_acknowledgment_required(intake: Intake, store: Database) -> None:
+    """A message without a required acknowledgment is not waiting for one."""
     given = arrival("A", acknowledgment=AcknowledgmentState.NOT_OWED)
-    (receipt,) = intake.keep(given)
-    intake.keep(given)
+    (receipt,) = intake.enqueue(given)
+    intake.enqueue(given)
     row = queries.message(store, receipt.message_id).row
     assert row.acknowledgment is AcknowledgmentState.NOT_OWED
 
 
 def test_list_newest_first(intake: Intake, store: Database) -> None:
-    """Lists are filtered by state, listener, time and id, newest first."""
-    receipts = intake.keep(arrival(), refused(), arrival(received_at=NOW + 5))
+    """Lists are filtered by state, listener, time and id, the newest first."""
+    receipts = intake.enqueue(arrival(), refused(), arrival(received_at=NOW + 5))
     ids = [receipt.message_id for receipt in receipts]
 
     def found(wanted: Filter) -> list[int]:
@@ -159,34 +159,34 @@ def test_impossible_arrivals(lanes: tuple[int, ...]) -> None:
         dataclasses.replace(arrival(), lanes=lanes)
 
 
-def test_an_arrival_is_never_done() -> None:
-    """Nothing arrives in a state that only work can lead to."""
+def test_an_arrival_with_a_final_state() -> None:
+    """An arrival cannot have a state that only a worker sets."""
     with pytest.raises(ValueError, match="arrives"):
         arrival(state=QueueState.DONE)
 
 
 def test_a_settle_that_raises(intake: Intake) -> None:
-    """The others of its batch are answered all the same, and so is what comes later."""
+    """An error in one callback affects neither the others of the batch nor later ones."""
 
     async def submit() -> list[int]:
-        told: list[int] = []
+        ids_stored: list[int] = []
         ids = iter(range(10))
         last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def stumble(_answer: object) -> None:
+        def fail(_answer: object) -> None:
             raise ValueError
 
         def note(answer: Receipt | BaseException) -> None:
             assert isinstance(answer, Receipt)
-            told.append(next(ids))
-            if len(told) == 2:
+            ids_stored.append(next(ids))
+            if len(ids_stored) == 2:
                 last.set_result(None)
 
-        for settle in (note, stumble, note):
+        for settle in (note, fail, note):
             intake.ledger.submit(arrival(), settle)
         await asyncio.wait_for(last, 60)
-        return told
+        return ids_stored
 
     assert intake.run(submit()) == [0, 1]
-    (receipt,) = intake.keep(arrival())
+    (receipt,) = intake.enqueue(arrival())
     assert not receipt.duplicate

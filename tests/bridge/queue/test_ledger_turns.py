@@ -1,4 +1,4 @@
-"""The ledger under load: several nodes, shutdown, closed connections, and who commits."""
+"""The ledger with several nodes, at shutdown, with closed connections, and its threads."""
 
 import asyncio
 import threading
@@ -22,36 +22,36 @@ from tests.bridge.queue.samples import arrival, count_of
 from tests.eventually import eventually_async
 
 
-def test_acknowledgments_are_noted(store: Database) -> None:
-    """What was written out is noted soon after; a retransmit makes it owed again."""
+def test_sent_acknowledgments_are_recorded(store: Database) -> None:
+    """A sent acknowledgment is recorded soon. A retransmit makes it pending again."""
     given = arrival("A")
 
-    def noted(message_id: int) -> AcknowledgmentState:
+    def state_of(message_id: int) -> AcknowledgmentState:
         return queries.message(store, message_id).row.acknowledgment
 
-    async def story() -> list[AcknowledgmentState]:
+    async def scenario() -> list[AcknowledgmentState]:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
         number = (await accept(ledger, given)).message_id
-        seen = [noted(number)]
+        states = [state_of(number)]
         ledger.acknowledged(number)
-        await eventually_async(lambda: noted(number) is AcknowledgmentState.DELIVERED)
-        seen.append(noted(number))
+        await eventually_async(lambda: state_of(number) is AcknowledgmentState.DELIVERED)
+        states.append(state_of(number))
         await accept(ledger, given)
-        seen.append(noted(number))
+        states.append(state_of(number))
         ledger.acknowledged(number)
         await ledger.stop()
-        return [*seen, noted(number)]
+        return [*states, state_of(number)]
 
-    owed, told = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
-    assert asyncio.run(story()) == [owed, told, owed, told]
+    pending, delivered = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
+    assert asyncio.run(scenario()) == [pending, delivered, pending, delivered]
 
 
 def test_copies_on_two_nodes_at_once(store: Database) -> None:
-    """A sender that tries both nodes at the same time is answered alike and stored once."""
+    """A message sent to two nodes at once is stored once, and both replies are equal."""
     orders = [arrival() for _ in range(200)]
 
-    async def story() -> list[list[Receipt]]:
+    async def scenario() -> list[list[Receipt]]:
         nodes = [Ledger(store), Ledger(store)]
         for node in nodes:
             node.start(asyncio.get_running_loop())
@@ -61,16 +61,16 @@ def test_copies_on_two_nodes_at_once(store: Database) -> None:
             await node.stop()
         return receipts
 
-    one, two = asyncio.run(story())
+    one, two = asyncio.run(scenario())
     assert count_of(store) == 200
     assert [each.message_id for each in one] == [each.message_id for each in two]
     assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
 
 
-def test_stop_writes_what_waits(store: Database) -> None:
-    """What was accepted before stop() is kept; what comes after fails, and is not kept."""
+def test_stop_stores_waiting_messages(store: Database) -> None:
+    """Messages accepted before stop() are stored. Later ones fail, and are not stored."""
 
-    async def story() -> tuple[int, BaseException]:
+    async def scenario() -> tuple[int, BaseException]:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
         futures = [accept(ledger, arrival()) for _ in range(50)]
@@ -80,59 +80,59 @@ def test_stop_writes_what_waits(store: Database) -> None:
         assert isinstance(late, BaseException)
         return kept, late
 
-    kept, late = asyncio.run(story())
+    kept, late = asyncio.run(scenario())
     assert (kept, count_of(store)) == (50, 50)
     assert isinstance(late, LedgerClosed)
 
 
-def test_a_sender_that_left(store: Database) -> None:
-    """A future nobody waits for any more disturbs nobody; the message is kept."""
+def test_a_disconnected_sender(store: Database) -> None:
+    """A cancelled future affects no others, and its message is stored."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         ledger = Ledger(store)
         ledger.start(asyncio.get_running_loop())
         accept(ledger, arrival()).cancel()
         await accept(ledger, arrival())
         await ledger.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert count_of(store) == 2
 
 
-def test_a_batch_is_announced_once_it_is_answered(store: Database) -> None:
-    """Whoever asked hears of a commit after those who wait for it, and not for each of them."""
+def test_callback_of_a_batch(store: Database) -> None:
+    """The callback of a batch runs once, after the callbacks of its arrivals."""
     ledger = Ledger(store)
-    told: list[str] = []
-    ledger.call_after_batch(lambda: told.append("batch"))
+    calls: list[str] = []
+    ledger.call_after_batch(lambda: calls.append("batch"))
 
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
-        ledger.submit(arrival("A"), lambda answer: told.append(type(answer).__name__))
+        ledger.submit(arrival("A"), lambda answer: calls.append(type(answer).__name__))
         await accept(ledger, arrival("B"))
         await ledger.stop()
 
     asyncio.run(scenario())
-    assert told[0] == "Receipt"
-    assert 1 <= told.count("batch") <= 2
-    assert told[-1] == "batch"
+    assert calls[0] == "Receipt"
+    assert 1 <= calls.count("batch") <= 2
+    assert calls[-1] == "batch"
 
 
-def test_what_is_submitted_after_the_end_is_refused_at_once(store: Database) -> None:
-    """A closed ledger keeps nobody waiting."""
+def test_a_closed_ledger(store: Database) -> None:
+    """A closed ledger refuses an arrival at once."""
     ledger = Ledger(store)
-    told: list[Receipt | BaseException] = []
+    replies: list[Receipt | BaseException] = []
 
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
         await ledger.stop()
-        ledger.submit(arrival("A"), told.append)
+        ledger.submit(arrival("A"), replies.append)
 
     asyncio.run(scenario())
-    assert [type(each) for each in told] == [LedgerClosed]
+    assert [type(each) for each in replies] == [LedgerClosed]
 
 
 class SlowDisk:
-    """A timer by which each look takes as long as a commit on this disk; notes who looks."""
+    """A timer that advances by the duration of a commit at each call."""
 
     def __init__(self, takes: float) -> None:
         self._takes = takes
@@ -144,7 +144,7 @@ class SlowDisk:
 
 
 class Commits:
-    """Notes the threads that commit to a database."""
+    """Records the threads that commit to a database."""
 
     def __init__(self, database: Database) -> None:
         self.threads: list[str] = []
@@ -159,7 +159,7 @@ class Commits:
 
 
 @pytest.mark.parametrize(
-    ("on_loop", "commit_takes", "who"),
+    ("on_loop", "commit_takes", "threads"),
     [
         (True, 0.0001, {"MainThread"}),
         (True, 0.01, {"MainThread", "ledger_0"}),
@@ -167,8 +167,10 @@ class Commits:
     ],
     ids=["quick disk", "slow disk", "plain"],
 )
-def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: set[str]) -> None:
-    """The loop commits while the disk is quick; order holds whoever commits."""
+def test_committing_thread(
+    tmp_path: Path, on_loop: bool, commit_takes: float, threads: set[str]
+) -> None:
+    """The loop commits while the disk is fast. The order is the same for each thread."""
     database = Database(
         f"sqlite:///{tmp_path / 'bridge.db'}", DatabaseOptions(short_work_on_loop=on_loop)
     )
@@ -178,7 +180,7 @@ def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: se
     database.dispose()
     commits = Commits(database)
 
-    async def story() -> list[int]:
+    async def scenario() -> list[int]:
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
         ids = []
@@ -188,8 +190,8 @@ def test_who_commits(tmp_path: Path, on_loop: bool, commit_takes: float, who: se
         await ledger.stop()
         return ids
 
-    ids = asyncio.run(story())
+    ids = asyncio.run(scenario())
     assert ids == sorted(set(ids))
-    assert set(commits.threads) == who
+    assert set(commits.threads) == threads
     assert commits.threads.count("MainThread") < 60 or commit_takes < 0.001
     database.dispose()

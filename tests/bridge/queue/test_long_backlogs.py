@@ -9,16 +9,16 @@ from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival
 
 BACKLOG = 2500
-"""More than a transaction sorts out."""
+"""More messages than one transaction orders."""
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_claim_at_once_is_one_transaction(store: Database, intake: Intake) -> None:
-    """However many wait for one patient, and none of them is free: a thread sorts out the rest."""
+    """If many messages wait for one blocked patient, a thread orders them."""
     inbox = Inbox(store, "node")
-    intake.keep(arrival(patient="1"))
+    intake.enqueue(arrival(patient="1"))
     (first,) = inbox.claim(NOW, 25)
-    intake.keep(*(arrival(patient="1") for _ in range(BACKLOG)), arrival(patient="2"))
+    intake.enqueue(*(arrival(patient="1") for _ in range(BACKLOG)), arrival(patient="2"))
 
     with pytest.raises(Busy), store.write_lock.hold_without_waiting():
         inbox.claim_without_blobs(NOW, 25)

@@ -1,4 +1,4 @@
-"""Operator actions on stored messages: replay, cancel, count."""
+"""Operators replay, cancel and count stored messages."""
 
 import pytest
 
@@ -10,31 +10,31 @@ from bridge.queue.operations import Routing
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.samples import NOW, arrival, done, ids_of, keep, refused, state_of
+from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 
 
 class TestOperating:
-    """What a person may do."""
+    """Actions of an operator."""
 
     def test_replay_keeps_the_place(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """A replayed message goes before what is unfinished and newer, never beside it."""
-        parked, behind, last = keep(intake, "1", "1", "1")
+        """A replayed message precedes newer unfinished ones, and never runs beside them."""
+        parked, behind, last = enqueue(intake, "1", "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
         assert operations.replay_message(store, parked) == 0
         assert inbox.claim(NOW, 10) == []
-        done(inbox, behind)
+        settle_all(inbox, behind)
         (again,) = inbox.claim(NOW, 10)
         assert (again.message_id, again.attempts) == (parked, 1)
-        done(inbox, parked)
+        settle_all(inbox, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [last]
 
     def test_a_replayed_message_is_not_forgotten(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """It waits for what is in hand behind it, and moves up when that one is postponed."""
-        parked, behind = keep(intake, "1", "1")
+        """It waits for a later message in progress, and precedes it if that one is postponed."""
+        parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
@@ -46,24 +46,24 @@ class TestOperating:
     def test_replay_counts_overtaking_messages(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """Whoever replays learns how many later messages of the patient were applied."""
-        parked, second, _ = keep(intake, "1", "1", "2")
+        """A replay reports how many later messages of the patient were applied."""
+        parked, second, _ = enqueue(intake, "1", "1", "2")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
-        done(inbox, second)
+        settle_all(inbox, second)
         assert operations.replay_message(store, parked) == 1
 
     def test_a_second_replay_is_refused(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """What was chosen because it was parked is left alone once somebody has replayed it."""
-        (parked,) = keep(intake, "1")
+        """A replay of a parked message is refused if it was already replayed."""
+        (parked,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         operations.replay_message(store, parked, expected_state=QueueState.PARKED)
         inbox.claim(NOW, 10)
-        done(inbox, parked)
+        settle_all(inbox, parked)
         with pytest.raises(StateChanged):
             operations.replay_message(store, parked, expected_state=QueueState.PARKED)
         assert inbox.claim(NOW, 10) == []
@@ -71,19 +71,19 @@ class TestOperating:
     def test_replay_of_a_refused_message(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """With the mapping and lanes that fit now, a refused message is applied after all."""
-        (receipt,) = intake.keep(refused())
+        """A refused message is applied with the present mapping and lanes."""
+        (receipt,) = intake.enqueue(refused())
         (lane,) = arrival(patient="1").lanes
         routing = Routing("orders", "new", (lane,))
-        keep(intake, "1")
+        enqueue(intake, "1")
         operations.replay_message(store, receipt.message_id, routing)
         (claimed,) = inbox.claim(NOW, 10)
         assert claimed.message_id == receipt.message_id
         assert (claimed.mapping_version, claimed.lanes) == ("new", (lane,))
 
     def test_cancel(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """A cancelled message is never applied, and what stood behind it moves up."""
-        head, behind = keep(intake, "1", "1")
+        """A cancelled message is never applied, and the next of its lane is free."""
+        head, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 10**6)], NOW)
         operations.cancel_message(store, head)
@@ -93,8 +93,8 @@ class TestOperating:
     def test_illegal_transitions_are_refused(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """Nobody replays what is queued, cancels what is in hand, or names what is not there."""
-        (message_id,) = keep(intake, "1")
+        """Replay of a queued message, cancel of a claimed one, and unknown ids are refused."""
+        (message_id,) = enqueue(intake, "1")
         with pytest.raises(IllegalTransition):
             operations.replay_message(store, message_id)
         inbox.claim(NOW, 10)
@@ -106,10 +106,10 @@ class TestOperating:
             queries.message(store, 999)
 
     def test_counts(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """Open work is counted by state with the age of the oldest; totals count everything."""
+        """Open messages are counted by state with the oldest age, totals over all messages."""
         assert queries.open_messages(store) == {}
-        intake.keep(arrival(patient="1", received_at=NOW), refused())
-        intake.keep(arrival(patient="1", received_at=NOW + 7))
+        intake.enqueue(arrival(patient="1", received_at=NOW), refused())
+        intake.enqueue(arrival(patient="1", received_at=NOW + 7))
         inbox.claim(NOW, 1)
         depths = queries.open_messages(store)
         assert {state: (d.count, d.oldest) for state, d in depths.items()} == {

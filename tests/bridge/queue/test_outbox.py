@@ -1,4 +1,4 @@
-"""Deliveries: once per release, in order for each report, the same bytes each time."""
+"""Deliveries: once per release, in order for each report, with the same bytes at each attempt."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ HERE = "ris-results"
 
 @pytest.fixture
 def outbox(store: Database) -> Outbox:
-    """A courier's view of what is to be delivered."""
+    """The outbox of a courier."""
     return Outbox(store, "node-1", lease=1000)
 
 
@@ -39,7 +39,7 @@ def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: QueueEvent, retry_a
 
 
 def test_a_claimed_delivery_is_complete(store: Database, outbox: Outbox) -> None:
-    """A claimed delivery says all that composing needs."""
+    """A claimed delivery has all fields that composing needs."""
     given = release("K1")
     assert _queue(store, outbox, given) == 1
     (claimed,) = outbox.claim(HERE, NOW + 5, 10)
@@ -73,7 +73,7 @@ def test_an_outcome_of_a_lost_delivery_does_not_settle_a_later_one(
 
 
 def test_a_release_is_queued_once(store: Database, outbox: Outbox) -> None:
-    """Learning of a release again adds nothing, even after it was delivered."""
+    """A known release is not queued again, also after its delivery."""
     assert _queue(store, outbox, release("K1"), release("K1")) == 1
     (claimed,) = outbox.claim(HERE, NOW, 10)
     _settle(outbox, claimed, QueueEvent.ACCEPTED)
@@ -83,7 +83,7 @@ def test_a_release_is_queued_once(store: Database, outbox: Outbox) -> None:
 
 
 def test_nothing_is_queued_when_the_caller_rolls_back(store: Database, outbox: Outbox) -> None:
-    """What the bridge learned and what it queued commit together, or neither does."""
+    """The read change and its deliveries commit in one transaction."""
     with pytest.raises(ZeroDivisionError), store.write() as connection:  # noqa: PT012  # one unit
         outbox.enqueue(connection, [release()], NOW)
         _ = 1 / 0
@@ -91,7 +91,7 @@ def test_nothing_is_queued_when_the_caller_rolls_back(store: Database, outbox: O
 
 
 def test_order_within_a_report(store: Database, outbox: Outbox) -> None:
-    """The addendum waits for the report, another report does not."""
+    """An addendum waits for its report. Another report does not."""
     _queue(store, outbox, release("final"), release("addendum"), release("other", report="R2"))
     first, other = outbox.claim(HERE, NOW, 10)
     assert _keys([first, other]) == ["final", "other"]
@@ -103,7 +103,7 @@ def test_order_within_a_report(store: Database, outbox: Outbox) -> None:
 
 
 def test_destinations_do_not_wait_for_each_other(store: Database, outbox: Outbox) -> None:
-    """The same report at two destinations: each has its own order."""
+    """One report at two destinations: each destination has its own order."""
     for key in ("a", "b"):
         _queue(store, outbox, release(key), release(key, destination="archive"))
     (stuck,) = outbox.claim(HERE, NOW, 10)
@@ -114,7 +114,7 @@ def test_destinations_do_not_wait_for_each_other(store: Database, outbox: Outbox
 
 
 def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox) -> None:
-    """Until a person has decided, nothing of that report is sent there; all else is."""
+    """A parked delivery blocks its report at its destination, and nothing else."""
     _queue(store, outbox, release("a"), release("b"), release("c", report="R2"))
     parked, other = outbox.claim(HERE, NOW, 10)
     _settle(outbox, parked, QueueEvent.GIVEN_UP)
@@ -126,7 +126,7 @@ def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox
 
 
 def test_an_operator_retries(store: Database, outbox: Outbox) -> None:
-    """A parked delivery goes out again first; one that waits for its time goes out now."""
+    """A retry sends a parked delivery first, and a waiting one at once."""
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
     _settle(outbox, claimed, QueueEvent.GIVEN_UP)
@@ -143,8 +143,8 @@ def test_an_operator_retries(store: Database, outbox: Outbox) -> None:
         operations.skip_delivery(store, 999)
 
 
-def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbox: Outbox) -> None:
-    """What waits goes on waiting, and its attempts count on; given back untried counts nothing."""
+def test_attempts_survive_a_restart(store: Database, outbox: Outbox) -> None:
+    """Deliveries keep their time and attempts. A released claim is not an attempt."""
     _queue(store, outbox, release())
     (claimed,) = outbox.claim(HERE, NOW, 10)
     postponed = DeliveryOutcome(
@@ -163,7 +163,7 @@ def test_a_restarted_courier_knows_how_often_it_was_tried(store: Database, outbo
 
 
 def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
-    """What was composed first is what every attempt sends, with its control id."""
+    """Each attempt sends the bytes and control id that were composed first."""
     _queue(store, outbox, release())
     (claimed,) = outbox.claim(HERE, NOW, 10)
     number = claimed.delivery_id
@@ -180,7 +180,7 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
 def test_unsent_payloads_of_older_releases_are_composed_again(
     store: Database, outbox: Outbox
 ) -> None:
-    """It is composed again, once; what was claimed before keeps its bytes, also after a retry."""
+    """An unsent payload is composed once more. A claimed one keeps its bytes."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
     early = text(
         "INSERT INTO delivery_body (delivery_id, payload, edition)"
@@ -192,16 +192,16 @@ def test_unsent_payloads_of_older_releases_are_composed_again(
     new, sent = outbox.claim(HERE, NOW, 10)
     assert (new.payload, sent.payload) == (None, b"MSH|early")
     for late in (b"MSH|late", b"MSH|later"):
-        kept = outbox.store_payloads({new.delivery_id: (late, "C1")})
-        assert kept == {new.delivery_id: b"MSH|late"}
+        outcome = outbox.store_payloads({new.delivery_id: (late, "C1")})
+        assert outcome == {new.delivery_id: b"MSH|late"}
     outbox.release([new.delivery_id, sent.delivery_id], NOW)
     operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
     assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
 
 
-def test_a_damaged_payload_is_not_handed_out(store: Database, outbox: Outbox) -> None:
-    """A payload that does not have its digest is not sent; one of an older release has none."""
+def test_a_damaged_payload_is_not_claimed(store: Database, outbox: Outbox) -> None:
+    """A payload that differs from its digest is not sent. One of an older release has no digest."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
     first, second = (each.delivery_id for each in outbox.claim(HERE, NOW, 10))
     outbox.store_payloads({first: (b"MSH|1", "C1"), second: (b"MSH|2", "C2")})
@@ -222,7 +222,7 @@ def test_a_damaged_payload_is_not_handed_out(store: Database, outbox: Outbox) ->
 
 
 def test_the_result_of_a_delivery_is_stored(store: Database, outbox: Outbox) -> None:
-    """When it was sent and acknowledged, what came back, and why it failed before."""
+    """The row has times, reply and earlier errors."""
     _queue(store, outbox, release("K1"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
     outbox.store_payloads({claimed.delivery_id: (b"MSH|", "C1")})
@@ -249,7 +249,7 @@ def test_the_result_of_a_delivery_is_stored(store: Database, outbox: Outbox) -> 
 
 
 def test_claims_of_a_failed_courier_are_requeued(store: Database, outbox: Outbox) -> None:
-    """What was in hand at a crash is sent again by its restarted node, or after the lease."""
+    """The restarted node requeues its claims, or they are requeued after the lease."""
     _queue(store, outbox, release("a"), release("b"))
     (claimed,) = outbox.claim(HERE, NOW, 10)
     other = Outbox(store, "node-2", lease=1000)
@@ -267,7 +267,7 @@ def test_claims_of_a_failed_courier_are_requeued(store: Database, outbox: Outbox
 
 
 def test_due_times_of_a_wrong_clock_are_corrected(store: Database, outbox: Outbox) -> None:
-    """Is brought near where it is further away than any pause, at its destination alone."""
+    """A due time beyond the longest pause is corrected, at its destination only."""
     _queue(store, outbox, release("a"), release("b", destination="archive"))
     for destination in (HERE, "archive"):
         (claimed,) = outbox.claim(destination, NOW, 10)
@@ -279,7 +279,7 @@ def test_due_times_of_a_wrong_clock_are_corrected(store: Database, outbox: Outbo
 
 
 def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
-    """Deliveries are filtered by state, destination and report; open ones counted for each."""
+    """Deliveries are filtered by state, destination and report, and open ones are counted."""
     _queue(store, outbox, release("a"), release("b", report="R2"))
     _queue(store, outbox, release("c", destination="archive"))
     (parked,) = outbox.claim("archive", NOW, 10)
@@ -300,7 +300,7 @@ def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
 
 
 def test_lanes_are_hashes(store: Database, outbox: Outbox) -> None:
-    """The lane of a report tells nothing, and differs between destinations."""
+    """The lane hides the report, and differs between destinations."""
     _queue(store, outbox, release("a"), release("b", destination="archive"))
     with store.read() as connection:
         lanes = list(connection.execute(text("SELECT lane FROM delivery")).scalars())

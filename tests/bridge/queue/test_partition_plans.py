@@ -1,7 +1,7 @@
 """
-At a hundred partitions, what is done with messages looks into the one or two that they lie in.
+With a hundred partitions, statements on messages read only one or two of them.
 
-The plans are asked for with the very texts that run.
+The plans are those of the executed statements.
 """
 
 import json
@@ -19,14 +19,14 @@ from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.statements import KeyStatement
-from tests.bridge.queue.partitioned_databases import FIRST, create_database, go_on_from, names
+from tests.bridge.queue.partitioned_databases import FIRST, continue_after, create_database, names
 from tests.bridge.queue.samples import NOW
 
 pytestmark = pytest.mark.postgres
 
 SIZE = 1000
 LAST = FIRST + 98 * SIZE
-"""Where the newest partition begins."""
+"""The first id of the newest partition."""
 _MESSAGE = text("""
     INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
         mapping, mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state)
@@ -34,22 +34,22 @@ _MESSAGE = text("""
         'done')
 """)
 IDS = [*range(LAST - 20, LAST + 20)]
-"""Of two partitions."""
+"""Ids of two partitions."""
 
 
 @pytest.fixture(scope="module")
 def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
-    """A database with a hundred partitions, all made before there was anything to put there."""
+    """A database with a hundred partitions, created before their rows."""
     with create_database(postgres_server, migrated_template) as database:
-        go_on_from(database, FIRST - 1, SIZE)
+        continue_after(database, FIRST - 1, SIZE)
         for last in range(FIRST + SIZE - 1, LAST, SIZE):
-            go_on_from(database, last, SIZE)
+            continue_after(database, last, SIZE)
         assert len(names(database)) == 100
         yield database
 
 
 def _touched(plan: str) -> set[str]:
-    """Name the partitions of messages and bodies that a plan looks into."""
+    """Return the partitions of messages and bodies in a plan."""
     return set(re.findall(r"\bmessage_(?:body_)?((?:from_\d+)|rest)\b(?!_)", plan))
 
 
@@ -72,14 +72,14 @@ AMONG = {
 
 @pytest.mark.parametrize(("asked", "others"), list(AMONG.values()), ids=list(AMONG))
 def test_by_ids(store: Database, asked: KeyStatement, others: dict[str, object]) -> None:
-    """Among messages of two partitions, only those two are looked into."""
+    """Statements on messages of two partitions read only those two."""
     (array,) = binary_arrays((asked.kind,), [(each,) for each in IDS])
     plan = _explained(store, asked.postgres, {"ids": array, **others})
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
 
 def test_settling(store: Database) -> None:
-    """Outcomes are written where their messages lie, whatever they are joined with."""
+    """Outcomes are written in the partitions of their messages, whatever the join."""
     step = sql.INBOX.settle
     rows = [(each, "done", 0, "", "", "", NOW) for each in IDS]
     plan = _explained(store, step.postgres, step.arrays(rows))
@@ -87,7 +87,7 @@ def test_settling(store: Database) -> None:
 
 
 def test_the_ledger(store: Database) -> None:
-    """Whether messages are known asks no partition; what is owed to them asks their own."""
+    """Deduplication reads no partition, an acknowledgment the partition of its message."""
     plan = _explained(store, arrivals.POSTGRES_KNOWN, ([1, 2],))
     assert "message_identity_pkey" in plan
     assert _touched(plan) == set()
@@ -100,8 +100,8 @@ def test_the_ledger(store: Database) -> None:
         assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
 
-def test_what_is_due(store: Database) -> None:
-    """It is looked for in the newest partitions, in order, by the index that is for it."""
+def test_due_messages(store: Database) -> None:
+    """Due messages are read from the newest partitions, in order, by their index."""
     spare = {"now": NOW, "limit": 100, "floor": LAST + 1, "near": LAST + 1}
     with store.write() as connection:
         due = text(f"EXPLAIN (FORMAT JSON) {sql.INBOX.candidates_from}")
@@ -113,8 +113,8 @@ def test_what_is_due(store: Database) -> None:
     assert any("not_before = 0" in each and each.count("id >=") == 2 for each in entered)
 
 
-def test_the_first_that_came_at_a_time(store: Database) -> None:
-    """It is found among partitions, of which some are empty, and in the last one."""
+def test_the_first_message_after_a_time(store: Database) -> None:
+    """The first message after a time is found also in the last partition and beside empty ones."""
     ids = [5, 900, FIRST + 3, FIRST + 7 * SIZE, FIRST + 7 * SIZE + 1, LAST + 2, LAST + 3 * SIZE]
     with store.write() as connection:
         for number in ids:

@@ -1,4 +1,4 @@
-"""Partitions of old messages go as a whole; what is not finished, or not old, outlives them."""
+"""Retention drops old partitions as a whole, and keeps unfinished and recent messages."""
 
 import asyncio
 import signal
@@ -24,8 +24,8 @@ from bridge.store.records.exceptions import ExceptionSubject
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.partitioned_databases import (
     FIRST,
+    continue_after,
     create_database,
-    go_on_from,
     ids_in,
     names,
 )
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[3]
 OLD = NOW - 10_000
 SIZE = 40
 SECOND = f"from_{FIRST}"
-"""The partition that the tests are about; the one before it has never had a message, and goes."""
+"""The tested partition. The one before it never had a message, and is removed."""
 _NUMBERS = text("INSERT INTO message_number SELECT id * 3, id FROM message WHERE id >= :first")
 
 
@@ -45,30 +45,30 @@ _NUMBERS = text("INSERT INTO message_number SELECT id * 3, id FROM message WHERE
 def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
     """A database whose next message is the first of a partition of forty."""
     with create_database(postgres_server, migrated_template) as database:
-        go_on_from(database, FIRST - 1, SIZE)
+        continue_after(database, FIRST - 1, SIZE)
         yield database
 
 
 @pytest.fixture
 def full(store: Database, intake: Intake) -> Database:
-    """Thirty-eight old refusals fill the partition; the next two are still to come."""
+    """Thirty-eight old refusals fill the partition. Two ids are left."""
     for _ in range(SIZE - 2):
-        intake.keep(refused(received_at=OLD))
+        intake.enqueue(refused(received_at=OLD))
     with store.write() as connection:
         connection.execute(_NUMBERS, {"first": FIRST})
     return store
 
 
 def _next_partition(store: Database, intake: Intake) -> int:
-    """Go on in another partition; give the id of its first message, which is new."""
-    go_on_from(store, FIRST + SIZE - 1, SIZE)
-    (receipt,) = intake.keep(refused())
+    """Continue in another partition, and return the id of its first message."""
+    continue_after(store, FIRST + SIZE - 1, SIZE)
+    (receipt,) = intake.enqueue(refused())
     assert receipt.message_id == FIRST + SIZE
     return receipt.message_id
 
 
 def test_a_whole_partition(full: Database, intake: Intake) -> None:
-    """Its tables are dropped, all that is known of its messages too, each archived once."""
+    """Its tables and all rows about its messages are removed, each archived once."""
     with full.write() as connection:
         exceptions.add(
             connection, ExceptionSubject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW
@@ -90,10 +90,10 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert [each.row_id for each in exceptions.list_unseen(full, 10)] == [last]
 
 
-def test_what_goes_on(full: Database, intake: Intake) -> None:
-    """Parked or settled lately, a message keeps its content and is known; it can be applied."""
+def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
+    """A parked or recently settled message keeps its content, and can be applied."""
     waits = arrival("WAITS", patient="1", received_at=OLD)
-    kept = intake.keep(waits, arrival(patient="2", received_at=OLD))
+    kept = intake.enqueue(waits, arrival(patient="2", received_at=OLD))
     parked, lately = (receipt.message_id for receipt in kept)
     with full.write() as connection:
         connection.execute(text("INSERT INTO message_number VALUES (7, :id)"), {"id": parked})
@@ -107,21 +107,21 @@ def test_what_goes_on(full: Database, intake: Intake) -> None:
     assert ids_in(full, "message_rest") == ids_in(full, "message_body_rest") == [parked, lately]
     assert ids_in(full, "message_number") == [parked]
     assert queries.message(full, parked).payload == waits.payload
-    (again,) = intake.keep(waits)
+    (again,) = intake.enqueue(waits)
     assert (again.duplicate, again.message_id) == (True, parked)
     operations.replay_message(full, parked)
     (claimed,) = Inbox(full, "node").claim(NOW, 10)
     assert claimed.message_id == parked
-    assert prune(full, NOW + 1).messages == 1  # the other one, now that it is old
+    assert prune(full, NOW + 1).messages == 1  # the other message, now old
 
 
-def test_where_much_is_not_finished(
+def test_many_unfinished_messages(
     full: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The partition stays with it, and what is old goes row by row."""
+    """A partition with many unfinished messages stays, and its old rows are removed one by one."""
     monkeypatch.setattr(partitions, "MAX_MOVED", 1)
     waiting = [
-        intake.keep(arrival(patient=str(n), received_at=OLD))[0].message_id for n in range(2)
+        intake.enqueue(arrival(patient=str(n), received_at=OLD))[0].message_id for n in range(2)
     ]
     last = _next_partition(full, intake)
     assert prune(full, NOW - 5000, pause=lambda _: None).messages == SIZE - 2
@@ -130,16 +130,16 @@ def test_where_much_is_not_finished(
 
 
 def test_a_partition_that_is_not_all_old(full: Database, intake: Intake) -> None:
-    """It waits for the rest of it only where that is soon, and where waiting is allowed."""
-    intake.keep(refused(received_at=NOW), refused(received_at=NOW))
+    """The partition waits for its last rows only if they are old soon and waiting is allowed."""
+    intake.enqueue(refused(received_at=NOW), refused(received_at=NOW))
     _next_partition(full, intake)
     assert prune(full, NOW - 5000, patience=60_000).messages == 0
     assert prune(full, NOW - 5000, patience=5000).messages == SIZE - 2
     assert SECOND in names(full)
 
 
-def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
-    """A long look at a partition keeps it until the next time; nobody waits for that look."""
+def test_a_long_read_postpones_retention(full: Database, intake: Intake) -> None:
+    """A long read of a partition postpones its removal. No other node waits for the read."""
     _next_partition(full, intake)
     pauses: list[float] = []
     with full.read() as connection:
@@ -150,13 +150,13 @@ def test_who_reads_puts_it_off(full: Database, intake: Intake) -> None:
     archived: list[object] = []
     prune(full, NOW - 5000, archive=lambda *given: archived.append(given))
     assert SECOND not in names(full)
-    assert archived == []  # that was done before
+    assert archived == []  # done before
 
 
-def test_what_is_begun_again_meanwhile(
+def test_replay_during_retention(
     full: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking for what stays keeps nobody from writing; what they begin then goes on."""
+    """The search for unfinished messages blocks no writers, and replayed messages stay."""
     last = _next_partition(full, intake)
     look, begun = partitions._ids, []
 
@@ -174,29 +174,29 @@ def test_what_is_begun_again_meanwhile(
     assert [each.message_id for each in Inbox(full, "node").claim(NOW, 10)] == [FIRST]
 
 
-def test_a_message_that_comes_again_in_another_partition(store: Database, intake: Intake) -> None:
-    """It is known there, on any node; other content of the same name is new, and again known."""
+def test_a_retransmit_in_another_partition(store: Database, intake: Intake) -> None:
+    """Each node knows it as a retransmit. Other content with its control id is new."""
     first, other = arrival("TWICE", content="a"), arrival("TWICE", content="b")
-    (receipt,) = intake.keep(first)
+    (receipt,) = intake.enqueue(first)
     _next_partition(store, intake)
-    assert intake.keep(first)[0].message_id == receipt.message_id
-    (second,) = intake.keep(other)
+    assert intake.enqueue(first)[0].message_id == receipt.message_id
+    (second,) = intake.enqueue(other)
     assert (second.duplicate, second.reused) == (False, True)
     with asyncio.Runner() as runner:
         node = Intake(store, runner)
         node.ledger.start(runner.get_loop())
-        again = node.keep(first, other)
+        again = node.enqueue(first, other)
         runner.run(node.ledger.stop())
     assert [each.message_id for each in again] == [receipt.message_id, second.message_id]
     assert all(each.duplicate for each in again)
 
 
 def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
-    """Whoever looks at the newest only looks at all when somebody tells it to."""
+    """A scan of the newest partitions becomes a full scan after a notification."""
     clock = [0.0]
     inbox = Inbox(full, "node", timer=lambda: clock[0])
-    go_on_from(full, FIRST + 500_000, SIZE)
-    (newest,) = intake.keep(arrival("NEW"))
+    continue_after(full, FIRST + 500_000, SIZE)
+    (newest,) = intake.enqueue(arrival("NEW"))
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [newest.message_id]
     operations.replay_message(full, FIRST, operations.Routing("orders", "v", (5,)))
     clock[0] += 1
@@ -206,10 +206,10 @@ def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
     assert queries.message(full, FIRST).row.state is QueueState.CLAIMED
 
 
-def test_kill_minus_nine_between(
+def test_a_killed_retention(
     full: Database, intake: Intake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next sweep goes on where it died and archives nothing again; what grew old goes too."""
+    """The next run continues, archives no row twice, and removes newly old rows."""
     last = _next_partition(full, intake)
     url = full.engine.url.render_as_string(hide_password=False)
     file = tmp_path / "archived"

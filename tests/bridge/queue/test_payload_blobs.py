@@ -40,8 +40,8 @@ LARGE = "x" * LENGTH
 sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def kept(store: Database) -> int:
-    """Count the bytes in chunks and in files."""
+def stored_bytes(store: Database) -> int:
+    """Return the number of bytes in chunks and in files."""
     with store.read() as connection:
         chunks = "SELECT coalesce(sum(length(content)), 0) FROM parcel_piece"
         found = int(connection.execute(text(chunks)).scalar_one())
@@ -51,13 +51,13 @@ def kept(store: Database) -> int:
 
 
 def folder(store: Database) -> Path:
-    """Give the folder of the files of earlier releases."""
+    """Return the folder of the files of earlier releases."""
     assert store.file is not None
     return folder_of(store.file)
 
 
 def put_in_files(store: Database) -> list[Path]:
-    """Turn all chunks into the files that earlier releases wrote."""
+    """Convert all chunks into files of earlier releases."""
     folder(store).mkdir()
     files = []
     with store.write() as connection:
@@ -76,17 +76,17 @@ def put_in_files(store: Database) -> list[Path]:
     return files
 
 
-def no_rest(_seconds: float) -> None:
-    """Go on at once."""
+def do_not_pause(_seconds: float) -> None:
+    """Continue at once."""
 
 
-def dies(_seconds: float) -> None:
-    """End the process between two pieces."""
+def kill_process(_seconds: float) -> None:
+    """End the process between two chunks."""
     raise KeyboardInterrupt
 
 
-def put(store: Database, large: Arrival, pause: Pause = no_rest) -> None:
-    """Keep a content whose message never comes."""
+def put(store: Database, large: Arrival, pause: Pause = do_not_pause) -> None:
+    """Store a content without its message."""
     blobs = PayloadBlobs(store, pause=pause)
     try:
         blobs.store(large)
@@ -95,44 +95,44 @@ def put(store: Database, large: Arrival, pause: Pause = no_rest) -> None:
 
 
 def test_readers_get_the_whole_payload(intake: Intake, store: Database) -> None:
-    """The page of a message, and its worker."""
+    """The page of a message and its worker read the whole payload."""
     large = arrival("A", content=LARGE)
-    (receipt,) = intake.keep(large)
+    (receipt,) = intake.enqueue(large)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
     assert queries.message(store, receipt.message_id).payload == large.payload
-    assert kept(store) == len(large.payload)
+    assert stored_bytes(store) == len(large.payload)
 
 
 def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
-    """It gets the stored answer, and its pieces are there already."""
-    (first,) = intake.keep(arrival("A", content=LARGE))
-    before = kept(store)
-    (second,) = intake.keep(arrival("A", content=LARGE, ack=b"another"))
+    """A retransmit gets the stored reply, and adds no chunks."""
+    (first,) = intake.enqueue(arrival("A", content=LARGE))
+    before = stored_bytes(store)
+    (second,) = intake.enqueue(arrival("A", content=LARGE, ack=b"another"))
     assert (second.message_id, second.ack, second.duplicate) == (first.message_id, first.ack, True)
-    assert kept(store) == before
+    assert stored_bytes(store) == before
 
 
 def test_another_content_under_its_control_id(intake: Intake, store: Database) -> None:
-    """Is another message with pieces of its own."""
+    """Other content with the same control id has its own chunks."""
     first, other = arrival("A", content=LARGE), arrival("A", content=LARGE + "y")
-    ids = [intake.keep(each)[0].message_id for each in (first, other)]
+    ids = [intake.enqueue(each)[0].message_id for each in (first, other)]
     assert [queries.message(store, each).payload for each in ids] == [first.payload, other.payload]
 
 
 def test_an_interrupted_write_is_completed(intake: Intake, store: Database) -> None:
-    """A process that dies between two pieces has answered nobody; the sender comes again."""
+    """A process that dies between two chunks sent no reply, so the sender sends again."""
     large = arrival("A", content=LARGE)
     with pytest.raises(KeyboardInterrupt):
-        put(store, large, pause=dies)
-    (receipt,) = intake.keep(large)
+        put(store, large, pause=kill_process)
+    (receipt,) = intake.enqueue(large)
     assert queries.message(store, receipt.message_id).payload == large.payload
-    assert kept(store) == len(large.payload)
+    assert stored_bytes(store) == len(large.payload)
 
 
 @sqlite
 def test_other_writers_run_between_chunks(store: Database) -> None:
-    """After each of them nobody is in the way."""
+    """After each chunk other writers can commit."""
     other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
@@ -146,25 +146,25 @@ def test_other_writers_run_between_chunks(store: Database) -> None:
 
 
 def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
-    """Each of them is stored by its own size."""
+    """Each message of a batch is stored by its own size."""
     small, large = arrival("A"), arrival("B", patient="2", content=LARGE)
-    receipts = intake.keep_together(small, large)
+    receipts = intake.enqueue_together(small, large)
     assert [queries.message(store, each.message_id).payload for each in receipts] == [
         small.payload,
         large.payload,
     ]
-    assert kept(store) == len(large.payload)
+    assert stored_bytes(store) == len(large.payload)
 
 
 @sqlite
 def test_files_of_earlier_releases(intake: Intake, store: Database) -> None:
-    """Are read and handed out; a retransmit leaves them, and they go with their message."""
+    """Files are read and claimed. They are removed with their message."""
     large = arrival("A", content=LARGE)
-    (receipt,) = intake.keep(large)
+    (receipt,) = intake.enqueue(large)
     (file,) = put_in_files(store)
     assert queries.message(store, receipt.message_id).payload == large.payload
-    intake.keep(large)
-    assert kept(store) == file.stat().st_size == len(large.payload)
+    intake.enqueue(large)
+    assert stored_bytes(store) == file.stat().st_size == len(large.payload)
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert claimed.payload == large.payload
     delete_orphans(store, NOW + ORPHAN_AGE_MS + 1)
@@ -177,13 +177,13 @@ def test_files_of_earlier_releases(intake: Intake, store: Database) -> None:
 
 @sqlite
 def test_a_lost_file_comes_back_with_a_retransmit(intake: Intake, store: Database) -> None:
-    """In chunks."""
+    """A retransmit stores the content in chunks."""
     large = arrival("A", content=LARGE)
-    (receipt,) = intake.keep(large)
+    (receipt,) = intake.enqueue(large)
     (file,) = put_in_files(store)
     file.unlink()
     assert count_lost(store) == 1
-    intake.keep(large)
+    intake.enqueue(large)
     assert count_lost(store) == 0
     assert queries.message(store, receipt.message_id).payload == large.payload
 
@@ -193,9 +193,9 @@ def test_a_lost_file_comes_back_with_a_retransmit(intake: Intake, store: Databas
 def test_a_file_that_is_lost(
     intake: Intake, store: Database, ruin: Callable[[Path], object]
 ) -> None:
-    """Is this message's trouble alone: the others are handed out."""
+    """A lost file affects its own message only."""
     for each in (arrival("A", content=LARGE), arrival("B", patient="2")):
-        intake.keep(each)
+        intake.enqueue(each)
     (file,) = put_in_files(store)
     ruin(file)
     assert count_lost(store) == 1
@@ -204,20 +204,20 @@ def test_a_file_that_is_lost(
 
 
 class TestForgetting:
-    """Pieces go with their message, or a day after it did not come."""
+    """Chunks are removed with their message, or after a day without it."""
 
     def test_orphans(self, intake: Intake, store: Database) -> None:
-        """Those whose message is there stay, however old."""
-        (receipt,) = intake.keep(arrival("A", content=LARGE))
+        """Chunks with a message stay at any age."""
+        (receipt,) = intake.enqueue(arrival("A", content=LARGE))
         put(store, arrival("B", content=LARGE))
-        whole = kept(store)
+        whole = stored_bytes(store)
         assert delete_orphans(store, NOW + ORPHAN_AGE_MS - 1) == 0
         assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 1
-        assert kept(store) == whole // 2
+        assert stored_bytes(store) == whole // 2
         assert len(queries.message(store, receipt.message_id).payload) > LENGTH
 
-    def test_one_that_comes_again_after_all(self, intake: Intake, store: Database) -> None:
-        """A day late, its pieces count as new from then on."""
+    def test_orphans_of_a_late_retransmit(self, intake: Intake, store: Database) -> None:
+        """A retransmit after a day renews the age of its chunks."""
         late = NOW + ORPHAN_AGE_MS
         put(store, arrival("A", content=LARGE))
         put(store, arrival("A", content=LARGE, received_at=late))
@@ -225,8 +225,8 @@ class TestForgetting:
 
     @sqlite
     def test_files_without_a_row(self, intake: Intake, store: Database) -> None:
-        """Are removed, half-written ones too; other files and the message's own stay."""
-        (receipt,) = intake.keep(arrival("A", content=LARGE))
+        """Files without a row, also partial ones, are removed. Other files stay."""
+        (receipt,) = intake.enqueue(arrival("A", content=LARGE))
         (own,) = put_in_files(store)
         for name in (name_of(1, 2), f"{name_of(1, 2)}.x7.part", "notes.txt"):
             (folder(store) / name).write_text("left")
@@ -235,10 +235,10 @@ class TestForgetting:
         assert {each.name for each in folder(store).iterdir()} == {own.name, "notes.txt"}
 
     def test_retention(self, intake: Intake, store: Database) -> None:
-        """The archive gets the whole of it, the size is counted, and then the pieces go."""
+        """The archive gets the whole payload, its size is counted, and its chunks are removed."""
         large = arrival("A", content=LARGE)
-        message_id = intake.keep(large)[0].message_id
-        intake.keep(arrival("B", patient="2", received_at=NOW + 1))
+        message_id = intake.enqueue(large)[0].message_id
+        intake.enqueue(arrival("B", patient="2", received_at=NOW + 1))
         assert newer_than_fits(store, LENGTH // 2) == NOW + 1
         assert newer_than_fits(store, 2 * LENGTH) == 0
         inbox = Inbox(store, "node")
@@ -252,16 +252,16 @@ class TestForgetting:
         assert prune(store, NOW + 1, archive=archive).messages == 1
         assert archived == [large.payload]
         assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 1
-        assert kept(store) == 0
+        assert stored_bytes(store) == 0
 
 
 @sqlite
 def test_a_file_that_cannot_be_read_now_is_not_lost(
     intake: Intake, store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its message says so and is tried again; others of its batch are whole, and so is it later."""
-    intake.keep(arrival("A", content=LARGE))
-    intake.keep(arrival("B", patient="2", content=LARGE))
+    """Its message is tried again, and later complete. Others of the batch are not affected."""
+    intake.enqueue(arrival("A", content=LARGE))
+    intake.enqueue(arrival("B", patient="2", content=LARGE))
     unreadable = min(put_in_files(store))
     read = Path.read_bytes
 

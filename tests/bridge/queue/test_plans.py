@@ -1,7 +1,7 @@
 """
-The statements that live by an index use it, and go on using it when the backlog is long.
+Statements that depend on an index use it, also with a long backlog.
 
-The plans are asked for with the very texts that run; 20,000 rows tell a search from a scan.
+The plans are those of the executed statements. 20,000 rows distinguish a search from a scan.
 """
 
 import json
@@ -58,7 +58,7 @@ _DELIVERIES = """
 
 
 def _fill(store: Database, rows: int, lane: str) -> None:
-    """Queue messages in bulk; `lane` is an expression of the running number i."""
+    """Queue messages in bulk. `lane` is an SQL expression of the running number i."""
     kind = "BLOB" if store.dialect == "sqlite" else "bytea"
     with store.write() as connection:
         connection.execute(text(_LONG_BACKLOG.format(rows=rows, lane=lane)))
@@ -80,7 +80,7 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
 
 
 def _plan_of_some(connection: Connection, asked: KeyStatement, others: Mapping[str, Any]) -> str:
-    """Give the plan for a hundred rows."""
+    """Return the plan for a hundred rows."""
     keys = list(range(1, 101))
     ids: object
     if connection.dialect.name == "sqlite":
@@ -108,8 +108,8 @@ CASES = {
 
 
 @pytest.mark.parametrize(("statement", "index"), list(CASES.values()), ids=list(CASES))
-def test_what_is_due(filled: Database, statement: str, index: str) -> None:
-    """Each is answered by the index that was made for it; what is due comes sorted."""
+def test_due_rows(filled: Database, statement: str, index: str) -> None:
+    """Each search for due rows uses its index, which returns them sorted."""
     with filled.write() as connection:
         plan = _plan(filled, connection, statement, _SPARE)
     assert index in plan
@@ -122,7 +122,7 @@ def test_what_is_due(filled: Database, statement: str, index: str) -> None:
 LOOKS = {
     "blockers": (sql.INBOX.blockers, {}),
     "claim": (sql.INBOX.claim, {"owner": "o", "lease_until": NOW}),
-    "claim of who was told": (sql.INBOX.claim_acknowledged, {"owner": "o", "lease_until": NOW}),
+    "claim of acknowledged": (sql.INBOX.claim_acknowledged, {"owner": "o", "lease_until": NOW}),
     "extend": (sql.INBOX.extend, {"owner": "o", "lease_until": NOW}),
     "block": (sql.INBOX.block, {}),
     "blocking deliveries": (sql.OUTBOX.blockers, {}),
@@ -130,8 +130,10 @@ LOOKS = {
 
 
 @pytest.mark.parametrize(("asked", "others"), list(LOOKS.values()), ids=list(LOOKS))
-def test_what_stands_before(filled: Database, asked: KeyStatement, others: dict[str, Any]) -> None:
-    """Rows are searched by their keys, and who stands before them by lane; never looked for."""
+def test_earlier_rows_of_a_lane(
+    filled: Database, asked: KeyStatement, others: dict[str, Any]
+) -> None:
+    """Rows are searched by key, and earlier rows of a lane by the lane."""
     with filled.write() as connection:
         plan = _plan_of_some(connection, asked, others)
     assert "SCAN" not in plan.replace("SCAN json_each", "")
@@ -148,12 +150,12 @@ OWN = {
 @pytest.mark.parametrize("asked", list(OWN.values()), ids=list(OWN))
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_what_is_in_hand(filled: Database, asked: KeyStatement) -> None:
+def test_claims_of_a_node(filled: Database, asked: KeyStatement) -> None:
     """
-    What one holds is searched by its key, not among all that anybody holds.
+    The claims of one node are searched by key, not among all claims.
 
-    That index is small where it is clean; until then it has all that was claimed since, and each
-    batch would read more than the one before.
+    The index of claims is small when clean. Until then it has all claims since the last cleaning,
+    and each batch would read more rows than the one before.
     """
     with filled.write() as connection:
         plan = _plan_of_some(connection, asked, {"owner": "o", "lease_until": NOW})
@@ -164,8 +166,8 @@ def test_what_is_in_hand(filled: Database, asked: KeyStatement) -> None:
 @pytest.mark.parametrize("step", [sql.INBOX.guard, sql.OUTBOX.guard], ids=["inbox", "outbox"])
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_who_is_about_to_leave(filled: Database, step: BulkStatement) -> None:
-    """The places that others stand behind are searched one by one, however many they are."""
+def test_lanes_of_settled_messages(filled: Database, step: BulkStatement) -> None:
+    """The lanes behind settled messages are searched one by one, for any number of rows."""
     with filled.write() as connection:
         plan = _plan(filled, connection, step.postgres, step.arrays([(n, n) for n in range(100)]))
     assert "lane_pkey" in plan
@@ -174,8 +176,8 @@ def test_who_is_about_to_leave(filled: Database, step: BulkStatement) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_whether_any_is_known_where_nobody_has_counted(store: Database) -> None:
-    """After a restore, say: identities are searched one by one, not compared with all there are."""
+def test_deduplication_without_statistics(store: Database) -> None:
+    """Without statistics, as after a restore, identities are searched one by one."""
     kinds = (*dict(arrivals.COLUMNS).values(), "bytea", "bytea")
     empty = {"text": "", "bytea": b"", "bigint": 0, "integer": 0}
     message = tuple(empty[kind] for kind in kinds)
@@ -209,10 +211,10 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("step", "rows"), list(STEPS.values()), ids=list(STEPS))
-def test_what_becomes_of_a_batch(
+def test_a_batch_of_rows(
     filled: Database, step: BulkStatement, rows: list[tuple[Any, ...]]
 ) -> None:
-    """A hundred rows are claimed, settled and let go of by their keys, on either database."""
+    """A hundred rows are claimed, settled and released by key, on both databases."""
     with filled.write() as connection:
         if filled.dialect == "sqlite":
             plan = _plan(filled, connection, step.sqlite, rows[0])
@@ -222,8 +224,8 @@ def test_what_becomes_of_a_batch(
     assert "Seq Scan" not in plan
 
 
-def test_the_look_up_of_retransmits(filled: Database) -> None:
-    """Whether messages are known is a search in one index, however many are stored."""
+def test_deduplication(filled: Database) -> None:
+    """Deduplication is one index search for any number of stored messages."""
     with filled.write() as connection:
         if filled.dialect == "sqlite":
             plans = [
@@ -238,7 +240,7 @@ def test_the_look_up_of_retransmits(filled: Database) -> None:
 
 @pytest.mark.slow
 def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
-    """With 200,000 queued, half of them behind one waiting head, a claim is as quick as ever."""
+    """A claim is as fast with 200,000 queued messages, half of them in one blocked lane."""
     _fill(store, 200_000, "CASE WHEN i % 2 = 0 THEN -1 ELSE i % 50000 END")
     inbox = Inbox(store, "node", lease=1000)
     claimed = inbox.claim(NOW, 100)

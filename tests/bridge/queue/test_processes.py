@@ -1,4 +1,4 @@
-"""Processes that are killed, and processes that work side by side."""
+"""Killed processes, and concurrent processes."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def _start(module: str, database: Database, *arguments: str) -> subprocess.Popen
 
 
 def _lines_until_killed(process: subprocess.Popen[str], number: int) -> list[str]:
-    """Let a process print some lines, kill it, and give all whole lines that it printed."""
+    """Read some lines of a process, kill it, and return all complete lines."""
     assert process.stdout is not None
     first = [process.stdout.readline() for _ in range(number)]
     process.kill()
@@ -34,7 +34,7 @@ def _whole_lines(output: str) -> list[str]:
 
 
 def _stored(store: Database) -> dict[int, str]:
-    """Give the control id of every stored message, by message id."""
+    """Return the control id of each stored message, by message id."""
     statement = "SELECT message_id, payload FROM message_body"
     with store.read() as connection:
         rows = connection.execute(text(statement)).all()
@@ -44,24 +44,24 @@ def _stored(store: Database) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_kill_minus_nine(store: Database) -> None:
-    """Every order that was reported as kept is there once, under the id that was told."""
-    told: dict[int, int] = {}
+def test_a_killed_ledger(store: Database) -> None:
+    """Each order reported as stored is stored once, with the reported id."""
+    reported: dict[int, int] = {}
     for round_number in range(3):
         process = _start("ledger_process", store, str(round_number * 10**6))
         for line in _lines_until_killed(process, 300 + 77 * round_number):
             number, message_id = map(int, line.split())
-            told[number] = message_id
-    assert len(told) > 900
+            reported[number] = message_id
+    assert len(reported) > 900
     stored = _stored(store)
     assert len(set(stored.values())) == len(stored)
-    assert all(stored.get(message_id) == f"N{number}" for number, message_id in told.items())
+    assert all(stored.get(message_id) == f"N{number}" for number, message_id in reported.items())
 
 
 @pytest.mark.slow
 def test_two_nodes_apply_one_inbox(intake: Intake, store: Database) -> None:
-    """Each message is applied by one of them, each patient's in order, even after a kill."""
-    receipts = intake.keep(*(arrival(patient=str(n % 40)) for n in range(1200)))
+    """One of two nodes applies each message, in order for each patient, also after a kill."""
+    receipts = intake.enqueue(*(arrival(patient=str(n % 40)) for n in range(1200)))
     doomed = _start("worker_process", store, "node-1")
     before = _lines_until_killed(doomed, 100)
     assert len(before) < len(receipts)
@@ -71,7 +71,7 @@ def test_two_nodes_apply_one_inbox(intake: Intake, store: Database) -> None:
     applied = sorted(tuple(map(int, line.split())) for line in [*before, *after])
     ids = [message_id for _, _, message_id in applied]
     assert set(ids) == {receipt.message_id for receipt in receipts}
-    assert len(ids) <= len(receipts) + 20 * 4  # what was in hand at the kill, twice at most
+    assert len(ids) <= len(receipts) + 20 * 4  # claims at the kill: twice at most
     for lane in {lane for _, lane, _ in applied}:
         mine = [message_id for _, each, message_id in applied if each == lane]
         assert mine == sorted(mine)

@@ -69,35 +69,35 @@ QUESTIONS: dict[str, Ask] = {
 
 
 def test_no_query_scans_all_rows(store: Database) -> None:
-    """With much that is done, a little that is parked, and nothing that waits."""
+    """The tables have many settled rows, a few parked ones, and no queued ones."""
     for change in (_MESSAGES, _DELIVERIES, _NUMBERS, "ANALYZE"):
         with store.write() as connection:
             connection.execute(text(change))
     walking = []
     for name, question in QUESTIONS.items():
-        with heard(store) as asked:
+        with recorded_statements(store) as statements:
             question(store)
-        assert asked, name
+        assert statements, name
         with store.write() as connection:
-            plans = [_plan(store, connection, *each) for each in asked]
-        walking += [(name, plan) for plan in plans if _walks(plan)]
+            plans = [_plan(store, connection, *each) for each in statements]
+        walking += [(name, plan) for plan in plans if _scans(plan)]
     assert walking == []
 
 
 @contextmanager
-def heard(store: Database) -> Iterator[Asked]:
-    """Note what is asked of the tables that grow."""
-    asked: Asked = []
+def recorded_statements(store: Database) -> Iterator[Asked]:
+    """Record the statements on growing tables."""
+    statements: Asked = []
 
-    def note(_c: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
+    def record(_c: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
         if "FROM message" in statement or "FROM delivery" in statement:
-            asked.append((statement, values))
+            statements.append((statement, values))
 
-    event.listen(store.engine, "before_cursor_execute", note)
+    event.listen(store.engine, "before_cursor_execute", record)
     try:
-        yield asked
+        yield statements
     finally:
-        event.remove(store.engine, "before_cursor_execute", note)
+        event.remove(store.engine, "before_cursor_execute", record)
 
 
 def _plan(store: Database, connection: Connection, statement: str, values: Any) -> str:
@@ -106,11 +106,11 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
     return "\n".join(str(row[-1]) for row in rows)
 
 
-def _walks(plan: str) -> bool:
+def _scans(plan: str) -> bool:
     """
-    Tell whether all of a table is read, or an index of all its rows from end to end.
+    Return whether a plan reads a whole table, or an index from end to end.
 
-    The last partition is empty here, and is then read as a whole.
+    The last partition is empty in this test, so it is read as a whole.
     """
     lines = [line for line in plan.splitlines() if "_rest" not in line]
     return any("Seq Scan on" in line or _LONG.match(line) for line in lines)

@@ -1,4 +1,4 @@
-"""What is finished and old goes; nothing else does."""
+"""Retention removes finished, old rows only."""
 
 from sqlalchemy import text
 
@@ -17,10 +17,10 @@ from tests.bridge.queue.samples import NOW, arrival, refused, release
 OLD = NOW - 10_000
 
 
-def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
-    """Queued, claimed, parked and recent messages stay, with their content."""
+def test_only_finished_old_messages_are_removed(intake: Intake, store: Database) -> None:
+    """Queued, claimed, parked and recent messages stay with their content."""
     inbox = Inbox(store, "node")
-    kept = intake.keep(*(arrival(patient=str(n), received_at=OLD) for n in range(4)))
+    kept = intake.enqueue(*(arrival(patient=str(n), received_at=OLD) for n in range(4)))
     queued, claimed, parked, done = (receipt.message_id for receipt in kept)
     inbox.claim(OLD, 10)
     inbox.release([queued], OLD)
@@ -28,7 +28,7 @@ def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
         [MessageOutcome(parked, QueueEvent.GIVEN_UP), MessageOutcome(done, QueueEvent.ACCEPTED)],
         OLD,
     )
-    intake.keep(refused(received_at=OLD), refused(received_at=NOW))
+    intake.enqueue(refused(received_at=OLD), refused(received_at=NOW))
     pauses: list[float] = []
     pruned = prune(store, NOW - 5000, batch=1, pause=pauses.append)
     assert pruned == PruneResult(messages=2, deliveries=0)
@@ -46,27 +46,27 @@ def test_only_what_is_finished_and_old(intake: Intake, store: Database) -> None:
         assert set(bodies) == left.keys()
 
 
-def test_what_was_settled_recently_stays(intake: Intake, store: Database) -> None:
-    """A message that was parked for months and applied today is not old."""
+def test_recently_settled_messages_stay(intake: Intake, store: Database) -> None:
+    """A message parked for months and applied today is not old."""
     inbox = Inbox(store, "node")
-    (receipt,) = intake.keep(arrival(received_at=OLD))
-    intake.keep(arrival(patient="2"))
+    (receipt,) = intake.enqueue(arrival(received_at=OLD))
+    intake.enqueue(arrival(patient="2"))
     inbox.claim(OLD, 1)
     inbox.settle([MessageOutcome(receipt.message_id, QueueEvent.ACCEPTED)], NOW)
     assert prune(store, NOW - 5000).messages == 0
     assert prune(store, NOW + 1).messages == 1
 
 
-def test_ids_are_never_given_twice(intake: Intake, store: Database) -> None:
-    """Even when everything is old, the newest row stays, and the next id is a new one."""
-    receipts = intake.keep(*(refused(received_at=OLD) for _ in range(3)))
+def test_ids_are_not_reused(intake: Intake, store: Database) -> None:
+    """The newest row stays, also if all are old, so that the next id is new."""
+    receipts = intake.enqueue(*(refused(received_at=OLD) for _ in range(3)))
     assert prune(store, NOW).messages == 2
-    (after,) = intake.keep(arrival())
+    (after,) = intake.enqueue(arrival())
     assert after.message_id > receipts[-1].message_id
 
 
-def test_deliveries_too(store: Database) -> None:
-    """Delivered results go when they are old, with their bytes."""
+def test_deliveries(store: Database) -> None:
+    """Old delivered results are removed with their bytes."""
     outbox = Outbox(store, "node")
     with store.write() as connection:
         outbox.enqueue(connection, [release(report="R1"), release(report="R2")], OLD)
@@ -78,8 +78,8 @@ def test_deliveries_too(store: Database) -> None:
         assert connection.execute(text("SELECT count(*) FROM delivery_body")).scalar_one() == 0
 
 
-def test_a_batch_takes_as_long_as_others_can_wait() -> None:
-    """Fewer rows where they take long, more where they do not; never none, never very many."""
+def test_batch_size() -> None:
+    """The batch size follows the duration, between a minimum and a maximum."""
     assert next_batch(100, HOLD_SECONDS) == 100
     assert next_batch(100, 2 * HOLD_SECONDS) == 50
     assert next_batch(100, HOLD_SECONDS / 8) == 200
@@ -88,9 +88,9 @@ def test_a_batch_takes_as_long_as_others_can_wait() -> None:
     assert next_batch(1, 0.0, max_batch=1) == 1
 
 
-def test_others_have_most_of_the_time(intake: Intake, store: Database) -> None:
-    """Between batches it rests for several times as long as the last one took."""
-    intake.keep(*(refused(received_at=OLD) for _ in range(4)))
+def test_pauses_between_batches(intake: Intake, store: Database) -> None:
+    """Retention pauses between batches for a multiple of the last duration."""
+    intake.enqueue(*(refused(received_at=OLD) for _ in range(4)))
     ticks = iter(range(100))
     pauses: list[float] = []
     prune(store, NOW, batch=1, pause=pauses.append, clock=lambda: float(next(ticks)))

@@ -1,10 +1,10 @@
-"""Most scans skip most partitions; a full scan follows regularly."""
+"""Most scans skip most partitions. A full scan follows regularly."""
 
 from bridge.queue.lanes import ScanWatermark
 
 
 def test_the_first_scan_is_full() -> None:
-    """And again whenever the interval has passed."""
+    """The first scan is full, and so is one after each interval."""
     floor = ScanWatermark(every=5.0, margin=10)
     assert floor.position(100.0) == 0
     floor.record(0, [57, 31], 100.0)
@@ -13,7 +13,7 @@ def test_the_first_scan_is_full() -> None:
 
 
 def test_later_scans_start_below_the_newest_id() -> None:
-    """With a margin, because other transactions commit later."""
+    """The margin covers other transactions, which commit later."""
     floor = ScanWatermark(every=5.0, margin=10)
     floor.record(0, [], 0.0)
     assert floor.position(1.0) == 0
@@ -24,7 +24,7 @@ def test_later_scans_start_below_the_newest_id() -> None:
 
 
 def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
-    """Nor does it move the watermark."""
+    """A partial scan changes neither the time of the full scan nor the watermark."""
     floor = ScanWatermark(every=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.record(90, [500], 4.0)
@@ -33,7 +33,7 @@ def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
 
 
 def test_a_notification_brings_a_full_scan_soon() -> None:
-    """One scan serves all notifications before it."""
+    """One full scan serves all earlier notifications."""
     floor = ScanWatermark(every=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.expect_old_rows()
@@ -43,7 +43,7 @@ def test_a_notification_brings_a_full_scan_soon() -> None:
 
 
 def test_unblocked_rows_are_scanned_at_any_age() -> None:
-    """Until the next full scan."""
+    """Unblocked rows are scanned until the next full scan."""
     floor = ScanWatermark(every=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.include([])
@@ -55,6 +55,6 @@ def test_unblocked_rows_are_scanned_at_any_age() -> None:
 
 
 def test_scan_positions_are_rounded() -> None:
-    """One step below the watermark is included: postponed rows are due on time."""
+    """The scan includes one step below the watermark, so that postponed rows are due on time."""
     found = [ScanWatermark.of_partitions(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)]
     assert found == [0, 0, 0, 100_000, 1_100_000]

@@ -1,4 +1,4 @@
-"""A batch that is done claims the next with its outcomes."""
+"""A worker settles a batch and claims the next in one transaction."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -18,57 +18,57 @@ from tests.eventually import PATIENCE
 
 
 @pytest.fixture
-def bench(store: Database, intake: Intake) -> WorkerRunner:
-    """A bench on each database."""
+def runner(store: Database, intake: Intake) -> WorkerRunner:
+    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 
-class Turning(Inbox):
-    """An inbox whose database is away when a batch is to be claimed with outcomes; counts that."""
+class CountingInbox(Inbox):
+    """An inbox that counts calls of `settle_and_claim`, and can fail in them."""
 
-    asked = 0
+    calls = 0
     away = False
 
     @override
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
-        """Count, and turn over."""
-        self.asked += 1
+        """Count the call, and settle and claim."""
+        self.calls += 1
         if self.away:
             raise StoreUnavailable("SQLITE_FULL")
         return super().settle_and_claim(outcomes, now, limit)
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_who_is_done_claims_what_came_meanwhile(
-    bench: WorkerRunner, monkeypatch: pytest.MonkeyPatch, away: bool
+def test_settle_and_claim(
+    runner: WorkerRunner, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
-    """With its outcomes, as often as some came; by the ordinary ways where that cannot be."""
+    """The worker claims new messages with its outcomes, or separately if that fails."""
     monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
-    bench.keep("1")
-    inbox = Turning(bench.store, "node")
+    runner.enqueue("1")
+    inbox = CountingInbox(runner.store, "node")
     inbox.away = away
-    bench.inbox = inbox
+    runner.inbox = inbox
     log: list[int] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async def apply(
             batch: Sequence[ClaimedMessage],
         ) -> AsyncGenerator[Sequence[MessageOutcome]]:
             log.extend(each.message_id for each in batch)
             if len(log) < 4:
-                await asyncio.to_thread(bench.keep, "1", str(len(log)))
+                await asyncio.to_thread(runner.enqueue, "1", str(len(log)))
                 worker.notify()
             yield [accepted(each) for each in batch]
 
         worker = Worker(inbox, apply, clock=lambda: NOW, poll=60, parallel=1, gather_seconds=9)
         await worker.start()
         async with asyncio.timeout(PATIENCE):
-            while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
+            while not await asyncio.to_thread(runner.all_done):  # noqa: ASYNC110  # see `WorkerRunner.run`
                 await asyncio.sleep(0.005)
         await worker.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert sorted(log) == [1, 2, 3, 4, 5]
-    assert inbox.asked == 2
+    assert inbox.calls == 2

@@ -1,4 +1,4 @@
-"""The page with the state table is drawn from the state table."""
+"""The page with the state table is generated from the code."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "durabilit
 
 
 def test_the_page_shows_the_table() -> None:
-    """`docs/explanation/durability.md` says what `queue/states.py` does; else draw it anew."""
+    """`docs/explanation/durability.md` has the generated table of `queue/states.py`."""
     rows = [f"| {state} | {event} | {to} |" for (state, event), to in TRANSITIONS.items()]
     page = PAGE.read_text("utf-8")
     assert "\n".join(["| From | Event | To |", "|---|---|---|", *rows, ""]) in page
 
 
 def test_the_page_shows_the_other_axis() -> None:
-    """Each value of the acknowledgment axis is explained."""
+    """The page explains each value of the acknowledgment axis."""
     page = PAGE.read_text("utf-8")
     assert all(f"| {each} | " in page for each in AcknowledgmentState)

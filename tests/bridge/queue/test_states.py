@@ -1,4 +1,4 @@
-"""The two axes, and the one table."""
+"""The two axes of a message and the table of transitions."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ from bridge.queue.states import INITIAL_STATES, TRANSITIONS, QueueEvent, QueueSt
 
 @pytest.mark.parametrize(("state", "event"), list(product(QueueState, QueueEvent)))
 def test_every_pair(state: QueueState, event: QueueEvent) -> None:
-    """A pair in the table leads where the table says; any other raises."""
+    """A pair in the table leads to its state. Any other pair raises an error."""
     if (state, event) in TRANSITIONS:
         assert next_state(state, event) is TRANSITIONS[state, event]
     else:
@@ -19,17 +19,17 @@ def test_every_pair(state: QueueState, event: QueueEvent) -> None:
 
 
 def test_every_state_is_reachable() -> None:
-    """No state is left over from an earlier design."""
+    """Each state can be reached."""
     assert set(QueueState) == INITIAL_STATES | set(TRANSITIONS.values())
 
 
-def test_only_a_person_reopens_what_is_finished() -> None:
-    """Nothing but a replay leads out of a finished state."""
+def test_only_a_replay_leaves_a_finished_state() -> None:
+    """Only a replay leads out of a finished state."""
     for (state, event), target in TRANSITIONS.items():
         if state not in {QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED}:
             assert (event, target) == (QueueEvent.REPLAYED, QueueState.QUEUED)
 
 
-def test_what_is_in_hand_can_always_be_given_back() -> None:
-    """A worker that dies leaves nothing that cannot be queued again."""
+def test_each_claim_can_be_requeued() -> None:
+    """Each claimed state can return to queued, for the claims of a failed worker."""
     assert next_state(QueueState.CLAIMED, QueueEvent.INTERRUPTED) is QueueState.QUEUED

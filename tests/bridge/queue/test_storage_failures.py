@@ -1,4 +1,4 @@
-"""When nothing can be kept, nobody is told that it was; and afterwards all goes on."""
+"""Without storage no sender gets an acknowledgment. Afterwards the ledger works again."""
 
 import asyncio
 import subprocess
@@ -37,57 +37,57 @@ def _intake(database: Database) -> Iterator[Intake]:
 
 
 def _until_full(intake: Intake) -> int:
-    """Keep big arrivals until one fails; give how many were kept before."""
-    for kept in range(1000):
+    """Store large arrivals until one fails, and return how many were stored."""
+    for stored in range(1000):
         (outcome,) = intake.outcomes(arrival(content=BIG))
         if isinstance(outcome, BaseException):
             assert isinstance(outcome, StoreUnavailable)
-            return kept
+            return stored
     pytest.fail("the disk never got full")
 
 
 class TestPageLimit:
-    """A SQLite file that may not grow: the library's own way to be full."""
+    """A SQLite file with a page limit, which SQLite reports as a full disk."""
 
     @pytest.fixture
     def limit(self) -> dict[str, int]:
-        """How many pages the file may have."""
+        """The maximum number of pages."""
         return {"pages": 300}
 
     @pytest.fixture
     def database(self, tmp_path: Path, limit: dict[str, int]) -> Database:
-        """A database that obeys the limit."""
+        """A database with the page limit."""
         database = Database(f"sqlite:///{tmp_path / 'small.db'}")
 
-        def obey(connection: Any, record: object, proxy: object) -> None:
+        def limit_pages(connection: Any, record: object, proxy: object) -> None:
             connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
 
-        event.listen(database.engine, "checkout", obey)
+        event.listen(database.engine, "checkout", limit_pages)
         return database
 
     @pytest.fixture
     def small(self, database: Database) -> Iterator[Intake]:
-        """A ledger on it."""
+        """A ledger on this database."""
         yield from _intake(database)
 
     def test_full_and_recovered(
         self, small: Intake, database: Database, limit: dict[str, int]
     ) -> None:
-        """What failed was not kept, what was kept is there, and space makes it work again."""
-        kept = _until_full(small)
-        assert kept > 0
-        assert _count(database) == kept
+        """The failed message is not stored. With free space the ledger works again."""
+        stored = _until_full(small)
+        assert stored > 0
+        assert _count(database) == stored
         outcomes = small.outcomes(*(arrival(content=BIG) for _ in range(5)))
         assert all(isinstance(each, StoreUnavailable) for each in outcomes)
-        assert _count(database) == kept
+        assert _count(database) == stored
         limit["pages"] = 100_000
-        small.keep(arrival(content=BIG))
-        assert _count(database) == kept + 1
+        small.enqueue(arrival(content=BIG))
+        assert _count(database) == stored + 1
 
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes, where we may mount one."""
+    """A file system of two megabytes, if the test may mount one."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
@@ -100,27 +100,27 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_file_system(tiny_disk: Path) -> None:
-    """The real thing: no block is left for the log; when one is freed, all goes on."""
+    """The file system has no block for the log. When one is freed, the ledger works again."""
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(b"x" * 2**20)
     database = Database(f"sqlite:///{tiny_disk / 'bridge.db'}")
     for intake in _intake(database):
-        kept = _until_full(intake)
-        assert _count(database) == kept
+        stored = _until_full(intake)
+        assert _count(database) == stored
         (outcome,) = intake.outcomes(arrival(content=BIG))
         assert isinstance(outcome, StoreUnavailable)
         ballast.unlink()
-        intake.keep(arrival(content=BIG))
-        assert _count(database) == kept + 1
+        intake.enqueue(arrival(content=BIG))
+        assert _count(database) == stored + 1
         with database.read() as connection:
             assert connection.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
 
 
-def test_a_database_that_is_away(tmp_path: Path) -> None:
-    """A server that is not there fails every arrival, at once, and never the ledger."""
+def test_an_unreachable_database(tmp_path: Path) -> None:
+    """Each arrival fails at once without the server. The ledger does not fail."""
     database = Database(f"postgresql+psycopg:///x?host={tmp_path}")
 
-    async def story() -> list[object]:
+    async def scenario() -> list[object]:
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
         answers = await asyncio.gather(
@@ -129,14 +129,14 @@ def test_a_database_that_is_away(tmp_path: Path) -> None:
         await ledger.stop()
         return list(answers)
 
-    assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(story()))
+    assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(scenario()))
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has no sessions
 def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
-    """The server ends all our sessions: nobody is refused for that, and nothing is kept twice."""
-    intake.keep(arrival())
+    """The server ends all sessions: no sender is refused, and no message is stored twice."""
+    intake.enqueue(arrival())
     cut = text("""
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -145,7 +145,7 @@ def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
     for before in (1, 3, 5):
         with killer.write() as connection:
             connection.execute(cut)
-        first, second = *intake.keep(arrival()), *intake.keep(arrival())
+        first, second = *intake.enqueue(arrival()), *intake.enqueue(arrival())
         assert not first.duplicate
         assert not second.duplicate
         assert _count_again(store) == before + 2
@@ -155,28 +155,28 @@ def test_connections_that_are_cut(intake: Intake, store: Database) -> None:
 @pytest.mark.postgres
 @pytest.mark.slow
 def test_a_server_that_restarts() -> None:
-    """While it is down nothing is reported as kept; up again, everything that was is there."""
+    """Nothing is reported as stored while the server is down, and stored messages remain."""
     with tempfile.TemporaryDirectory(prefix="bridge-postgresql-") as folder:
         place = Path(folder) / "data"
         database = Database(server_address(place))
         server = start_server(place)
         for intake in _intake(database):
-            kept = [receipt.message_id for receipt in intake.keep(arrival(), arrival())]
+            stored = [receipt.message_id for receipt in intake.enqueue(arrival(), arrival())]
             server.stop()
             (outcome,) = intake.outcomes(arrival())
             assert isinstance(outcome, StoreUnavailable)
             server.start()
             for _ in range(2):
-                kept += [receipt.message_id for receipt in intake.keep(arrival())]
-            assert _count_again(database) == len(kept)
+                stored += [receipt.message_id for receipt in intake.enqueue(arrival())]
+            assert _count_again(database) == len(stored)
             with database.read() as connection:
                 rows = connection.execute(text("SELECT id FROM message")).scalars()
-                assert set(rows) == set(kept)
+                assert set(rows) == set(stored)
         server.stop()
 
 
 def _count_again(store: Database) -> int:
-    """Count, over a connection that may have been cut."""
+    """Count messages on a connection that may have been cut."""
     try:
         return _count(store)
     except StoreUnavailable:

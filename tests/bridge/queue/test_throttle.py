@@ -1,4 +1,4 @@
-"""The throttle: when processing pauses, and when it applies one small batch at a time."""
+"""The throttle pauses processing, or limits it to small batches."""
 
 import pytest
 
@@ -15,45 +15,45 @@ from bridge.queue.worker.throttle import (
 )
 
 
-class Day:
-    """Arrivals, a timer and a processor that are moved by hand."""
+class Load:
+    """Arrivals, time and CPU use that the test sets."""
 
     def __init__(self) -> None:
         self.count, self.now, self.spent = 0, 100.0, 7.0
         self.throttle = ProcessingThrottle(lambda: self.count, lambda: self.now, lambda: self.spent)
         self.throttle.worked(0.1)
 
-    def goes_by(self, rate: float, load: float, seconds: float = 3.0) -> None:
-        """Let arrivals come at a rate, and the process be so busy, for some seconds."""
+    def pass_time(self, rate: float, load: float, seconds: float = 3.0) -> None:
+        """Let messages arrive at a rate, and the process use CPU time, for some seconds."""
         for _ in range(round(seconds * 8)):
             self.now += 0.125
             self.spent += load * 0.125
             self.count += round(rate * 0.125)
-            _ = self.throttle.is_limited  # somebody looks
+            _ = self.throttle.is_limited  # reads the throttle
 
     @property
     def share(self) -> float:
-        """Of the time, what is left for applying."""
+        """The share of time for applying."""
         return 0.1 / (0.1 + self.throttle.pause)
 
 
 def test_a_process_with_cpu_time_left_does_not_pause() -> None:
-    """At any rate of arrivals."""
-    day = Day()
-    day.goes_by(5000, load=0.6)
-    assert day.share == 1
+    """A process with free CPU time does not pause at any rate."""
+    load_of_process = Load()
+    load_of_process.pass_time(5000, load=0.6)
+    assert load_of_process.share == 1
 
 
 @pytest.mark.parametrize("rate", [STEADY_RATE * 2, BUSY_RATE, RUSH_RATE])
 def test_batches_are_small_while_messages_arrive(rate: float) -> None:
-    """Also if the process has CPU time left; a few messages do not count."""
-    day = Day()
-    day.goes_by(STEADY_RATE / 2, load=0.1)
-    assert not day.throttle.is_limited
-    day.goes_by(rate, load=0.1)
-    assert day.throttle.is_limited
-    day.goes_by(0, load=0.1, seconds=QUIET_SECONDS + 0.25)
-    assert not day.throttle.is_limited
+    """Batches are small also with free CPU time. A few messages do not count."""
+    load_of_process = Load()
+    load_of_process.pass_time(STEADY_RATE / 2, load=0.1)
+    assert not load_of_process.throttle.is_limited
+    load_of_process.pass_time(rate, load=0.1)
+    assert load_of_process.throttle.is_limited
+    load_of_process.pass_time(0, load=0.1, seconds=QUIET_SECONDS + 0.25)
+    assert not load_of_process.throttle.is_limited
 
 
 @pytest.mark.parametrize(
@@ -67,49 +67,49 @@ def test_batches_are_small_while_messages_arrive(rate: float) -> None:
 )
 def test_a_saturated_process_pauses_by_the_rate(rate: float, least: float) -> None:
     """A rush leaves a tenth of the time to processing, steady arrivals half, single ones all."""
-    day = Day()
-    day.goes_by(rate, load=1.0)
-    assert day.share == pytest.approx(least)
-    assert day.throttle.is_limited is (least < 1.0)
+    load_of_process = Load()
+    load_of_process.pass_time(rate, load=1.0)
+    assert load_of_process.share == pytest.approx(least)
+    assert load_of_process.throttle.is_limited is (least < 1.0)
 
 
 @pytest.mark.parametrize(
     ("rate", "share"), [(FLOOD_RATE * 0.8, 1.0), (FLOOD_RATE * 1.5, MINIMUM_SHARE[RUSH_RATE])]
 )
 def test_a_flood_throttles_at_a_lower_load(rate: float, share: float) -> None:
-    """Slower arrivals are applied as they come while the process has CPU time left."""
-    day = Day()
-    day.goes_by(rate, load=0.9)
-    assert day.share == pytest.approx(share)
+    """With free CPU time slower arrivals are applied as they arrive."""
+    load_of_process = Load()
+    load_of_process.pass_time(rate, load=0.9)
+    assert load_of_process.share == pytest.approx(share)
 
 
 def test_a_rush_ends() -> None:
-    """When arrivals stop, the pauses end at once."""
-    day = Day()
-    day.goes_by(RUSH_RATE * 3, load=1.0)
-    day.goes_by(0, load=1.0, seconds=0.125)
-    assert day.share == 1
+    """The pauses end when arrivals stop."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    load_of_process.pass_time(0, load=1.0, seconds=0.125)
+    assert load_of_process.share == 1
 
 
 def test_the_share_grows_again() -> None:
-    """While they still come, and there is time left."""
-    day = Day()
-    day.goes_by(RUSH_RATE * 3, load=1.0)
-    before = day.share
-    day.goes_by(RUSH_RATE * 3, load=0.5, seconds=0.5)
-    assert before < day.share < 1
+    """The share grows while messages still arrive, if CPU time is free."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    before = load_of_process.share
+    load_of_process.pass_time(RUSH_RATE * 3, load=0.5, seconds=0.5)
+    assert before < load_of_process.share < 1
 
 
 def test_pauses_are_bounded() -> None:
-    """Also after a batch that took a minute."""
-    day = Day()
-    day.goes_by(RUSH_RATE * 3, load=1.0)
-    day.throttle.worked(60.0)
-    assert day.throttle.pause == LONGEST_PAUSE
+    """The pause is limited, also after a batch of a minute."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    load_of_process.throttle.worked(60.0)
+    assert load_of_process.throttle.pause == LONGEST_PAUSE
 
 
 def test_a_process_without_listeners_never_pauses() -> None:
-    """It has no arrivals."""
+    """A process without listeners has no arrivals."""
     quiet = unthrottled()
     quiet.worked(10.0)
     assert quiet.pause == 0

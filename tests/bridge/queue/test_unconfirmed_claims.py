@@ -1,4 +1,4 @@
-"""A claim whose commit was not confirmed is requeued at once; claims in progress are not."""
+"""A claim whose commit was not confirmed is requeued at once. Other claims stay."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ LOST = "lost: no connection"
 
 
 class UnconfirmingInbox(Inbox):
-    """An inbox that claims, and does not hear that it did: its third claim, its first turn."""
+    """An inbox whose third claim and first turn lose the confirmation."""
 
     claims = 0
     turns = 0
@@ -36,12 +36,12 @@ class UnconfirmingInbox(Inbox):
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
-        """Write outcomes down, and claim one."""
-        told = super().settle_and_claim(outcomes, now, 1)
+        """Settle, and claim one message."""
+        result = super().settle_and_claim(outcomes, now, 1)
         self.turns += 1
         if self.turns == 1:
             raise StoreUnavailable(LOST)
-        return told
+        return result
 
 
 def test_an_unconfirmed_claim_is_applied_once(
@@ -49,18 +49,18 @@ def test_an_unconfirmed_claim_is_applied_once(
 ) -> None:
     """Each message is applied once, long before the lease expires."""
     monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
-    bench = WorkerRunner(store, intake)
-    inbox = bench.inbox = UnconfirmingInbox(store, "node", lease=60_000)
-    kept = bench.keep(*map(str, range(12)))
+    runner = WorkerRunner(store, intake)
+    inbox = runner.inbox = UnconfirmingInbox(store, "node", lease=60_000)
+    stored = runner.enqueue(*map(str, range(12)))
     applied: Counter[int] = Counter()
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         applied.update(each.message_id for each in batch)
-        await asyncio.sleep(0.05)  # others are in hand while one is taken back
+        await asyncio.sleep(0.05)  # others are in progress while one is requeued
         yield [accepted(each) for each in batch]
 
-    bench.run(apply, bench.all_done)
+    runner.run(apply, runner.all_done)
 
-    assert applied == Counter(kept)
+    assert applied == Counter(stored)
     assert inbox.claims > 3
     assert inbox.turns > 1

@@ -1,4 +1,4 @@
-"""Every claimed message gets an outcome, whatever applying it does."""
+"""Each claimed message gets an outcome, whatever the application does."""
 
 import asyncio
 import itertools
@@ -24,13 +24,13 @@ from tests.eventually import PATIENCE
 
 
 @pytest.fixture
-def bench(store: Database, intake: Intake) -> WorkerRunner:
-    """A bench on each database."""
+def runner(store: Database, intake: Intake) -> WorkerRunner:
+    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 
 def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]) -> Apply:
-    """Make an apply that notes what it was given."""
+    """Return an apply function that records its messages."""
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         log.extend(each.message_id for each in batch)
@@ -40,20 +40,20 @@ def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]
     return apply
 
 
-def test_everything_is_applied_once_and_in_order(bench: WorkerRunner) -> None:
-    """Fifty messages of five patients, each once, each patient's in order."""
-    ids = bench.keep(*(str(n % 5) for n in range(50)))
+def test_everything_is_applied_once_and_in_order(runner: WorkerRunner) -> None:
+    """Fifty messages of five patients are applied once, in order for each patient."""
+    ids = runner.enqueue(*(str(n % 5) for n in range(50)))
     log: list[int] = []
-    bench.run(applying(accepted, log), bench.all_done, batch=7)
+    runner.run(applying(accepted, log), runner.all_done, batch=7)
     assert sorted(log) == ids
     for patient in range(5):
         mine = [each for each in log if (each - ids[0]) % 5 == patient]
         assert mine == sorted(mine)
 
 
-def test_what_raises_is_tried_again(bench: WorkerRunner, caplog: pytest.LogCaptureFixture) -> None:
-    """An unforeseen error postpones its batch, and the log says its kind and no more."""
-    bench.keep("1", "2")
+def test_an_error_is_retried(runner: WorkerRunner, caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected error postpones its batch, and the log has only its class."""
+    runner.enqueue("1", "2")
     tries: list[int] = []
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -62,29 +62,29 @@ def test_what_raises_is_tried_again(bench: WorkerRunner, caplog: pytest.LogCaptu
             raise ValueError("SECRET")
         yield [accepted(each) for each in batch]
 
-    bench.run(apply, bench.all_done)
+    runner.run(apply, runner.all_done)
     assert len(tries) >= 2
     assert "ValueError" in caplog.text
     assert "SECRET" not in caplog.text
 
 
-def test_an_outcome_that_is_missing(bench: WorkerRunner) -> None:
-    """What apply says nothing about may or may not have been applied: it is tried again."""
-    (first, second) = bench.keep("1", "2")
-    seen: list[int] = []
+def test_an_outcome_that_is_missing(runner: WorkerRunner) -> None:
+    """A message without an outcome may or may not be applied, so it is retried."""
+    (first, second) = runner.enqueue("1", "2")
+    applied: list[int] = []
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        seen.extend(each.message_id for each in batch)
-        yield [accepted(each) for each in batch if each.message_id == first or len(seen) > 2]
+        applied.extend(each.message_id for each in batch)
+        yield [accepted(each) for each in batch if each.message_id == first or len(applied) > 2]
 
-    bench.run(apply, bench.all_done)
-    assert seen == [first, second, second]
-    assert queries.message(bench.store, second).row.attempts == 2
+    runner.run(apply, runner.all_done)
+    assert applied == [first, second, second]
+    assert queries.message(runner.store, second).row.attempts == 2
 
 
-def test_the_retry_policy_sets_the_time(bench: WorkerRunner) -> None:
-    """What is postponed without a time of its own gets one from the policy."""
-    bench.keep("1")
+def test_the_retry_policy_sets_the_time(runner: WorkerRunner) -> None:
+    """The policy sets the time of a postponed message without one."""
+    runner.enqueue("1")
 
     def postponed(each: ClaimedMessage) -> MessageOutcome:
         if each.attempts < 4:
@@ -94,12 +94,12 @@ def test_the_retry_policy_sets_the_time(bench: WorkerRunner) -> None:
         return accepted(each)
 
     log: list[int] = []
-    bench.run(applying(postponed, log), bench.all_done)
+    runner.run(applying(postponed, log), runner.all_done)
     assert len(log) == 4
 
 
 def _limited() -> ProcessingThrottle:
-    """Return the throttle of a process to which a message comes every millisecond."""
+    """Return the throttle of a process with a thousand messages per second."""
     clock = itertools.count()
     throttle = ProcessingThrottle(lambda: next(clock), lambda: next(clock) / 1000, lambda: 0.0)
     while not throttle.is_limited:
@@ -109,10 +109,10 @@ def _limited() -> ProcessingThrottle:
 
 @pytest.mark.parametrize("throttle", [unthrottled, _limited])
 def test_a_slow_batch_delays_its_own_lanes_only(
-    bench: WorkerRunner, throttle: Callable[[], ProcessingThrottle]
+    runner: WorkerRunner, throttle: Callable[[], ProcessingThrottle]
 ) -> None:
     """While a message of one patient waits, messages of others are applied."""
-    slow, *others = bench.keep("1", "2", "3")
+    slow, *others = runner.enqueue("1", "2", "3")
     log: list[int] = []
     go_on = asyncio.Event()
 
@@ -125,29 +125,29 @@ def test_a_slow_batch_delays_its_own_lanes_only(
             go_on.set()
         yield [accepted(each)]
 
-    bench.run(apply, bench.all_done, batch=1, throttle=throttle())
+    runner.run(apply, runner.all_done, batch=1, throttle=throttle())
     assert log == [*others, slow]
 
 
-def test_what_comes_meanwhile_is_one_batch(bench: WorkerRunner) -> None:
-    """What is stored while a batch is on its way waits for it, and is claimed together."""
-    bench.keep("1")
+def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
+    """Messages stored during a batch are claimed together after it."""
+    runner.enqueue("1")
     sizes: list[int] = []
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         sizes.append(len(batch))
         if len(sizes) == 1:
             for patient in "23":
-                await asyncio.to_thread(bench.keep, patient)
+                await asyncio.to_thread(runner.enqueue, patient)
                 await asyncio.sleep(0.1)
         yield [accepted(each) for each in batch]
 
-    bench.run(apply, bench.all_done, gather_seconds=9)
+    runner.run(apply, runner.all_done, gather_seconds=9)
     assert sizes == [1, 2]
 
 
-class Flaky(Inbox):
-    """An inbox whose database is away for the first two settlements."""
+class FailingInbox(Inbox):
+    """An inbox whose first two settlements fail."""
 
     away = 2
 
@@ -160,30 +160,32 @@ class Flaky(Inbox):
         return super().settle(outcomes, now)
 
 
-def test_outcomes_survive_a_full_disk(bench: WorkerRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was applied is written down as soon as the database takes it, not applied again."""
+def test_outcomes_survive_a_full_disk(
+    runner: WorkerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outcomes are written when the database accepts them, and no message is applied twice."""
     monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
-    bench.keep("1", "2")
-    bench.inbox = Flaky(bench.store, "node")
+    runner.enqueue("1", "2")
+    runner.inbox = FailingInbox(runner.store, "node")
     log: list[int] = []
-    bench.run(applying(accepted, log), bench.all_done)
+    runner.run(applying(accepted, log), runner.all_done)
     assert len(log) == 2
 
 
-def test_a_restart_takes_up_what_was_in_hand(bench: WorkerRunner) -> None:
-    """Claims of the process that was killed are applied at once after the start."""
-    bench.keep("1", "2")
-    assert len(Inbox(bench.store, "node").claim(NOW, 10)) == 2
+def test_a_restart_applies_its_claims(runner: WorkerRunner) -> None:
+    """Claims of a killed process are applied at once after the start."""
+    runner.enqueue("1", "2")
+    assert len(Inbox(runner.store, "node").claim(NOW, 10)) == 2
     log: list[int] = []
-    bench.run(applying(accepted, log), bench.all_done)
+    runner.run(applying(accepted, log), runner.all_done)
     assert len(log) == 2
 
 
-def test_an_ended_lease_is_not_extended(bench: WorkerRunner) -> None:
-    """A process that was frozen does not take its messages for its own again."""
-    bench.keep("1")
+def test_an_ended_lease_is_not_extended(runner: WorkerRunner) -> None:
+    """A frozen process does not extend leases that ended."""
+    runner.enqueue("1")
     seconds = 0.0
-    inbox = Inbox(bench.store, "node", lease=60_000, timer=lambda: seconds)
+    inbox = Inbox(runner.store, "node", lease=60_000, timer=lambda: seconds)
     held: list[bool] = []
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -196,20 +198,20 @@ def test_an_ended_lease_is_not_extended(bench: WorkerRunner) -> None:
 
     worker = Worker(inbox, apply, clock=lambda: NOW, poll=120)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await worker.start()
         async with asyncio.timeout(30):
-            while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
+            while not await asyncio.to_thread(runner.all_done):  # noqa: ASYNC110  # see `WorkerRunner.run`
                 await asyncio.sleep(0.005)
         await worker.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert held == [True, True, False]
 
 
-def test_stop_gives_back_what_hangs(bench: WorkerRunner) -> None:
-    """What does not finish in time is queued again for whoever starts next."""
-    bench.keep("1")
+def test_stop_requeues_unfinished_messages(runner: WorkerRunner) -> None:
+    """A message that does not finish in time is requeued at the stop."""
+    runner.enqueue("1")
     begun: list[int] = []
 
     async def hang(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -217,71 +219,71 @@ def test_stop_gives_back_what_hangs(bench: WorkerRunner) -> None:
         await asyncio.sleep(60)
         yield []
 
-    bench.run(hang, lambda: bool(begun), drain=0.01)
-    assert bench.states() == [QueueState.QUEUED]
+    runner.run(hang, lambda: bool(begun), drain=0.01)
+    assert runner.states() == [QueueState.QUEUED]
 
 
-def test_notify_wakes_at_once(bench: WorkerRunner) -> None:
-    """A worker that is told does not wait for its next look."""
+def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
+    """A notified worker does not wait for its next poll."""
     applied = asyncio.Event()
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         applied.set()
         yield [accepted(each) for each in batch]
 
-    async def story() -> None:
-        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=120)
+    async def scenario() -> None:
+        worker = Worker(runner.inbox, apply, clock=lambda: NOW, poll=120)
         await worker.start()
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(bench.keep, "1")
+        await asyncio.to_thread(runner.enqueue, "1")
         worker.notify()
         async with asyncio.timeout(PATIENCE):
             await applied.wait()
         await worker.stop()
 
-    asyncio.run(story())
-    assert bench.all_done()
+    asyncio.run(scenario())
+    assert runner.all_done()
 
 
-def without_looking(bench: WorkerRunner, **settings: Any) -> None:
-    """Run a worker that hardly ever looks by itself, until all is applied."""
+def run_without_polls(runner: WorkerRunner, **settings: Any) -> None:
+    """Run a worker with a long poll interval until all messages are applied."""
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield [accepted(each) for each in batch]
 
-    async def story() -> None:
-        worker = Worker(bench.inbox, apply, clock=lambda: NOW, poll=120, **settings)
+    async def scenario() -> None:
+        worker = Worker(runner.inbox, apply, clock=lambda: NOW, poll=120, **settings)
         await worker.start()
         async with asyncio.timeout(PATIENCE):
-            while not await asyncio.to_thread(bench.all_done):  # noqa: ASYNC110  # see `Bench.run`
+            while not await asyncio.to_thread(runner.all_done):  # noqa: ASYNC110  # see `WorkerRunner.run`
                 await asyncio.sleep(0.005)
         await worker.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_what_moves_up_is_claimed_at_once(bench: WorkerRunner, batch: int) -> None:
-    """Neither what stood behind another nor what was too much for one batch waits for a look."""
-    bench.keep("1", "1", "1", "2", "2", "3", "4", "1")
-    without_looking(bench, batch=batch)
+def test_unblocked_messages_are_claimed_at_once(runner: WorkerRunner, batch: int) -> None:
+    """Unblocked messages and those beyond the batch size do not wait for a poll."""
+    runner.enqueue("1", "1", "1", "2", "2", "3", "4", "1")
+    run_without_polls(runner, batch=batch)
 
 
-class Counted(Inbox):
-    """An inbox that counts how often it is asked."""
+class CountingInbox(Inbox):
+    """An inbox that counts its claims."""
 
-    asked = 0
+    claims = 0
 
     @override
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        """Count, and take."""
-        self.asked += 1
+        """Count the call, and claim."""
+        self.claims += 1
         return super().claim_without_blobs(now, limit)
 
 
-def test_nothing_is_asked_for_in_vain(bench: WorkerRunner) -> None:
-    """Where nothing stood behind what was claimed, one claim is enough."""
-    bench.keep("1", "2", "3")
-    bench.inbox = Counted(bench.store, "node")
-    without_looking(bench)
-    assert bench.inbox.asked == 1
+def test_no_unneeded_claims(runner: WorkerRunner) -> None:
+    """If the claimed messages blocked no others, one claim is enough."""
+    runner.enqueue("1", "2", "3")
+    runner.inbox = CountingInbox(runner.store, "node")
+    run_without_polls(runner)
+    assert runner.inbox.claims == 1

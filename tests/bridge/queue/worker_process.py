@@ -1,5 +1,5 @@
 """
-Claims and settles until nothing is left, and prints what it applied: one of several at once.
+Claims and settles messages until none is left, and prints the applied ones.
 
 Run as `python -m tests.bridge.queue.worker_process URL NODE`.
 """

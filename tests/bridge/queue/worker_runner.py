@@ -27,23 +27,23 @@ class WorkerRunner:
         self.now = NOW
         self.inbox = Inbox(store, "node", lease=60_000)
 
-    def keep(self, *patients: str) -> list[int]:
+    def enqueue(self, *patients: str) -> list[int]:
         """Store an order for each of the patients."""
-        receipts = self.intake.keep(*(arrival(patient=patient) for patient in patients))
+        receipts = self.intake.enqueue(*(arrival(patient=patient) for patient in patients))
         return [receipt.message_id for receipt in receipts]
 
     def states(self) -> list[QueueState]:
-        """Give the states of all messages, oldest first."""
+        """Return the states of all messages, oldest first."""
         return [row.state for row in queries.messages(self.store, queries.Filter(limit=999))][::-1]
 
     def all_done(self) -> bool:
-        """Tell whether nothing is left to do."""
+        """Return whether all messages are done."""
         return set(self.states()) == {QueueState.DONE}
 
     def run(self, apply: Apply, until: Until, *, drain: float = 60, **settings: Any) -> None:
-        """Work until `until` holds, then stop."""
+        """Run the worker until `until` returns true, then stop it."""
 
-        async def story() -> None:
+        async def scenario() -> None:
             policy = RetryPolicy(first=0.001, maximum=0.001)
             worker = Worker(
                 self.inbox,
@@ -61,9 +61,9 @@ class WorkerRunner:
                     self.now += 1
             await worker.stop(drain)
 
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def accepted(each: ClaimedMessage) -> MessageOutcome:
-    """Accept everything."""
+    """Return an outcome that accepts a message."""
     return MessageOutcome(each.message_id, QueueEvent.ACCEPTED)
