@@ -70,7 +70,7 @@ def filled(database: Database) -> Database:
 
 
 def test_rows_come_back_as_they_were_given(filled: Database) -> None:
-    """Numbers at both ends, marks, bytes, missing values; keys count up in the order given."""
+    """Extreme numbers, special characters, bytes and nulls are stored, with keys in order."""
     with filled.read() as connection:
         found = connection.execute(TABLE.select().order_by(TABLE.c.id)).mappings().all()
     assert [{**row, "id": 0} for row in found] == [{"id": 0, **row} for row in ROWS]
@@ -78,7 +78,7 @@ def test_rows_come_back_as_they_were_given(filled: Database) -> None:
 
 
 def test_a_step_changes_each_row(filled: Database) -> None:
-    """Of many rows each gets its own value; no rows are no statement."""
+    """Each row gets its own value. Without rows no statement is executed."""
     with filled.write() as connection:
         ids = [row.id for row in connection.execute(text("SELECT id FROM sample ORDER BY id"))]
         execute_rows(connection, RENAME, [(ids[0], "first"), (ids[2], "third")])
@@ -88,7 +88,7 @@ def test_a_step_changes_each_row(filled: Database) -> None:
 
 
 def test_rows_are_found_among_their_keys(filled: Database) -> None:
-    """By numbers of 64 bits and by text, with other conditions, and by no keys at all."""
+    """Rows are found by 64-bit number, by text, with other conditions, and with no keys."""
     with filled.read() as connection:
         flag = {"flag": True}
         assert execute_keys(connection, NUMBERED, [-(2**63), 2**63 - 1, 7], **flag).scalars() == [
@@ -99,8 +99,8 @@ def test_rows_are_found_among_their_keys(filled: Database) -> None:
         assert len(execute_keys(connection, NAMED, [ROWS[0]["name"], "ü\n", "nobody"]).all()) == 2
 
 
-def test_all_of_it_or_nothing(filled: Database) -> None:
-    """One row that cannot be stored leaves none of its neighbours."""
+def test_all_rows_or_none(filled: Database) -> None:
+    """One row that cannot be stored rolls back all others."""
     rows = [{**ROWS[0], "name": "new"}, {**ROWS[0], "name": "ü\n"}]
     with pytest.raises(Conflict), filled.write() as connection:
         insert_rows(connection, INSERT, rows)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def table(database: Database) -> None:
-    """Where rows of a page each go."""
+    """A table with one row per page."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE heap (content)")
 
@@ -48,7 +48,7 @@ def write(database: Database, rows: int = 2) -> None:
 
 
 def rows_of(file: Path) -> int:
-    """Count the rows of a database that nobody else has open."""
+    """Count the rows of a database that no other process has open."""
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         (rows,) = connection.execute("SELECT count(*) FROM heap").fetchone()
@@ -56,18 +56,18 @@ def rows_of(file: Path) -> int:
 
 
 def file_has(database: Database, rows: int) -> bool:
-    """Tell whether the database's file has these rows without its log."""
+    """Return whether the database file has these rows without its log."""
     assert database.file is not None
     alone = database.file.with_name("alone.db")
     alone.write_bytes(database.file.read_bytes())
     try:
         return rows_of(alone) >= rows
-    except (AssertionError, sqlite3.DatabaseError):  # read while it was copied
+    except (AssertionError, sqlite3.DatabaseError):  # read during the copy
         return False
 
 
 def length_of(database: Database) -> int:
-    """Give the size of the log's file, which a log that began anew does not exceed again."""
+    """Return the size of the log file, which a restarted log does not exceed."""
     assert database.file is not None
     return database.file.with_name(f"{database.file.name}-wal").stat().st_size
 
@@ -76,10 +76,10 @@ def length_of(database: Database) -> int:
 def test_the_log_restarts_while_others_write(
     database: Database, checkpoints: WalCheckpointer
 ) -> None:
-    """The log of many writes is no longer than some of them, and the file has the rows."""
+    """The log of many writes stays short, and the file has the rows."""
     write(database, PAGES)
     eventually(lambda: file_has(database, PAGES))
-    checkpoints.run()  # after the run in progress, which may not have restarted the log yet
+    checkpoints.run()  # after the run in progress, which may not restart the log
     size = length_of(database)
     write(database, PAGES // 2)
     assert length_of(database) <= size
@@ -87,7 +87,7 @@ def test_the_log_restarts_while_others_write(
 
 @pytest.mark.usefixtures("table", "checkpoints")
 def test_the_log_is_written_by_sqlite_alone(database: Database) -> None:
-    """No room is made in the file of the log: it has the frames of commits and nothing behind."""
+    """The log file has only the frames of commits: the bridge reserves no space in it."""
     write(database, 3)
     eventually(lambda: file_has(database, 3))
     assert length_of(database) < PAGES * 4096
@@ -95,7 +95,7 @@ def test_the_log_is_written_by_sqlite_alone(database: Database) -> None:
 
 @pytest.mark.usefixtures("table", "checkpoints")
 def test_checkpoints_do_not_wait_for_readers(database: Database) -> None:
-    """A reader keeps the log as it is and holds up no writer; the log is copied afterwards."""
+    """A reader keeps the log and blocks no writer. The log is copied afterwards."""
     write(database, 1)
     with closing(database.dedicated_connection()) as reader:
         reader.execute("BEGIN")

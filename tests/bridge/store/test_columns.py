@@ -19,8 +19,8 @@ TABLE = Table(
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
 
 
-def test_there_and_back(database: Database) -> None:
-    """Keys count up, instants come back aware and in UTC, documents as they were."""
+def test_round_trip(database: Database) -> None:
+    """Keys count up, times return aware and in UTC, documents return unchanged."""
     with database.write() as connection:
         TABLE.create(connection)
         for body in ({"a": [1, "ü", None]}, None):
@@ -36,7 +36,7 @@ def test_there_and_back(database: Database) -> None:
 
 
 def test_an_instant_without_zone(database: Database) -> None:
-    """A time that could mean any zone is refused, not guessed."""
+    """A time without a zone is refused."""
     with database.write() as connection:
         TABLE.create(connection)
     naive = NOON.replace(tzinfo=None)

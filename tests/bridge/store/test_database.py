@@ -1,4 +1,4 @@
-"""Transactions mean the same on both dialects, and every refusal is one of ours."""
+"""Transactions behave alike on both databases, and each error is one of ours."""
 
 import threading
 from collections.abc import Iterator
@@ -44,13 +44,13 @@ def _ids(database: Database) -> list[int]:
 
 
 def test_write_commits(database: Database) -> None:
-    """What a write transaction did is there when it returns."""
+    """A write transaction is committed when it returns."""
     _insert(database, 1)
     assert _ids(database) == [1]
 
 
 def test_an_error_rolls_back(database: Database) -> None:
-    """An error inside keeps nothing, and the next writer has its turn."""
+    """An error rolls back the transaction, and the next writer can write."""
     with pytest.raises(Conflict), database.write() as connection:  # noqa: PT012  # one unit
         connection.execute(text("INSERT INTO thing VALUES (1, 'bone')"))
         connection.execute(text("INSERT INTO thing VALUES (1, 'bone')"))
@@ -59,7 +59,7 @@ def test_an_error_rolls_back(database: Database) -> None:
 
 
 def test_a_taken_key_is_a_conflict(database: Database) -> None:
-    """A unique violation is a Conflict and names the constraint, not the row."""
+    """A unique violation is a Conflict. It names the constraint, not the row."""
     _insert(database, 1)
     with pytest.raises(Conflict) as raised:
         _insert(database, 1, "SECRET")
@@ -67,8 +67,8 @@ def test_a_taken_key_is_a_conflict(database: Database) -> None:
     assert "SECRET" not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__!s}"
 
 
-def test_refused_statements_bear_no_values(database: Database) -> None:
-    """A violated NOT NULL tells the column, and never the row it would have been."""
+def test_errors_have_no_values(database: Database) -> None:
+    """A NOT NULL violation names the column, and no values."""
     with pytest.raises(StatementRefused, match="name") as raised:
         _insert(database, 424242, None)
     assert "424242" not in str(raised.value)
@@ -76,15 +76,15 @@ def test_refused_statements_bear_no_values(database: Database) -> None:
 
 
 def test_session_commits(database: Database) -> None:
-    """A session's work is flushed and committed at its end."""
+    """A session is flushed and committed at its end."""
     with database.session() as session:
         assert isinstance(session, Session)
         session.connection().execute(text("INSERT INTO thing VALUES (7, 'bone')"))
     assert _ids(database) == [7]
 
 
-def test_readers_are_not_held_up(database: Database) -> None:
-    """A reader sees the last commit while a writer is at work."""
+def test_readers_do_not_wait(database: Database) -> None:
+    """A reader reads the last commit while a writer works."""
     _insert(database, 1)
     with database.write() as connection:
         connection.execute(text("INSERT INTO thing VALUES (2, 'bone')"))
@@ -93,13 +93,13 @@ def test_readers_are_not_held_up(database: Database) -> None:
 
 
 def test_serialized_appends_commit_in_order(database: Database) -> None:
-    """Whoever serializes on a name waits for the one before it to commit."""
-    seen: list[list[int]] = []
+    """A transaction that serializes on a name waits for the commit of the previous one."""
+    ids_at_start: list[list[int]] = []
 
     def second() -> None:
         with database.write() as connection:
             database.serialize(connection, "feed")
-            seen.append(_ids(database))
+            ids_at_start.append(_ids(database))
 
     with database.write() as connection:
         database.serialize(connection, "feed")
@@ -108,11 +108,11 @@ def test_serialized_appends_commit_in_order(database: Database) -> None:
         thread.join(0.1)
         connection.execute(text("INSERT INTO thing VALUES (1, 'bone')"))
     thread.join()
-    assert seen == [[1]]
+    assert ids_at_start == [[1]]
 
 
-def test_alone(database: Database) -> None:
-    """Of two transactions at once only one holds a name; afterwards it is free again."""
+def test_exclusive_name(database: Database) -> None:
+    """Of two concurrent transactions only one holds a name. Afterwards the name is free."""
     with database.write() as connection:
         assert database.try_lock(connection, "job")
         if database.dialect == "postgresql":
@@ -125,7 +125,7 @@ def test_alone(database: Database) -> None:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # PostgreSQL has many writers
 def test_writers_in_one_thread(database: Database) -> None:
-    """Writing inside a write would wait for itself: on SQLite that is told at once."""
+    """A write inside a write would wait for itself, so SQLite reports it at once."""
     with (
         database.write(),
         pytest.raises(RuntimeError, match="already writing"),
@@ -135,7 +135,7 @@ def test_writers_in_one_thread(database: Database) -> None:
 
 
 def test_two_objects_of_one_file_take_turns(tmp_path: Path) -> None:
-    """The turn belongs to the file, whatever it is called and however often it is opened."""
+    """The write lock belongs to the file, whatever its path and however often it is opened."""
     (tmp_path / "a").mkdir()
     one = Database(f"sqlite:///{tmp_path / 'a' / 'x.db'}")
     two = Database(f"sqlite:///{tmp_path / 'a' / '..' / 'a' / 'x.db'}")
@@ -145,17 +145,15 @@ def test_two_objects_of_one_file_take_turns(tmp_path: Path) -> None:
     two.dispose()
 
 
-def test_what_cannot_be_kept_safely_is_refused() -> None:
-    """Memory and other products are no place for messages."""
+def test_unsupported_databases() -> None:
+    """Databases in memory and other products are refused."""
     for url in ("sqlite://", "sqlite:///:memory:", "mysql://x/y"):
         with pytest.raises(UnsupportedStore):
             Database(url)
 
 
-def test_a_lock_that_does_not_come_is_busy(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Waiting for another's lock ends, as Busy."""
+def test_lock_timeout(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for the lock of another writer ends as Busy."""
     monkeypatch.setattr(database.write_lock, "timeout", 0.05)
     failures: list[StoreError] = []
 
@@ -178,29 +176,29 @@ def test_a_lock_that_does_not_come_is_busy(
 
 
 @pytest.mark.postgres
-def test_a_server_that_keeps_nothing_is_not_ours(postgres_server: str, postgres_url: str) -> None:
-    """A standby, or what is made read-only, is as good as away, unless the address wants it."""
+def test_a_read_only_server(postgres_server: str, postgres_url: str) -> None:
+    """A standby or read-only server counts as unavailable, unless the URL requests it."""
     name = make_url(postgres_url).database
     ask_server(postgres_server, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     refused = Database(postgres_url)
-    heard = Database(make_url(postgres_url).update_query_dict(
+    read_only = Database(make_url(postgres_url).update_query_dict(
         {"target_session_attrs": "any", "options": "-c work_mem=5MB"}
     ).render_as_string(hide_password=False))  # fmt: skip
     try:
         with pytest.raises(StoreUnavailable), refused.read():
             pass
-        with heard.read() as connection:
+        with read_only.read() as connection:
             for setting, value in (("work_mem", "5MB"), ("lock_timeout", "30s")):
                 assert connection.execute(text(f"SHOW {setting}")).scalar_one() == value
     finally:
         ask_server(postgres_server, f"ALTER DATABASE {name} RESET default_transaction_read_only")
         refused.dispose()
-        heard.dispose()
+        read_only.dispose()
 
 
 @pytest.mark.postgres
 def test_a_pool_has_its_limits(postgres_url: str) -> None:
-    """As many connections as were allowed, and whoever comes then is told that it is busy."""
+    """A caller beyond the limit of connections gets Busy."""
     small = Database(postgres_url, DatabaseOptions(size=1, overflow=1, timeout=0.2))
     try:
         with small.read(), small.read(), pytest.raises(Busy), small.read():
@@ -211,9 +209,11 @@ def test_a_pool_has_its_limits(postgres_url: str) -> None:
         small.dispose()
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # a server's come in turn
-def test_who_comes_next_gets_the_connection_used_last(database: Database) -> None:
-    """It knows its pages and its statements; the others would be strangers one after the other."""
+@pytest.mark.parametrize(
+    "database_url", ["sqlite"], indirect=True
+)  # a server rotates its connections
+def test_the_last_used_connection_is_reused(database: Database) -> None:
+    """The pool returns the last used connection, which has cached pages and statements."""
     with database.read(), database.read(), database.read():
         pass
     used = set()

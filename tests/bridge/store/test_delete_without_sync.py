@@ -1,4 +1,4 @@
-"""Deletions of retention do not wait for the disk; all other commits do."""
+"""Deletions of retention do not wait for the disk. All other commits do."""
 
 import pytest
 from sqlalchemy import Connection, text
@@ -26,7 +26,7 @@ def _fail(database: Database) -> None:
 
 
 def test_only_deletions_skip_the_sync(database: Database) -> None:
-    """The same connection, taken from the pool again, waits for the disk again."""
+    """The same connection syncs again when it returns from the pool."""
     with database.delete_without_sync() as connection:
         assert _how(database, connection) == _LAZY[database.dialect]
     for _ in range(3):
@@ -34,8 +34,8 @@ def test_only_deletions_skip_the_sync(database: Database) -> None:
             assert _how(database, connection) == _DURABLE[database.dialect]
 
 
-def test_after_a_failure_too(database: Database) -> None:
-    """What was to be removed stays, and the connection is as it was."""
+def test_sync_after_a_failed_deletion(database: Database) -> None:
+    """After a failed deletion the rows stay, and the connection syncs again."""
     with database.write() as connection:
         connection.execute(
             text(

@@ -1,4 +1,4 @@
-"""A writer on the driver's connection: when it waits for other processes."""
+"""Writers on the driver's connection wait for other processes only if asked."""
 
 import sqlite3
 import threading
@@ -19,7 +19,7 @@ A_WHILE = 0.3
 
 @pytest.fixture
 def writer(database: Database) -> Iterator[DriverWriter]:
-    """A writer, with a table."""
+    """A writer with a table."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE heap (content)")
     writer = database.writer()
@@ -29,24 +29,24 @@ def writer(database: Database) -> Iterator[DriverWriter]:
 
 @pytest.fixture
 def other(database: Database) -> Iterator[sqlite3.Connection]:
-    """Another process, as far as SQLite and we know."""
+    """A connection that acts as another process."""
     assert database.file is not None
     connection = sqlite3.connect(database.file, isolation_level=None, check_same_thread=False)
     with closing(connection):
         yield connection
 
 
-def patience(database: Database) -> int:
-    """Say how long the connections of the pool wait, in ms."""
+def lock_timeout(database: Database) -> int:
+    """Return the lock time-out of the pool's connections in ms."""
     with database.read() as connection:
         return int(connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one())
 
 
-def test_only_who_asks_for_it_waits(
+def test_only_a_waiting_writer_waits(
     database: Database, writer: DriverWriter, other: sqlite3.Connection
 ) -> None:
-    """In whatever order it is asked for."""
-    usual = patience(database)
+    """Writers with and without waiting can follow in any order."""
+    usual = lock_timeout(database)
     for _ in range(2):
         with database.write_lock.hold_without_waiting(), writer.transaction() as cursor:
             cursor.execute("INSERT INTO heap VALUES (1)")
@@ -59,13 +59,13 @@ def test_only_who_asks_for_it_waits(
         with writer.transaction() as cursor:
             cursor.execute("INSERT INTO heap VALUES (2)")
         assert time.monotonic() - began >= A_WHILE
-        assert patience(database) == usual
+        assert lock_timeout(database) == usual
     assert other.execute("SELECT count(*) FROM heap").fetchone() == (4,)
 
 
-def test_who_gets_its_connection_next_waits(database: Database, writer: DriverWriter) -> None:
-    """Whether it is let go in peace or for an error."""
-    usual = patience(database)
+def test_the_next_user_of_the_connection_waits(database: Database, writer: DriverWriter) -> None:
+    """The next user of the connection waits again, also after an error."""
+    usual = lock_timeout(database)
     with database.write_lock.hold_without_waiting(), writer.transaction():
         pass
     with (
@@ -74,8 +74,8 @@ def test_who_gets_its_connection_next_waits(database: Database, writer: DriverWr
         writer.transaction(),
     ):
         _ = 1 / 0
-    assert patience(database) == usual
+    assert lock_timeout(database) == usual
     with database.write_lock.hold_without_waiting(), writer.transaction():
         pass
     writer.close()
-    assert patience(database) == usual
+    assert lock_timeout(database) == usual

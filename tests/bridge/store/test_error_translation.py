@@ -40,15 +40,15 @@ POSTGRES = {
 
 @pytest.mark.parametrize(("state", "expected"), list(POSTGRES.items()))
 def test_postgres(state: str, expected: type[StoreError]) -> None:
-    """Each class of PostgreSQL's codes, raw or wrapped by SQLAlchemy."""
+    """Each class of PostgreSQL codes, from the driver and wrapped by SQLAlchemy."""
     error = errors.lookup(state)("Key (mrn)=(SECRET) is no good")
     assert type(translate(error)) is expected
     assert type(translate(DBAPIError("SELECT", {}, error))) is expected
     assert "SECRET" not in str(translate(error))
 
 
-def test_a_connection_that_went_away() -> None:
-    """Without a code there was no server to give one."""
+def test_a_lost_connection() -> None:
+    """An error without a code is a lost connection."""
     gone = psycopg.OperationalError("server closed the connection unexpectedly")
     assert isinstance(translate(gone), StoreUnavailable)
     assert is_connection_lost(gone)
@@ -59,8 +59,8 @@ def test_a_connection_that_went_away() -> None:
     assert not is_connection_lost(errors.UniqueViolation())
 
 
-def test_bytes_that_are_no_text() -> None:
-    """A text column whose bytes have changed is damage, and its text is not quoted."""
+def test_invalid_text() -> None:
+    """Invalid bytes in a text column are reported as damage, without the text."""
     error = sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'SECRET'")
     assert str(translate(error)) == (
         "the database is unavailable (SQLITE_CORRUPT: its file is damaged)"
@@ -68,7 +68,7 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_a_damaged_schema_that_is_not_utf8(tmp_path: Path) -> None:
-    """SQLite quotes it in an error message that Python cannot decode."""
+    """SQLite's error message quotes bytes that Python cannot decode."""
     file = tmp_path / "bridge.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE patient (mrn TEXT)")

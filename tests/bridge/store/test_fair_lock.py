@@ -9,7 +9,7 @@ from tests.eventually import PATIENCE, eventually
 
 
 def test_first_come_first_served() -> None:
-    """Whoever waits longest goes next, however many wait."""
+    """The longest waiting thread acquires the lock next."""
     lock = FairLock()
     passed: list[int] = []
 
@@ -31,7 +31,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_an_urgent_writer_goes_first_but_not_twice() -> None:
-    """It passes all that wait; after its turn one of them has the next."""
+    """An urgent writer passes all waiting threads. After it one of them is next."""
     lock = FairLock()
     passed: list[str] = []
 
@@ -52,21 +52,21 @@ def test_an_urgent_writer_goes_first_but_not_twice() -> None:
     assert passed == ["urgent 1", "first", "urgent 2", "second"]
 
 
-def test_waiting_ends() -> None:
-    """A turn that does not come in time is given up, and nobody waits for it later."""
+def test_timeout() -> None:
+    """A request that times out is removed from the queue."""
     lock = FairLock()
     lock.acquire(PATIENCE)
-    got: list[bool] = []
-    thread = threading.Thread(target=lambda: got.append(lock.acquire(0.01)))
+    acquired: list[bool] = []
+    thread = threading.Thread(target=lambda: acquired.append(lock.acquire(0.01)))
     thread.start()
     thread.join()
-    assert got == [False]
+    assert acquired == [False]
     lock.release()
     assert lock.acquire(0.01)
 
 
 def test_not_reentrant() -> None:
-    """A thread that holds the turn and asks again is told so instead of hanging."""
+    """A thread that requests its own lock again gets an error."""
     lock = FairLock()
     lock.acquire(PATIENCE)
     with pytest.raises(RuntimeError):

@@ -1,4 +1,4 @@
-"""A node that is stopped or cut off does not block other nodes for long."""
+"""A stopped or disconnected node does not block other nodes for long."""
 
 import os
 import select
@@ -32,7 +32,7 @@ from tests.processes import FORKED
 pytestmark = pytest.mark.postgres
 
 SITE = "SITE1"
-_SAID = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # a socket file shows none
+_SAID = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # not visible on a socket file
 
 
 def announce(database: Database, report: str) -> None:
@@ -44,14 +44,14 @@ def announce(database: Database, report: str) -> None:
 
 
 def with_options(url: str, **settings: str) -> str:
-    """Return the address with settings of the server for each session."""
+    """Return the URL with server settings for each session."""
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     address = make_url(url).update_query_dict({"options": options})
     return address.render_as_string(hide_password=False)
 
 
 def stopped_inside(url: str, parent: "Pipe[Any, Any]", work: Callable[[Database], None]) -> None:
-    """Be stopped between the last statement of some work and its commit; say how it ended."""
+    """Stop this process between a statement and its commit, and return how the work ended."""
     database = Database(url)
 
     def stop(*_: object) -> None:
@@ -69,18 +69,18 @@ def stopped_inside(url: str, parent: "Pipe[Any, Any]", work: Callable[[Database]
 
 
 def announce_frozen(database: Database) -> None:
-    """Sign."""
+    """Sign, and be stopped."""
     announce(database, "frozen")
 
 
 def follow(database: Database) -> None:
-    """Take in a page of the feed, as each node does for all."""
+    """Read a page of the feed, as one node does for all."""
     outbox = Outbox(database, "node")
     ChangeProcessor(database, outbox, [], lambda: 1).process("frozen feed", ChangePage((), 1))
 
 
-def sign_in_a_rush(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:
-    """Sign by many threads at once; say how many signatures were committed."""
+def sign_concurrently(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:
+    """Sign in many threads at once, and return the number of commits."""
     database = Database(url, DatabaseOptions(size=threads))
 
     def sign(number: int) -> None:
@@ -111,20 +111,20 @@ def node(postgres_url: str) -> Iterator[Database]:
 
 
 def announced(database: Database) -> list[str]:
-    """Return the reports of the feed, in its order."""
+    """Return the reports of the feed in order."""
     with database.read() as connection:
         rows = connection.exec_driver_sql("SELECT report_id FROM engine_change ORDER BY cursor")
         return list(rows.scalars())
 
 
 def is_stopped(pid: int) -> bool:
-    """Tell whether a process is stopped."""
+    """Return whether a process is stopped."""
     return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "T"
 
 
 @contextmanager
 def forked(work: Callable[..., None], *arguments: object) -> Iterator[tuple[Any, int]]:
-    """Run a process; give the pipe to it and its id, and kill it at the end."""
+    """Run a process, return the pipe to it and its id, and kill it at the end."""
     mine, theirs = FORKED.Pipe()
     process = FORKED.Process(target=work, args=(arguments[0], theirs, *arguments[1:]), daemon=True)
     process.start()
@@ -148,16 +148,14 @@ def stopped(pid: int) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(node: Database, postgres_url: str) -> Iterator[Database]:
-    """A node whose statements wait for a lock no longer than a healthy node holds it."""
+    """A node whose lock time-out is the longest lock of a healthy node."""
     database = Database(with_options(postgres_url, lock_timeout="1s"))
     yield database
     database.dispose()
 
 
-def test_nobody_waits_for_a_process_that_is_stopped_within_a_signature(
-    impatient: Database, postgres_url: str
-) -> None:
-    """Another node signs at once; the stopped one learns that nothing was kept."""
+def test_stopped_within_a_signature(impatient: Database, postgres_url: str) -> None:
+    """Another node signs at once. The stopped node learns that its signature is not stored."""
     hasty = with_options(postgres_url, idle_in_transaction_session_timeout="500ms")
     with forked(stopped_inside, hasty, announce_frozen) as (pipe, pid):
         assert pipe.recv() == "not committed yet"
@@ -173,7 +171,7 @@ def test_nobody_waits_for_a_process_that_is_stopped_within_a_signature(
 
 
 def idle_in_transaction(database: Database) -> int:
-    """Return how many transactions of this database wait for their client."""
+    """Return the number of transactions that wait for their client."""
     with database.read() as connection:
         found: int = connection.exec_driver_sql(
             "SELECT count(*) FROM pg_stat_activity"
@@ -184,12 +182,10 @@ def idle_in_transaction(database: Database) -> int:
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_a_process_that_is_stopped_in_a_rush_of_signatures(
-    impatient: Database, postgres_url: str
-) -> None:
-    """Wherever it is stopped, another node signs; feed and trail have each signature once."""
+def test_stopped_during_many_signatures(impatient: Database, postgres_url: str) -> None:
+    """Another node signs at each stop. Feed and audit trail have each signature once."""
     threads, each, stops = 8, 150, 25
-    with forked(sign_in_a_rush, postgres_url, threads, each) as (pipe, pid):
+    with forked(sign_concurrently, postgres_url, threads, each) as (pipe, pid):
         assert pipe.recv() == "begins"
         for number in range(stops):
             with stopped(pid):
@@ -212,13 +208,13 @@ def test_nobody_waits_for_a_process_that_is_stopped_in_a_rush_of_signatures(
 def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
     node: Database, postgres_url: str
 ) -> None:
-    """The server ends the transaction in which it takes in a page of the feed."""
+    """The server ends the transaction in which the stopped node reads a page of the feed."""
     patient = Database(with_options(postgres_url, lock_timeout=f"{2 * BRIEF_SECONDS}s"))
     with forked(stopped_inside, postgres_url, follow) as (pipe, pid):
         assert pipe.recv() == "not committed yet"
         eventually(lambda: is_stopped(pid))
 
-        follow(patient)  # Busy, if it had to wait as long as for any other transaction
+        follow(patient)  # Busy, if the time-out of other transactions applied
 
         os.kill(pid, signal.SIGCONT)
         assert pipe.recv() == "25P03"
@@ -226,7 +222,7 @@ def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
 
 
 class NetworkPath:
-    """A TCP proxy to a server's socket file that can stop to forward, in both directions."""
+    """A TCP proxy to a server's socket file that can stop forwarding in both directions."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -236,12 +232,12 @@ class NetworkPath:
         self._open = threading.Event()
         self._open.set()
         self._closed = False
-        self._left = 0  # bytes to be forwarded when it has stopped to
+        self._left = 0  # bytes to forward after the stop
         self.has_stopped = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop_forwarding(self, after: int) -> None:
-        """Take what comes, and forward nothing from now on but so many bytes more."""
+        """Forward so many more bytes, then read and drop all."""
         self._left = after
         self._open.clear()
 
@@ -293,7 +289,7 @@ def path(postgres_url: str) -> Iterator[NetworkPath]:
 
 @pytest.fixture
 def distant(postgres_url: str, path: NetworkPath) -> Iterator[Database]:
-    """A node that reaches the server by that path."""
+    """A node that connects through this path."""
     address = make_url(postgres_url).set(host="127.0.0.1", port=path.port, query={})
     database = Database(address.render_as_string(hide_password=False))
     yield database
@@ -302,17 +298,17 @@ def distant(postgres_url: str, path: NetworkPath) -> Iterator[Database]:
 
 
 @pytest.mark.parametrize("length", [0, 200])
-def test_nobody_waits_for_a_node_whose_path_is_cut(
+def test_a_cut_network_path(
     impatient: Database, distant: Database, path: NetworkPath, length: int
 ) -> None:
-    """Before its last message, and in the midst of it: the server has not begun with it."""
+    """The path fails before its last message or within it, so the server does not execute it."""
     cut = threading.Event()
 
     def cut_off(*_: object) -> None:
         path.stop_forwarding(after=length)
         cut.set()
 
-    def sign_far_away() -> str:
+    def sign_distant() -> str:
         try:
             with before_commit(cut_off):
                 announce(distant, "cut off")
@@ -321,7 +317,7 @@ def test_nobody_waits_for_a_node_whose_path_is_cut(
         return "committed"
 
     with ThreadPoolExecutor(1) as pool:
-        signing = pool.submit(sign_far_away)
+        signing = pool.submit(sign_distant)
         assert cut.wait(PATIENCE)
         if length:
             assert path.has_stopped.wait(PATIENCE)
@@ -334,7 +330,7 @@ def test_nobody_waits_for_a_node_whose_path_is_cut(
 
 
 def test_a_stopped_process_loses_its_presence(node: Database, postgres_url: str) -> None:
-    """Another node takes its claims and its jobs while it is stopped."""
+    """Another node takes its claims and jobs while it is stopped."""
     other = Presence(node, ("node-2",), "frozen test")
     with forked(be_present, postgres_url) as (pipe, pid):
         assert pipe.recv() == "leads"
@@ -348,7 +344,7 @@ def test_a_stopped_process_loses_its_presence(node: Database, postgres_url: str)
 
 
 def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
-    """Lead, until the process is killed."""
+    """Lead until the process is killed."""
     presence = Presence(Database(url), ("node-1",), "frozen test")
     presence.start()
     eventually(lambda: presence.is_leader)
@@ -357,7 +353,7 @@ def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
 
 
 def test_every_kind_of_connection_has_its_limits(node: Database, distant: Database) -> None:
-    """The pool's, and those that are kept apart for LISTEN, locks and frequent questions."""
+    """Pool connections and those for LISTEN, locks and frequent queries have their time-outs."""
     wanted = {
         "idle_in_transaction_session_timeout": "10000",
         "lock_timeout": "30000",
@@ -376,8 +372,8 @@ def test_every_kind_of_connection_has_its_limits(node: Database, distant: Databa
             drivers = (distant.driver_connection(connection), cursor.connection, apart)
         for driver in drivers:
             for name, value in wanted.items():
-                said = driver.execute(_SAID, {"name": name}).fetchone()
-                assert said == (value,), name
+                value_of_server = driver.execute(_SAID, {"name": name}).fetchone()
+                assert value_of_server == (value,), name
             own = {each.keyword: each.val for each in driver.pgconn.info}
             assert own[b"keepalives_idle"] == b"10"
             assert own[b"keepalives_interval"] == b"5"

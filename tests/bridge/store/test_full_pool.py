@@ -22,11 +22,11 @@ def small(tmp_path: Path) -> Database:
 
 
 async def test_an_inline_read_waits_on_a_thread(small: Database) -> None:
-    """While all connections are lent, the loop goes on; the read ends when one is free."""
+    """While all connections are in use, the loop runs. The read continues when one is free."""
     work = DatabaseExecutor(small, 1)
-    with ExitStack() as lent:
-        for _ in range(4):  # a file has two beyond its pool
-            lent.enter_context(small.read())
+    with ExitStack() as connections:
+        for _ in range(4):  # a file has two connections beyond its pool
+            connections.enter_context(small.read())
         asked = asyncio.ensure_future(
             work.read_inline(lambda c: c.execute(text("SELECT 1")).scalar())
         )
@@ -38,11 +38,11 @@ async def test_an_inline_read_waits_on_a_thread(small: Database) -> None:
     small.dispose()
 
 
-async def test_hasty_work_is_refused_rather_than_kept_waiting(small: Database) -> None:
-    """Reads within a hasty write as well."""
-    with ExitStack() as lent:
+async def test_nonblocking_work_is_refused(small: Database) -> None:
+    """Work that must not wait is refused, also a read within it."""
+    with ExitStack() as connections:
         for _ in range(2):
-            lent.enter_context(small.read())
+            connections.enter_context(small.read())
         with small.write_lock.hold_without_waiting():
             for reading in (small.read, small.read_committed, small.write):
                 with pytest.raises(Busy), reading():

@@ -1,4 +1,4 @@
-"""A reader with a kept connection: its results, and a restart of the server."""
+"""A reader with a cached connection: its results, and a restart of the server."""
 
 import pytest
 from sqlalchemy import text
@@ -19,17 +19,17 @@ def reader(database: Database) -> KeyReader:
     return database.reader()
 
 
-def test_what_is_committed_is_found_at_once(database: Database, reader: KeyReader) -> None:
-    """Each answer is a transaction of its own: nothing of an earlier one stays."""
-    asked = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
-    assert sorted(reader.rows(asked, ["a", "c", "d"])) == [("a",), ("c",)]
+def test_commits_are_read_at_once(database: Database, reader: KeyReader) -> None:
+    """Each query is its own transaction, so it reads all commits."""
+    statement = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
+    assert sorted(reader.rows(statement, ["a", "c", "d"])) == [("a",), ("c",)]
     with database.write() as connection:
         connection.execute(text("INSERT INTO squares VALUES ('d')"))
-    assert reader.rows(asked, ["d"]) == [("d",)]
+    assert reader.rows(statement, ["d"]) == [("d",)]
 
 
-def test_a_refused_question_quotes_nothing_and_the_next_is_answered(reader: KeyReader) -> None:
-    """The driver's own words stay inside."""
+def test_a_refused_query(reader: KeyReader) -> None:
+    """The error has no text of the driver, and the next query succeeds."""
     wrong = key_statement("SELECT nothing FROM squares WHERE n IN :names", "names", "text")
     with pytest.raises(StatementRefused) as refused:
         reader.rows(wrong, ["Doe"])
@@ -39,17 +39,17 @@ def test_a_refused_question_quotes_nothing_and_the_next_is_answered(reader: KeyR
 
 
 def test_a_closed_reader_stays_closed(database: Database, reader: KeyReader) -> None:
-    """Who still asks hears that it is not to be had, and leaves no connection behind."""
-    asked = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
-    assert reader.rows(asked, ["a"]) == [("a",)]
+    """A closed reader raises StoreUnavailable, and leaves no connection open."""
+    statement = key_statement("SELECT n FROM squares WHERE n IN :names", "names", "text")
+    assert reader.rows(statement, ["a"]) == [("a",)]
     database.dispose()
     with pytest.raises(StoreUnavailable):
-        reader.rows(asked, ["a"])
+        reader.rows(statement, ["a"])
 
 
 @pytest.mark.postgres
 def test_a_lost_connection_is_replaced(postgres_url: str) -> None:
-    """Whoever asks next notices nothing."""
+    """The next query opens a new connection."""
     database = Database(postgres_url)
     reader = database.reader()
     own = key_statement(

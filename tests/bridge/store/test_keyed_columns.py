@@ -1,4 +1,4 @@
-"""Hashes of identifiers are keyed; rows of an older release are keyed once, on both databases."""
+"""Hashes of identifiers are keyed. Rows of an older release are keyed once, on both databases."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def _own_key() -> Iterator[None]:
 
 
 def fill(database: Database) -> None:
-    """Write rows as an older release did, with unkeyed hashes."""
+    """Write rows of an older release, with unkeyed hashes."""
     with database.write() as connection:
         for statement in (
             "INSERT INTO message_number (number, message_id) VALUES (:old, 1), (:old, 2), (7, 2)",
@@ -46,12 +46,12 @@ def fill(database: Database) -> None:
                 " VALUES (1, 'study', :old), (1, 'held-later', 1800000000000)"
             ),
         ):
-            given = {"old": OLD} if ":old" in statement else {}
-            connection.execute(text(statement), given)
+            rows = {"old": OLD} if ":old" in statement else {}
+            connection.execute(text(statement), rows)
 
 
 def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
-    """Each hash becomes the keyed one, times stay, and a second start changes nothing."""
+    """Each hash becomes a keyed one, times stay, and a second start changes nothing."""
     fill(database)
     for _ in range(2):
         ensure_keyed(database, BRIDGE_TABLE, BRIDGE)
@@ -72,7 +72,7 @@ def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
 
 @pytest.mark.usefixtures("_own_key")
 def test_another_key_is_refused(database: Database) -> None:
-    """A node with a key of its own does not start; the rows stay as they are."""
+    """A node with another key does not start, and the rows stay."""
     for table, columns in ((BRIDGE_TABLE, BRIDGE), (ENGINE_TABLE, ENGINE)):
         index_key.use(bytes(range(index_key.KEY_BYTES)))
         ensure_keyed(database, table, columns)
@@ -83,9 +83,9 @@ def test_another_key_is_refused(database: Database) -> None:
 
 @pytest.mark.usefixtures("_own_key")
 def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
-    """With another key all of them are others: none can be computed by who has no key."""
+    """Each hash differs with another key, so that it cannot be computed without the key."""
 
-    def all_of_them() -> list[object]:
+    def all_hashes() -> list[object]:
         return [
             lane("SITE1|4711"),
             signal("study", "1.2.3"),
@@ -94,8 +94,8 @@ def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
             index_key.fingerprint(),
         ]
 
-    ours = all_of_them()
-    assert ours == all_of_them()
+    ours = all_hashes()
+    assert ours == all_hashes()
     index_key.use(OTHER)
-    assert not set(map(str, ours)) & set(map(str, all_of_them()))
+    assert not set(map(str, ours)) & set(map(str, all_hashes()))
     assert lane("SITE1|4711") != signed64(b"SITE1|4711")

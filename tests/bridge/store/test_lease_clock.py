@@ -6,7 +6,7 @@ from bridge.store.database import Database
 from bridge.store.lease_clock import claim_time, lease_time, since_boot
 from bridge.store.options import DatabaseOptions
 
-LONG = 10**9  # ms that a clock is set
+LONG = 10**9  # ms of the clock change
 NOW = 1_800_000_000_000
 
 
@@ -17,7 +17,7 @@ def ticking(database_url: str, database: Database) -> Database:
 
 
 def test_leases_ignore_the_clocks_of_nodes(ticking: Database) -> None:
-    """Whatever the callers' clocks say, leases have one time, which goes on."""
+    """Leases use one time that advances, whatever the callers' clocks."""
     with ticking.read() as connection:
         times = [lease_time(connection, now) for now in (NOW, NOW - LONG, NOW + LONG, 0)]
         assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""One node migrates, others wait; a newer schema is refused; packages have own versions."""
+"""One node migrates while others wait. A newer schema is refused. Packages have own versions."""
 
 import runpy
 import subprocess
@@ -20,7 +20,7 @@ ENGINE = ("bridge.engine.records", "alembic_engine")
 
 @pytest.fixture
 def empty(database: Database, tmp_path: Path) -> Database:
-    """A database without any table."""
+    """A database without tables."""
     if database.dialect == "sqlite":
         return Database(f"sqlite:///{tmp_path / 'empty.db'}")
     with database.write() as connection:
@@ -35,7 +35,7 @@ def _tables(database: Database) -> set[str]:
 
 
 def test_upgrade(empty: Database) -> None:
-    """An empty database is brought to the newest revision; again changes nothing."""
+    """An empty database gets the newest revision. A second upgrade changes nothing."""
     assert current(empty) == ()
     assert not is_ready(empty)
     assert upgrade(empty) == heads()
@@ -45,7 +45,7 @@ def test_upgrade(empty: Database) -> None:
 
 
 def test_packages_do_not_mix(empty: Database) -> None:
-    """The engine's tables and versions stand beside the bridge's, in either order."""
+    """Tables and versions of engine and bridge share a database, created in any order."""
     upgrade(empty, *ENGINE)
     assert current(empty) == ()
     assert "message" not in _tables(empty)
@@ -55,7 +55,7 @@ def test_packages_do_not_mix(empty: Database) -> None:
 
 
 def test_nodes_that_start_at_once(empty: Database) -> None:
-    """Four nodes migrate the same database at the same time: all succeed."""
+    """Four nodes migrate one database at the same time, and all succeed."""
     url = empty.engine.url.render_as_string(hide_password=False)
     results: list[object] = []
 
@@ -76,7 +76,7 @@ def test_nodes_that_start_at_once(empty: Database) -> None:
 
 
 def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gives up, having changed nothing, and says what to do."""
+    """The migration stops without changes and reports what to do."""
 
     def in_use(connection: Connection, *_: object) -> None:
         connection.execute(text("CREATE TABLE half (id integer)"))
@@ -90,7 +90,7 @@ def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_newer_schema_is_refused(empty: Database) -> None:
-    """What a newer release has migrated is left alone, and said so."""
+    """A schema of a newer release is reported and not changed."""
     upgrade(empty)
     with empty.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -105,16 +105,16 @@ def test_a_newer_schema_is_refused(empty: Database) -> None:
 
 @pytest.mark.parametrize("package", ["bridge.store", ENGINE[0]])
 def test_scripts_follow_their_numbers(package: str) -> None:
-    """A script's name begins with its revision, and each follows the one before it."""
+    """A script's name starts with its revision, and each script follows the one before."""
     numbers = revisions(package)
     for before, number in zip([None, *numbers], numbers, strict=False):
         (script,) = (ROOT / package.replace(".", "/")).glob(f"migrations/versions/{number}_*.py")
-        said = runpy.run_path(str(script))
-        assert (said["revision"], said["down_revision"]) == (number, before)
+        script_globals = runpy.run_path(str(script))
+        assert (script_globals["revision"], script_globals["down_revision"]) == (number, before)
 
 
-def test_what_is_up_to_date_needs_no_alembic(tmp_path: Path) -> None:
-    """It is a large library: a start loads it only where there is something to migrate."""
+def test_alembic_is_loaded_only_to_migrate(tmp_path: Path) -> None:
+    """Alembic is a large library, so a start loads it only to migrate."""
     url = f"sqlite:///{tmp_path / 'own.db'}"
     upgrade(Database(url))
     asks = (
@@ -123,19 +123,19 @@ def test_what_is_up_to_date_needs_no_alembic(tmp_path: Path) -> None:
         f"store = Database({url!r}); upgrade(store); assert is_ready(store); "
         "print('alembic' in sys.modules)"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert told.stdout == "False\n"
+    assert result.stdout == "False\n"
 
 
 def test_an_unknown_package(empty: Database) -> None:
-    """A package that is none is a defect, and told as one."""
+    """An unknown package is a programming error."""
     with pytest.raises(ModuleNotFoundError):
         upgrade(empty, "bridge.nowhere")
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    """A home that is not there is told as such, not as a defect."""
+    """A missing folder is reported as such."""
     with pytest.raises(StoreError):
         upgrade(Database(f"sqlite:///{tmp_path / 'nowhere' / 'x.db'}"))

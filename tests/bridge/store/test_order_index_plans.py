@@ -22,8 +22,10 @@ _ORDERS = """
 """
 
 
-def asked(connection: Connection, patients: list[str], how: str = "") -> list[tuple[Any, ...]]:
-    """Ask for the orders of patients by the very text that runs."""
+def explain_orders(
+    connection: Connection, patients: list[str], how: str = ""
+) -> list[tuple[Any, ...]]:
+    """Return the plan of the executed statement for the orders of patients."""
     (array,) = binary_arrays(("text",), [(each,) for each in patients])
     statement = f"{how} {ORDER_NUMBERS.postgres}"
     rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})
@@ -33,14 +35,14 @@ def asked(connection: Connection, patients: list[str], how: str = "") -> list[tu
 @pytest.mark.parametrize("count", [500, 5000])
 @pytest.mark.parametrize("many", [3, 30])
 def test_the_orders_of_patients_in_a_new_table(database: Database, count: int, many: int) -> None:
-    """They are searched by patient, not among all orders of the site, which have an index too."""
+    """Orders are searched by patient, not by site, which has an index too."""
     patients = [f"M{number}" for number in range(1, count, count // many)]
     with database.write() as connection:
         connection.execute(text("ALTER TABLE bridge_order SET (autovacuum_enabled = off)"))
         connection.execute(text(_ORDERS), {"count": count})
     with database.read() as connection:
-        plan = "\n".join(row[0] for row in asked(connection, patients, "EXPLAIN"))
-        found = asked(connection, patients)
+        plan = "\n".join(row[0] for row in explain_orders(connection, patients, "EXPLAIN"))
+        found = explain_orders(connection, patients)
     assert "ix_bridge_order_patient" in plan
     assert "Seq Scan" not in plan
     assert sorted(row[1] for row in found) == sorted(f"P{each[1:]}" for each in patients)

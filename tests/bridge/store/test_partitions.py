@@ -1,4 +1,4 @@
-"""Partitions are created ahead by any node; ids without a partition are stored as well."""
+"""Each node creates partitions ahead. Ids without a partition are stored too."""
 
 import threading
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from bridge.store.migration import revisions, upgrade
 from bridge.store.postgresql.partitions import Partition, create_ahead, parse_bounds
 from tests.bridge.queue.partitioned_databases import (
     FIRST,
+    continue_after,
     create_database,
-    go_on_from,
     ids_in,
     names,
 )
@@ -40,7 +40,7 @@ _NUMBER = text("""
 
 @pytest.fixture
 def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
-    """A database of the test's own: its partitions are changed."""
+    """A database of the test, because the test changes its partitions."""
     with create_database(postgres_server, migrated_template) as database:
         yield database
 
@@ -53,8 +53,8 @@ def _fill(store: Database, first: int, last: int, state: str = "done") -> None:
             connection.execute(statement, known)
 
 
-def test_what_postgresql_says_of_bounds() -> None:
-    """The oldest begins with whatever is there; the last one has no bounds."""
+def test_bounds() -> None:
+    """The oldest partition starts with the first id, and the last one has no bounds."""
     oldest = parse_bounds("message_from_0", "FOR VALUES FROM (MINVALUE) TO ('1000000')")
     assert oldest == Partition(0, 1_000_000, "from_0")
     second = parse_bounds("message_from_7", "FOR VALUES FROM ('7') TO ('9')")
@@ -63,9 +63,9 @@ def test_what_postgresql_says_of_bounds() -> None:
 
 
 def test_concurrent_creation(store: Database) -> None:
-    """Half a partition is free beyond the newest message, made once, whoever looks."""
+    """One of several nodes creates the next partition when half of the newest is used."""
     assert create_ahead(store) == 0
-    assert go_on_from(store, FIRST - 50, 100) == 0
+    assert continue_after(store, FIRST - 50, 100) == 0
     with store.write() as connection:
         connection.execute(text("SELECT setval('message_ids', :n)"), {"n": FIRST - 49})
     made: list[int] = []
@@ -81,9 +81,9 @@ def test_concurrent_creation(store: Database) -> None:
 
 
 def test_ids_without_a_partition(store: Database) -> None:
-    """It is kept and found in the last partition, and the next one begins above it."""
+    """The row is stored in the last partition, and the next partition starts above it."""
     _fill(store, FIRST + 10, FIRST + 20)
-    assert go_on_from(store, FIRST + 20, 100) == 1
+    assert continue_after(store, FIRST + 20, 100) == 1
     assert names(store) == ["from_0", f"from_{FIRST + 21}"]
     _fill(store, FIRST + 21, FIRST + 25)
     assert ids_in(store, "message_rest") == list(range(FIRST + 10, FIRST + 21))
@@ -91,16 +91,16 @@ def test_ids_without_a_partition(store: Database) -> None:
     assert queries.message(store, FIRST + 15).ack == b"MSA"
 
 
-def test_who_reads_is_not_waited_for_long(store: Database) -> None:
-    """A long look at the messages puts off the next partition, and nobody queues up behind it."""
+def test_a_long_read_postpones_a_partition(store: Database) -> None:
+    """A long read postpones the next partition, and blocks no other query."""
     with store.read() as connection:
         connection.execute(text("SELECT count(*) FROM message"))
-        assert go_on_from(store, FIRST, 100) == 0
+        assert continue_after(store, FIRST, 100) == 0
     assert create_ahead(store, 100) == 1
 
 
 def test_an_old_database(postgres_server: str) -> None:
-    """All that is stored is where it was, new ids go on, and what goes leaves the sequence."""
+    """Rows of an older release stay, new ids continue, and removed ids are not reused."""
     ask_server(postgres_server, "CREATE DATABASE parted_old")
     store = Database(address_of(postgres_server, "parted_old"))
     upgrade(store, target=revisions()[revisions().index("0017") - 1])
@@ -114,9 +114,9 @@ def test_an_old_database(postgres_server: str) -> None:
     with store.read() as connection:
         known = connection.execute(text("SELECT * FROM message_identity ORDER BY message_id"))
         assert [tuple(row) for row in known] == [(n * 7919, n, 0, n, "AA") for n in range(1, 301)]
-    assert go_on_from(store, FIRST - 1, 100) == 1
+    assert continue_after(store, FIRST - 1, 100) == 1
     _fill(store, FIRST, FIRST + 3)
-    go_on_from(store, FIRST + 3, 100)
+    continue_after(store, FIRST + 3, 100)
     assert prune(store, 10 * FIRST).messages == 303  # the newest stays
     assert names(store)[0] == f"from_{FIRST}"
     with store.write() as connection:

@@ -7,8 +7,8 @@ from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.patient_demographics import DemographicsUpdate
 
 
-def test_of_whom_nothing_is_known_but_a_name_it_is_forgotten(database: Database) -> None:
-    """An old correction goes where it came before no order; others stay."""
+def test_demographics_without_orders_are_removed(database: Database) -> None:
+    """An old correction without a later order is removed. Others stay."""
     upgrade(database)
     patients = [("S", mrn) for mrn in ("old", "ordered", "new")]
     with database.write() as connection:

@@ -1,4 +1,4 @@
-"""Reads outside of a transaction, on connections that writers use as well."""
+"""Reads outside of a transaction, on connections that writers use too."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +12,12 @@ from bridge.store.options import DatabaseOptions
 from bridge.store.statements import BoundStatement, execute_all, execute_sql
 
 ONE = DatabaseOptions(size=1, overflow=0, timeout=5.0)
-"""Whoever writes has the connection that was looked by."""
+"""Writers use the connection of the reads."""
 
 
 @pytest.fixture
 def alone(postgres_url: str) -> Iterator[Database]:
-    """A server, by one connection at a time."""
+    """A server with one connection at a time."""
     database = Database(postgres_url, ONE)
     with database.write() as connection:
         connection.execute(text("CREATE TABLE IF NOT EXISTS looked (id INTEGER PRIMARY KEY)"))
@@ -25,16 +25,16 @@ def alone(postgres_url: str) -> Iterator[Database]:
     database.dispose()
 
 
-def test_answers_are_the_same(database: Database) -> None:
-    """One by one and at one go, on either database."""
-    asked = [BoundStatement("SELECT 1", {}), BoundStatement("SELECT 2", {})]
+def test_single_and_combined_statements(database: Database) -> None:
+    """Single and combined statements return the same rows on both databases."""
+    statements = [BoundStatement("SELECT 1", {}), BoundStatement("SELECT 2", {})]
     with database.read_committed() as connection:
-        assert [each.scalar() for each in execute_all(connection, asked)] == [1, 2]
+        assert [each.scalar() for each in execute_all(connection, statements)] == [1, 2]
         assert execute_sql(connection, "SELECT 3", {}).scalar() == 3
 
 
 def test_read_committed_opens_no_transaction(alone: Database) -> None:
-    """After each statement the server has nothing open, and sees what others commit."""
+    """Each statement leaves no open transaction, and reads the latest commits."""
     with alone.read_committed() as connection:
         for _ in range(2):
             assert connection.execute(text("SELECT count(*) FROM looked")).scalar() == 0
@@ -43,7 +43,7 @@ def test_read_committed_opens_no_transaction(alone: Database) -> None:
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_later_writers_use_transactions(alone: Database, failing: bool) -> None:
-    """Also after a look that failed: the connection is as it was."""
+    """The connection is reset, also after a failed read."""
     with alone.read_committed() as connection:
         execute_sql(connection, "SELECT 1", {})
     if failing:
@@ -56,8 +56,8 @@ def test_later_writers_use_transactions(alone: Database, failing: bool) -> None:
         assert execute_sql(connection, "SELECT count(*) FROM looked", {}).scalar() == 0
 
 
-def test_a_server_that_goes_meanwhile_is_unavailable(alone: Database) -> None:
-    """And the next one is asked by another connection."""
+def test_a_lost_connection(alone: Database) -> None:
+    """The read is unavailable, and the next one uses another connection."""
     with pytest.raises(StoreUnavailable), alone.read_committed() as connection:
         execute_sql(connection, "SELECT pg_terminate_backend(pg_backend_pid())", {})
     with alone.write() as connection:
@@ -65,5 +65,5 @@ def test_a_server_that_goes_meanwhile_is_unavailable(alone: Database) -> None:
 
 
 def driver(connection: Connection) -> Any:
-    """The driver's own."""
+    """Return the driver's connection."""
     return connection.connection.driver_connection

@@ -21,8 +21,8 @@ def nodes(postgres_url: str) -> Iterator[tuple[SessionLocks, SessionLocks]]:
         each.dispose()
 
 
-def test_another_node_takes_what_is_free(nodes: tuple[SessionLocks, SessionLocks]) -> None:
-    """Nobody waits; what is released by all who took it is free again."""
+def test_locks_of_two_nodes(nodes: tuple[SessionLocks, SessionLocks]) -> None:
+    """A lock attempt does not wait. A lock is free when all its holders released it."""
     one, two = nodes
     first, second = one.take({"a", "b"}), one.take({"b"})
     assert [set(first.names), set(second.names)] == [{"a", "b"}, {"b"}]
@@ -35,7 +35,7 @@ def test_another_node_takes_what_is_free(nodes: tuple[SessionLocks, SessionLocks
 
 
 def test_a_connection_that_ends_loses_its_locks(nodes: tuple[SessionLocks, SessionLocks]) -> None:
-    """What was taken by it releases nothing that was taken by the next one."""
+    """A lost lock cannot release the lock of the next connection."""
     one, two = nodes
     lost = one.take({"a"})
     one.close()

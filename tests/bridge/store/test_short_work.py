@@ -1,4 +1,4 @@
-"""Short work runs on the loop as long as the disk is fast."""
+"""The loop runs short work itself while the disk is fast."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from bridge.store.short_work import ShortWork
 
 
 class Disk:
-    """A clock that goes on while work rests, and while it computes."""
+    """A clock that advances while work waits for the disk or computes."""
 
     def __init__(self) -> None:
         self.now = self.computed = 0.0
@@ -18,25 +18,25 @@ class Disk:
         self.now += seconds
 
     def compute(self, seconds: float) -> None:
-        """Keep the processor busy."""
+        """Use the processor."""
         self.now += seconds
         self.computed += seconds
 
 
 @pytest.fixture
 def disk() -> Disk:
-    """One at which nothing was done yet."""
+    """An unused disk."""
     return Disk()
 
 
 @pytest.fixture
 def short_work(disk: Disk) -> ShortWork:
-    """By that disk."""
+    """Short work on this disk."""
     return ShortWork(WriteLock(FairLock(), 1.0), lambda: disk.now, lambda: disk.computed)
 
 
-def done(short_work: ShortWork, disk: Disk, seconds: float, times: int) -> int:
-    """Rest so long, so many times; how often it was done."""
+def run_times(short_work: ShortWork, disk: Disk, seconds: float, times: int) -> int:
+    """Wait for the disk so often, and return how often the loop did it."""
     count = 0
     for _ in range(times):
         try:
@@ -48,29 +48,29 @@ def done(short_work: ShortWork, disk: Disk, seconds: float, times: int) -> int:
     return count
 
 
-def test_a_quick_disk_is_waited_for(short_work: ShortWork, disk: Disk) -> None:
-    """As it takes no longer than to hand it over; one that is slow once is not slow."""
-    assert done(short_work, disk, 0.0005, 50) == 50
-    assert done(short_work, disk, 0.1, 1) == 1
-    assert done(short_work, disk, 0.0005, 50) == 50
+def test_a_fast_disk(short_work: ShortWork, disk: Disk) -> None:
+    """Waiting for a fast disk costs no more than a thread. One slow access does not count."""
+    assert run_times(short_work, disk, 0.0005, 50) == 50
+    assert run_times(short_work, disk, 0.1, 1) == 1
+    assert run_times(short_work, disk, 0.0005, 50) == 50
 
 
 def test_a_slow_disk_is_left_to_threads(short_work: ShortWork, disk: Disk) -> None:
-    """But for a try now and then, by which it is noticed that it is quick again."""
-    assert done(short_work, disk, 0.003, 100) < 20
-    assert 1 <= done(short_work, disk, 0.003, 1000) < 100
+    """Threads use a slow disk. The loop tries now and then, and notices when it is fast again."""
+    assert run_times(short_work, disk, 0.003, 100) < 20
+    assert 1 <= run_times(short_work, disk, 0.003, 1000) < 100
     disk.now += 1.0
-    assert done(short_work, disk, 0.0005, 50) == 50
+    assert run_times(short_work, disk, 0.0005, 50) == 50
 
 
-def test_what_computes_is_not_slow(short_work: ShortWork, disk: Disk) -> None:
-    """A thread would compute as long, and the others would wait for the interpreter."""
+def test_computing_does_not_count(short_work: ShortWork, disk: Disk) -> None:
+    """Computing does not count as slow, because a thread would hold the interpreter as long."""
     for _ in range(50):
         short_work.run(lambda: disk.compute(0.01))
 
 
-def test_what_fails_is_told(short_work: ShortWork, disk: Disk) -> None:
-    """And the turn is free for the next."""
+def test_an_error_is_raised(short_work: ShortWork, disk: Disk) -> None:
+    """The caller gets the error, and the next work can run."""
     with pytest.raises(ZeroDivisionError):
         short_work.run(lambda: 1 // 0)
-    assert done(short_work, disk, 0.0, 1) == 1
+    assert run_times(short_work, disk, 0.0, 1) == 1

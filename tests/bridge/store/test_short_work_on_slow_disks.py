@@ -1,4 +1,4 @@
-"""How long a disk that has become slow can block a loop that commits."""
+"""How long a slow disk can block a loop that commits."""
 
 import pytest
 
@@ -6,31 +6,31 @@ from bridge.store.errors import Busy
 from bridge.store.locks import FairLock, WriteLock
 from bridge.store.short_work import ShortWork
 
-MOST_HELD_UP = 0.1
-"""Of a loop's time."""
+MAX_BLOCKED = 0.1
+"""Share of the loop's time."""
 
 
 class Disk:
-    """A clock that a commit moves on by what this disk takes."""
+    """A clock that advances by the duration of a commit."""
 
     def __init__(self, takes: float) -> None:
         self.takes = takes
         self.now = 1000.0
-        self.held_up = 0.0
+        self.blocked = 0.0
 
     def commit(self) -> None:
-        """Keep the caller waiting."""
+        """Block the caller."""
         self.now += self.takes
-        self.held_up += self.takes
+        self.blocked += self.takes
 
 
 def short_work_on(disk: Disk) -> ShortWork:
-    """Give who commits to it, and computes nothing."""
+    """Return short work that only commits to this disk."""
     return ShortWork(WriteLock(FairLock(), 1.0), timer=lambda: disk.now, cpu_time=lambda: 0.0)
 
 
 def commit(short_work: ShortWork, disk: Disk) -> bool:
-    """Commit here if that is to be; tell whether it was."""
+    """Commit on the loop if allowed, and return whether it did."""
     try:
         short_work.run(disk.commit)
     except Busy:
@@ -39,19 +39,19 @@ def commit(short_work: ShortWork, disk: Disk) -> bool:
 
 
 @pytest.mark.parametrize("takes", [0.008, 0.02, 0.3, 2.0])
-def test_a_slow_disk_holds_the_loop_up_for_little_of_its_time(takes: float) -> None:
-    """However slow it is, and however often there is something to commit."""
+def test_a_slow_disk_blocks_the_loop_little(takes: float) -> None:
+    """Any slow disk blocks the loop for a small share of its time, at any rate of commits."""
     disk = Disk(takes)
     short_work = short_work_on(disk)
     end = disk.now + 600
     while disk.now < end:
         commit(short_work, disk)
         disk.now += 0.01
-    assert disk.held_up < 600 * MOST_HELD_UP
+    assert disk.blocked < 600 * MAX_BLOCKED
 
 
-def test_a_disk_that_stands_still_holds_the_loop_up_once() -> None:
-    """Not until that has become what is usual."""
+def test_a_stalled_disk_blocks_the_loop_once() -> None:
+    """One stall blocks the loop once, until stalls are usual."""
     disk = Disk(0.0002)
     short_work = short_work_on(disk)
     assert all(commit(short_work, disk) for _ in range(100))
@@ -60,8 +60,8 @@ def test_a_disk_that_stands_still_holds_the_loop_up_once() -> None:
     assert not commit(short_work, disk)
 
 
-def test_a_disk_that_is_slow_as_ever_is_known_by_one_commit() -> None:
-    """What was slow before need not be shown several times again."""
+def test_a_slow_disk_is_recognized_by_one_commit() -> None:
+    """One commit suffices to recognize a disk that was slow before."""
     disk = Disk(0.008)
     short_work = short_work_on(disk)
     while commit(short_work, disk):
@@ -71,8 +71,8 @@ def test_a_disk_that_is_slow_as_ever_is_known_by_one_commit() -> None:
     assert not commit(short_work, disk)
 
 
-def test_a_checkpoint_now_and_then_makes_no_disk_slow() -> None:
-    """One commit in many may take ten milliseconds."""
+def test_an_occasional_slow_commit() -> None:
+    """A single commit of ten milliseconds does not count as a slow disk."""
     disk = Disk(0.0005)
     short_work = short_work_on(disk)
     for number in range(500):

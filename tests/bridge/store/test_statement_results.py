@@ -1,4 +1,4 @@
-"""Results of statements on the driver's cursor: alone, repeated, and several at once."""
+"""Results of statements on the driver's cursor: single, repeated, and combined."""
 
 import pytest
 from sqlalchemy import event, text
@@ -17,26 +17,28 @@ _NAMED = dialect_statement("SELECT cursor AS reached FROM feed_cursor WHERE feed
 _KEEP = dialect_statement("INSERT INTO feed_cursor (feed, cursor) VALUES (:feed, :cursor)")
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_each_sees_what_those_before_it_did(database: Database, heard: bool) -> None:
-    """Answers come in the order of the statements, and rows with the names of their columns."""
-    told: list[str] = []
-    if heard:
-        event.listen(database.engine, "before_cursor_execute", lambda *about: told.append(about[2]))
+@pytest.mark.parametrize("with_listener", [False, True])
+def test_combined_statements_run_in_order(database: Database, with_listener: bool) -> None:
+    """Each statement reads the changes of those before. Rows have the names of their columns."""
+    executed: list[str] = []
+    if with_listener:
+        event.listen(
+            database.engine, "before_cursor_execute", lambda *about: executed.append(about[2])
+        )
     with database.write() as connection:
-        words = [
+        statements = [
             bind(connection, _NAMED, feed="a"),
             bind(connection, _KEEP, feed="a", cursor=7),
             bind(connection, _NAMED, feed="a"),
         ]
-        none, kept, found = execute_all(connection, words)
-    assert (none.first(), kept.returns_rows, kept.rowcount) == (None, False, 1)
+        none, first, found = execute_all(connection, statements)
+    assert (none.first(), first.returns_rows, first.rowcount) == (None, False, 1)
     assert [row.reached for row in found] == [7]
-    assert told[-3:] == ([each.statement for each in words] if heard else [])
+    assert executed[-3:] == ([each.statement for each in statements] if with_listener else [])
 
 
 def test_one_that_fails_undoes_the_transaction(database: Database) -> None:
-    """The error is told as that of a single statement, and the connection serves on."""
+    """The error is that of a single statement, and the connection stays usable."""
     with pytest.raises(Conflict), database.write() as connection:
         execute_all(connection, [bind(connection, _KEEP, feed="a", cursor=each) for each in (1, 2)])
     with database.write() as connection:
@@ -45,7 +47,7 @@ def test_one_that_fails_undoes_the_transaction(database: Database) -> None:
 
 
 def test_the_same_text_again(database: Database) -> None:
-    """Names and rows are as the first time; a text that finds no rows tells how many it changed."""
+    """A repeated text returns the same names and rows, or the number of changed rows."""
     with database.write() as connection:
         connection.execute(text("CREATE TABLE numbers (n BIGINT)"))
         for _ in range(2):
@@ -63,7 +65,7 @@ def test_the_same_text_again(database: Database) -> None:
 
 
 def test_a_column_without_a_name(database: Database) -> None:
-    """The databases name it differently: one's name is not taken for the other's."""
+    """The databases name it differently, and the names are not mixed."""
     with database.read() as connection:
         (own,) = connection.exec_driver_sql("SELECT count(*)").keys()
         for _ in range(2):

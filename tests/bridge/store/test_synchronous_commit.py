@@ -1,4 +1,4 @@
-"""Where synchronous commits are required, nothing is written while the server's are not."""
+"""If synchronous commits are required, the bridge writes only while the server has them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,22 +18,22 @@ REQUIRED = DatabaseOptions(require_synchronous=True)
 
 
 class Server:
-    """A server whose settings an administrator changes; also a connection to it."""
+    """A server with changeable settings, and the connection to it."""
 
     def __init__(self) -> None:
-        self.now, self.asked, self.is_away = 0.0, 0, False
+        self.now, self.queries, self.is_away = 0.0, 0, False
         self.settings = ("on", "street")
         self.autocommit = False
 
     def execute(self, statement: str) -> "Server":
-        """Count the question."""
+        """Count the query."""
         if self.is_away:
             raise psycopg.OperationalError
-        self.asked += 1
+        self.queries += 1
         return self
 
     def fetchone(self) -> tuple[str, str]:
-        """Answer it."""
+        """Return the settings."""
         return self.settings
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ def server() -> Server:
 
 @pytest.fixture
 def check(server: Server) -> SynchronousCommit:
-    """What is asked before each write to it."""
+    """The check before each write."""
     return SynchronousCommit(lambda: server, required=True, timer=lambda: server.now)
 
 
@@ -63,11 +63,11 @@ def check(server: Server) -> SynchronousCommit:
 def test_a_setting_that_is_changed_later(
     server: Server, check: SynchronousCommit, settings: tuple[str, str], problem: str
 ) -> None:
-    """It is noticed within a second, in both directions; until then nobody asks again."""
+    """The check notices a change within a second in both directions, and queries once a second."""
     check.require()
     server.settings = settings
     check.require()
-    assert (server.asked, check.is_satisfied) == (1, True)
+    assert (server.queries, check.is_satisfied) == (1, True)
     server.now += 1
     assert not check.is_satisfied
     with pytest.raises(NotSynchronous, match=problem):
@@ -79,7 +79,7 @@ def test_a_setting_that_is_changed_later(
 
 
 def test_a_server_that_is_away(server: Server, check: SynchronousCommit) -> None:
-    """What nobody could ask is not taken for granted; when it is back it is asked again."""
+    """An unreachable server does not satisfy the check. When it is back it is queried again."""
     check.require()
     server.now += 1
     server.is_away = True
@@ -92,7 +92,7 @@ def test_a_server_that_is_away(server: Server, check: SynchronousCommit) -> None
 
 @pytest.mark.postgres
 def test_no_standby_no_write(postgres_url: str) -> None:
-    """Each way of writing is refused; reading is not."""
+    """Each kind of write is refused, reads are not."""
     database = Database(postgres_url, REQUIRED)
     writer = database.writer()
     ways: list[Callable[[], Any]] = [
@@ -117,7 +117,7 @@ def test_no_standby_no_write(postgres_url: str) -> None:
 
 @pytest.fixture(params=["off", "local"])
 def weak(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
-    """What new connections to this database begin with."""
+    """Settings of new connections to this database."""
     engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     name = f'"{engine.url.database}"'
     with engine.connect() as connection:
@@ -129,7 +129,7 @@ def weak(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
 
 @pytest.mark.postgres
 def test_weak_commits(postgres_url: str, weak: str) -> None:
-    """They are refused where required, and our own connections do not have them."""
+    """Weak settings are refused where required, and our own connections override them."""
     required, free = Database(postgres_url, REQUIRED), Database(postgres_url)
     try:
         with pytest.raises(NotSynchronous, match=f"synchronous_commit is {weak}"), required.write():
@@ -146,6 +146,6 @@ def test_weak_commits(postgres_url: str, weak: str) -> None:
 
 
 def test_a_file_has_no_standby(database: Database) -> None:
-    """Nothing is asked of SQLite, nor where nothing is required."""
+    """SQLite is not queried, and nor is a server without the requirement."""
     database.synchronous_commit.require()
     assert database.synchronous_commit.is_satisfied

@@ -1,8 +1,8 @@
-"""Unmapped codes on both dialects: counted, listed for the active version, marked as seen."""
+"""Unmapped codes on both databases: counted, listed for the active version, acknowledged."""
 
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records import unmapped_codes
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
 from bridge.store.records.unmapped_codes import MAX_NAMED_CODES, CodeKey, CodeUse
@@ -12,13 +12,13 @@ V1, V2 = MappingVersion("orders", "a" * 16, {}), MappingVersion("orders", "b" * 
 
 
 def activate(database: Database, version: MappingVersion) -> None:
-    """Put a version into force."""
+    """Activate a version."""
     with database.write() as connection:
-        kept.activate(connection, version, 1, "ann", "", ActivationOrigin.ACTIVATE)
+        mapping_versions.activate(connection, version, 1, "ann", "", ActivationOrigin.ACTIVATE)
 
 
 def test_codes_of_the_active_version_are_listed(database: Database) -> None:
-    """Counted together; over with the next version, until that one meets them too."""
+    """Codes are counted together. The next version lists them when it meets them too."""
     upgrade(database)
     activate(database, V1)
     unmapped_codes.add(database, {SEX: CodeUse(V1.version, "PID-8.1", "empty", 2)}, 10)
@@ -32,7 +32,7 @@ def test_codes_of_the_active_version_are_listed(database: Database) -> None:
 
 
 def test_a_code_is_marked_as_seen(database: Database) -> None:
-    """Who said so and when is kept, once, and met again it stays so."""
+    """Actor and time of the acknowledgment are stored once, and stay when the code occurs again."""
     upgrade(database)
     activate(database, V1)
     unmapped_codes.add(database, {SEX: CodeUse(V1.version, "PID-8.1", "empty")}, 10)
@@ -44,7 +44,7 @@ def test_a_code_is_marked_as_seen(database: Database) -> None:
 
 
 def test_a_flood_of_codes_is_counted_together(database: Database) -> None:
-    """Only so many of a table have a name, and old ones are forgotten."""
+    """A limited number of codes of a table has rows, and old ones are removed."""
     upgrade(database)
     activate(database, V1)
     met = CodeUse(V1.version, "MSH-4.1", "refuse")
