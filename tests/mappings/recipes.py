@@ -62,11 +62,11 @@ INBOUND: dict[str, Case] = {
     ),
     "A31: ignore": ((MSH.replace("ORM^O01", "ADT^A08"), PID), {"action": "ignore"}),
 }
-"""By a text of one recipe: the segments, and the expected tags, Metadata, links or action."""
+"""Segments and expected tags, Metadata, links or action, by a text of the recipe."""
 
 OUTBOUND: dict[str, tuple[str, ...]] = {
     "layout: formatted": ("OBX|1|FT|",),
     "send: [ReadingRoom": ("ReadingRoom",),
     "ZSG:": ("ZSG|1|",),
 }
-"""By a text of one recipe: what the message of a final report must contain."""
+"""Expected texts of the message of a final report, by a text of the recipe."""

@@ -44,7 +44,7 @@ def _recipe(text: str) -> InboundMapping | OutboundMapping:
 
 
 @pytest.mark.parametrize("text", INBOUND)
-def test_what_recipes_make_of_messages(text: str) -> None:
+def test_inbound_recipes(text: str) -> None:
     """A recipe maps a message as the guide states."""
     mapping = _recipe(text)
     segments, wanted = INBOUND[text]
@@ -60,7 +60,7 @@ def test_what_recipes_make_of_messages(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", OUTBOUND)
-def test_what_recipes_write(text: str) -> None:
+def test_outbound_recipes(text: str) -> None:
     """A recipe renders a final report as the guide states."""
     mapping = _recipe(text)
     assert isinstance(mapping, OutboundMapping)
@@ -69,10 +69,10 @@ def test_what_recipes_write(text: str) -> None:
     assert all(each in written for each in OUTBOUND[text])
 
 
-@pytest.mark.parametrize("word", [*TRANSFORMS, *KEYS])
-def test_every_word_of_the_rules(word: str) -> None:
+@pytest.mark.parametrize("key", [*TRANSFORMS, *KEYS])
+def test_each_key_of_the_rules(key: str) -> None:
     """Every key and transform of the rule language is in the guide."""
-    assert re.search(rf"\b{re.escape(word)}\b", GUIDE)
+    assert re.search(rf"\b{re.escape(key)}\b", GUIDE)
 
 
 @pytest.mark.parametrize("name", [n for n in VARIABLES if n.removeprefix("order.") not in TAGS])

@@ -18,8 +18,8 @@ TESTED = {path.values[0] for path in files(*FOLDERS, ending=".hl7")}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["quirk"][:40])
-def test_every_quirk_is_held(row: dict[str, str]) -> None:
-    """Each row has a sample that `test_samples` reads, or a test, and a row of the page."""
+def test_each_quirk_has_a_test(row: dict[str, str]) -> None:
+    """Each row has a sample of `test_samples` or a test, and a row of the page."""
     proofs = row["proof"].split()
     assert proofs
     for proof in proofs:

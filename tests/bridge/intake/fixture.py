@@ -52,14 +52,14 @@ def order(
     application: str = "",
     number: str = "",
 ) -> bytes:
-    """Build an order that any listener accepts."""
+    """Build an order that each listener accepts."""
     return ORDER.format(
         id=control_id, acc=acc, mrn=mrn, accept=accept, application=application, number=number
     ).encode()
 
 
 def definitions() -> tuple[InboundMapping, ...]:
-    """The definitions that ship."""
+    """The shipped definitions."""
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
     return tuple(each for each in found if isinstance(each, InboundMapping))
 
@@ -69,7 +69,7 @@ LISTENING = ListenerPolicy("ris", definitions(), site="SITE1")
 
 @dataclass
 class RecordingPeer:
-    """The other end of a connection."""
+    """A peer that records the replies."""
 
     host: str = "127.0.0.1"
     port: int = 1
@@ -105,12 +105,12 @@ class IntakeFixture:
     caller: RecordingPeer
 
     async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
-        """Hand one frame over and wait for its replies."""
+        """Pass one frame to the handler, and return its replies."""
         deferred = as_deferred(self.front(self.handler), Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 
     async def ask(self, payload: bytes, *, truncated: bool = False) -> ReceivedAck:
-        """As `send`, for a frame with exactly one reply."""
+        """Pass one frame to the handler, and return its only reply."""
         (reply,) = await self.send(payload, truncated=truncated)
         return read_ack(reply)
 
@@ -131,7 +131,7 @@ def _unwrapped(handle: Handler) -> Handler:
 
 
 def _serialized(sequencer: Sequencer, handle: Handler) -> Handler:
-    """Let a sequencer hand frames over, as the service does."""
+    """Pass frames through a sequencer, as the service does."""
 
     async def submit(frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
         return as_deferred(handle, frame, peer)
@@ -147,7 +147,7 @@ async def open_intake(
     numbers: SequenceNumbers = SequenceNumbers.OFF,
     **changes: Any,
 ) -> AsyncIterator[IntakeFixture]:
-    """Start an intake on a database."""
+    """Open an intake on a database."""
     upgrade(database)
     ledger = Ledger(database)
     ledger.start(asyncio.get_running_loop())

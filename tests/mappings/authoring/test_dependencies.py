@@ -20,7 +20,7 @@ RAW = (
 )
 
 
-def made(text: str, raw: bytes = RAW) -> Dependencies:
+def dependencies_of(text: str, raw: bytes = RAW) -> Dependencies:
     """Return the dependencies of a definition's results."""
     sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
@@ -30,28 +30,28 @@ def made(text: str, raw: bytes = RAW) -> Dependencies:
 
 
 def facts(found: Dependencies) -> dict[str, bool]:
-    """Which facts are used."""
+    """Return the used facts."""
     return {each.name: each.used for each in found.facts}
 
 
 def test_the_shipped_definition() -> None:
     """Patient, numbers and text are used. Fields that no result repeats are not."""
-    found = made("include: results.yaml\n")
+    found = dependencies_of("include: results.yaml\n")
     assert {"PID-3", "PID-5", "ORC-2", "OBR-18"} <= set(found.used)
     assert "PID-11" in found.unused
     assert not set(found.used) & set(found.unused)
-    told = facts(found)
-    assert told["clinicalInfo.PatientMRN"]
-    assert told["report.text"]
-    assert told["report.signedBy.name"]
-    assert not told["report.signedBy.email"]
+    used = facts(found)
+    assert used["clinicalInfo.PatientMRN"]
+    assert used["report.text"]
+    assert used["report.signedBy.name"]
+    assert not used["report.signedBy.email"]
     assert {each.name: each.text for each in found.facts}["Metadata.Room"] == "Room 7"
 
 
 @pytest.mark.parametrize(("send", "used"), [("{is: Room}", True), ("{is: Other}", False)])
 def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
     """A key is used if it is sent, and so is its field."""
-    found = made(f"include: results.yaml\nmetadata: {{send: {send}}}\n")
+    found = dependencies_of(f"include: results.yaml\nmetadata: {{send: {send}}}\n")
     assert facts(found)["Metadata.Room"] == used
     assert ("ZRM-1" in found.used) == used
 
@@ -59,14 +59,14 @@ def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
 def test_a_field_in_two_orders() -> None:
     """The fields of both orders are listed. A field that one order uses is used."""
     group = b"ORC|NW|P2\rOBR|2|P2||X^Test||||||||||||||A2\r"
-    found = made("include: results.yaml\n", RAW + group)
+    found = dependencies_of("include: results.yaml\n", RAW + group)
     assert {"OBR-18", "OBR[2]-18"} <= set(found.used)
 
 
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
 def test_a_message_without_orders(raw: bytes) -> None:
     """A message without orders has no dependencies."""
-    assert made("include: results.yaml\n", raw) == Dependencies()
+    assert dependencies_of("include: results.yaml\n", raw) == Dependencies()
 
 
 def test_the_time_limit() -> None:

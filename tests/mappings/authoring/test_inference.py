@@ -18,7 +18,7 @@ def usual(number: int) -> bytes:
     ).encode()
 
 
-def odd(number: int) -> bytes:
+def order_with_odd_delimiters(number: int) -> bytes:
     """Return an order with unusual delimiters, in ISO 8859-15."""
     return (
         f"MSH$%*!&$ALT$SÜD$B$S$20260302$$ORM%O01$C{number}$P$2.3\r"
@@ -39,7 +39,9 @@ def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
 
 
 @pytest.mark.parametrize(
-    ("make", "expected"), [(usual, ("M4", "A4")), (odd, ("M4", "74"))], ids=["usual", "odd"]
+    ("make", "expected"),
+    [(usual, ("M4", "A4")), (order_with_odd_delimiters, ("M4", "74"))],
+    ids=["usual", "odd"],
 )
 def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
     """MRN and accession are found at the sender's locations."""
@@ -53,7 +55,7 @@ def test_identities_are_found(make: object, expected: tuple[str, str]) -> None:
 
 def test_evidence_of_an_odd_sender() -> None:
     """The proposal has charset, Z segments and UIDs, with the evidence."""
-    raw = [odd(number) for number in range(1, 8)]
+    raw = [order_with_odd_delimiters(number) for number in range(1, 8)]
     text, mapping = proposed(raw)
     assert infer_definition(raw).charset == "iso8859-15"
     assert "# OBR-3.2: 7 of 7 groups, 7 different values" in text
@@ -69,7 +71,8 @@ def test_evidence_of_an_odd_sender() -> None:
 def test_a_namespace_is_no_accession() -> None:
     """A constant in OBR-3.2 is the assigner, not the accession."""
     raw = [
-        odd(number).replace(b"RIS%7", b"F0").replace(b"$X%", b"%RIS1$X%") for number in range(1, 8)
+        order_with_odd_delimiters(number).replace(b"RIS%7", b"F0").replace(b"$X%", b"%RIS1$X%")
+        for number in range(1, 8)
     ]
     text, _ = proposed(raw)
     assert 'Accession: {from: ["OBR-3.1"]' in text
@@ -78,14 +81,16 @@ def test_a_namespace_is_no_accession() -> None:
 def test_every_number_that_could_be_the_accession_is_named() -> None:
     """ORC-3.2 is an alternative if it differs between orders, but not if it is a namespace."""
     raw = [
-        odd(number).replace(b"ORC$NW$P%d" % number, b"ORC$NW$P%d$RIS%%9%d" % (number, number))
+        order_with_odd_delimiters(number).replace(
+            b"ORC$NW$P%d" % number, b"ORC$NW$P%d$RIS%%9%d" % (number, number)
+        )
         for number in range(3, 10)
     ]
     text, _ = proposed(raw)
     evidence = next(line for line in text.splitlines() if "# OBR-3.2:" in line)
     assert "OBR-3.2" in evidence
     assert "ORC-3.2" in evidence.partition("As good:")[2]
-    text, _ = proposed([odd(number) for number in range(3, 10)])
+    text, _ = proposed([order_with_odd_delimiters(number) for number in range(3, 10)])
     assert "ORC-3.2" not in text
 
 
@@ -95,7 +100,7 @@ def test_no_values_of_patients_in_the_evidence() -> None:
     assert not any(each in text for each in ("Doe", "M4", "A4", "X4"))
 
 
-def test_what_cannot_be_read_is_counted() -> None:
-    """Malformed samples are counted, and no samples result in a proposal too."""
+def test_malformed_samples_are_counted() -> None:
+    """Malformed samples are counted. No samples result in a proposal too."""
     assert infer_definition([b"garbage", usual(1)]).unread == 1
     assert "could not be read" in infer_definition([]).text

@@ -107,8 +107,8 @@ def test_failing_hook_is_named() -> None:
     assert "hook h:f raised ValueError" in [issue.message for issue in trial.issues]
 
 
-def test_what_is_parked_and_what_is_refused() -> None:
-    """A failing hook parks the message; if an identifier needs the hook, the message is refused."""
+def test_failing_hooks_park_or_refuse() -> None:
+    """A failing hook parks the message. If an identifier needs the hook, the message is refused."""
     hooks = {"mine.py": "def fail(message):\n    raise ValueError\n"}
     parked = try_message(overlaid("tags: {Notes: {hook: mine:fail}}", hooks), RAW, DEFAULTS)
     number = "tags: {PatientMRN: {hook: mine:fail, required: true}}"

@@ -87,12 +87,8 @@ def test_announced_numbers(raw: bytes, place: str) -> None:
         (BATCH.replace(b"comment", b"a\ncomment") + ONE + b"BTS|1\r", ""),
     ],
 )
-def test_what_belongs_to_no_message(raw: bytes, place: str) -> None:
-    """
-    Lines of a message with a damaged header are reported.
-
-    segments of v2.7 and vendors are not.
-    """
+def test_lines_without_a_message(raw: bytes, place: str) -> None:
+    """Lines after a damaged header are reported, segments of v2.7 and of vendors are not."""
     assert stray(raw) == place
 
 

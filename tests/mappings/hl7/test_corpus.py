@@ -35,11 +35,7 @@ HL7APY_IS_SLOW = 15_000  # bytes
 
 @pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
 def test_read_or_refused(file: File) -> None:
-    """
-    No message raises another exception.
-
-    a refusal has reason, location and an answer with its id.
-    """
+    """Each message is parsed, or refused with reason, location and a reply with its id."""
     raw = file.read_bytes()
     if file.stem in REFUSED:
         with pytest.raises(MalformedMessage) as raised:
@@ -64,7 +60,7 @@ def test_acknowledged_with_its_own_control_id(file: File) -> None:
 
 
 @pytest.mark.parametrize("file", READ, ids=lambda file: file.stem)
-def test_python_hl7_sees_the_same_fields(file: File) -> None:
+def test_python_hl7_reads_the_same_fields(file: File) -> None:
     """python-hl7 splits the same text into the same fields."""
     read = Message.parse(file.read_bytes())
     lines = [segment.text() for segment in read.segments]
@@ -82,7 +78,7 @@ def test_python_hl7_sees_the_same_fields(file: File) -> None:
     [file for file in READ if file.stat().st_size < HL7APY_IS_SLOW],
     ids=lambda file: file.stem,
 )
-def test_hl7apy_sees_the_same_texts(file: File) -> None:
+def test_hl7apy_reads_the_same_texts(file: File) -> None:
     """hl7apy finds the same number of repetitions, with the same texts."""
     read = Message.parse(file.read_bytes())
     for segment in filter(comparable, read.segments):

@@ -62,11 +62,7 @@ def test_other_delimiters() -> None:
 
 
 def test_without_an_escape_character_text_is_text() -> None:
-    """
-    A message without escape character has no escapes.
-
-    writing with such delimiters is an error.
-    """
+    """A message without escape character has no escapes, and cannot be written."""
     bare = Delimiters(escape="", subcomponent="")
     assert unescape(r"a\F\b", bare) == r"a\F\b"
     with pytest.raises(ValueError, match="complete"):
@@ -95,8 +91,8 @@ def test_nothing_is_lost_without_reason(text: str) -> None:
     assert isinstance(unescape(text), str)
 
 
-def test_what_an_order_escaped_is_repeated() -> None:
-    """Delimiters and letters are written anew; sequences with the same meaning are kept."""
+def test_transcribing_an_escaped_text() -> None:
+    """Delimiters and letters are written anew. Sequences with the same meaning are kept."""
     stay = ("H", "N", ".br", ".sp+2", "Zab", "X0D0a", "C2842")
     sent = "".join(f"?{each}?x" for each in stay)
     assert transcribe(sent, OTHER) == sent.replace("?", "\\")
@@ -104,7 +100,7 @@ def test_what_an_order_escaped_is_repeated() -> None:
 
 
 @given(st.text(alphabet="\\FSTREXPZHN.br0D19 a^|", max_size=30))
-def test_what_is_repeated_means_the_same(text: str) -> None:
+def test_transcribing_keeps_the_meaning(text: str) -> None:
     """Transcribing keeps the meaning, also repeatedly."""
     once = transcribe(text, STANDARD)
     assert unescape(once) == unescape(text)

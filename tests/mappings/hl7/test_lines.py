@@ -66,7 +66,7 @@ def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
 
 @pytest.mark.parametrize("before", [HEAD, PID])
 def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
-    """After another segment such a line may be part of an identifier: the message is refused."""
+    """After another segment a stray line may be part of an identifier: it is refused."""
     with pytest.raises(MalformedMessage) as raised:
         segments(HEAD + b"\r" + before + b"\r^^^H^MR||DOE")
     assert raised.value.reason is MalformedReason.STRAY_LINE
@@ -81,8 +81,8 @@ def test_segment_without_fields() -> None:
 @pytest.mark.parametrize(
     "front", [b"", b"\x0b", b"\xef\xbb\xbf", b"\x0b\xef\xbb\xbf", b"\r\n", b" \t", b"\x00"]
 )
-def test_what_transports_leave_in_front(front: bytes) -> None:
-    """Framing bytes, byte order mark, blanks and line ends in front are ignored."""
+def test_bytes_before_the_message(front: bytes) -> None:
+    """Framing bytes, byte order mark, blanks and line ends before a message are ignored."""
     body, marked = lines.trim(front + HEAD)
     assert body == HEAD
     assert marked is (b"\xef\xbb\xbf" in front)

@@ -42,11 +42,7 @@ def action(*segments: str, mapping: InboundMapping = SHIPPED) -> OrderAction:
     ],
 )
 def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
-    """
-    OBR-24 decides.
-
-    if it is empty, a specimen or a panel. One line of a definition accepts them.
-    """
+    """OBR-24, else a specimen or a panel decides. One line of a definition accepts them."""
     assert action("ORC|NW|P1", *order) is OrderAction.IGNORE
     mine = overlaid("only: {MSH-9: {present: true}}")
     assert action("ORC|NW|P1", *order, mapping=mine) is OrderAction.CREATE
@@ -69,7 +65,7 @@ def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
         (),
     ],
 )
-def test_imaging_orders_are_not(order: tuple[str, ...]) -> None:
+def test_imaging_orders_are_accepted(order: tuple[str, ...]) -> None:
     """Orders that may be imaging are accepted."""
     assert action("ORC|NW|P1", *order) is OrderAction.CREATE
 
@@ -84,7 +80,7 @@ def test_modality_is_one_of_dicom(section: str, modality: str | None) -> None:
 
 
 def test_a_bare_identifier_is_no_name() -> None:
-    """The next location with a name is used; without one there is no name."""
+    """The next location with a name is used. Without one there is no name."""
     known = info("ORC|NW|P1||||||||||4711^Welby^Ann", obr(orderer="4711"))
     assert known["ReferringPhysician"] == "Ann Welby"
     assert "ReferringPhysician" not in info("ORC|NW|P1", obr(orderer="4711"))
@@ -92,9 +88,9 @@ def test_a_bare_identifier_is_no_name() -> None:
 
 def test_allergies_are_visible() -> None:
     """AL1 is in the notes, in front and complete, and in the Metadata."""
-    said = info("AL1|1|DA|PEN^Penicillin", "AL1|2|DA|IODINE", "ORC|NW|P1", obr(), "NTE|1||Note")
-    assert said["Notes"] == "Allergies: Penicillin, IODINE\nNote"
-    assert said["Metadata"]["Allergies"] == "Penicillin, IODINE"
+    tags = info("AL1|1|DA|PEN^Penicillin", "AL1|2|DA|IODINE", "ORC|NW|P1", obr(), "NTE|1||Note")
+    assert tags["Notes"] == "Allergies: Penicillin, IODINE\nNote"
+    assert tags["Metadata"]["Allergies"] == "Penicillin, IODINE"
     without = info("ORC|NW|P1", obr(), "NTE|1||Note")
     assert without["Notes"] == "Note"
     assert "Allergies" not in without["Metadata"]

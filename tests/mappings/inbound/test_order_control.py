@@ -69,11 +69,11 @@ def test_every_pair(control: str, status: str) -> None:
         assert decision == OrderDecision(closing[control])
     elif control in ORDERING | CHANGING:
         base = OrderAction.CREATE if control in ORDERING else OrderAction.CHANGE
-        said = PAIRED.get(status, OrderAction.REPLACE if (control, status) in REPLACED else base)
+        action = PAIRED.get(status, OrderAction.REPLACE if (control, status) in REPLACED else base)
         expected = (
             OrderDecision(base, examined=True)
-            if said == "examined"
-            else OrderDecision(OrderAction(said))
+            if action == "examined"
+            else OrderDecision(OrderAction(action))
         )
         assert decision == expected
     else:
@@ -87,7 +87,7 @@ def test_small_letters() -> None:
 
 
 REPLACED = {(control, "RP") for control in CHANGING}
-"""An order that was replaced; of a new order it says that it takes another's place."""
+"""A replaced order. With a new order: it replaces another."""
 
 
 @pytest.mark.parametrize("control", ["", "QQ", "nw "])

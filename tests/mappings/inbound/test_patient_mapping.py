@@ -118,7 +118,7 @@ REFUSED = {
     ),
     "no MRG at all": ("A40", (PID,), MissingField, "MRG-1.1"),
     "with itself": ("A40", (PID, "MRG|M1^^^NORTH^MR"), DuplicateKeyIdentifier, "MRG-1.1"),
-    "a kind the patient does not have": (
+    "a type the patient does not have": (
         "A40",
         (PID, "MRG|N0^^^STATE^NH"),
         MissingField,
@@ -159,9 +159,9 @@ def test_what_is_merged(mrg: str, prior: str) -> None:
 
 
 SEVERAL = {
-    "two of one kind": (["M0^^^NORTH^MR~N0^^^STATE^NH~M9^^^NORTH^MR"], ["M0", "M9"]),
-    "the survivor's own among them": (["M0^^^NORTH^MR~M1^^^NORTH^MR"], ["M0"]),
-    "another authority's beside it": (["M0^^^NORTH^MR~M9^^^SOUTH^MR"], ["M0"]),
+    "two of one type": (["M0^^^NORTH^MR~N0^^^STATE^NH~M9^^^NORTH^MR"], ["M0", "M9"]),
+    "including the survivor's own": (["M0^^^NORTH^MR~M1^^^NORTH^MR"], ["M0"]),
+    "and one of another authority": (["M0^^^NORTH^MR~M9^^^SOUTH^MR"], ["M0"]),
     "of no kind: anything": (["M0~M9"], ["M0"]),
     "two MRG for one PID": (["M0^^^NORTH^MR", "M9^^^NORTH^MR"], ["M0", "M9"]),
 }
@@ -188,13 +188,13 @@ def test_a_merge_of_other_identifiers() -> None:
 
 
 ALIKE = {
-    "another's number": ("M0^^^SOUTH^MR", None),
-    "another's, by its universal id": ("M0^^^NORTH&1.2.9&ISO^MR", None),
-    "ours behind another's": ("M0^^^SOUTH^MR~M9^^^NORTH^MR", "M9"),
+    "a number of another authority": ("M0^^^SOUTH^MR", None),
+    "of another authority, by universal id": ("M0^^^NORTH&1.2.9&ISO^MR", None),
+    "ours after another authority": ("M0^^^SOUTH^MR~M9^^^NORTH^MR", "M9"),
     "no authority": ("M0^^^^MR", "M0"),
     "the same in another case": ("M0^^^north^MR", "M0"),
     "another name for the same": ("M0^^^N&1.2.3&ISO^MR", "M0"),
-    "the same number, another's": ("M1^^^SOUTH^MR", None),
+    "the same number of another authority": ("M1^^^SOUTH^MR", None),
 }
 
 

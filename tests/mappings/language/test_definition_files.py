@@ -24,7 +24,7 @@ def found(text: str) -> list[Issue]:
 
 
 @pytest.mark.parametrize(("text", "place", "message"), WRONG)
-def test_what_no_yaml_reader_takes(text: str, place: tuple[int, int], message: str) -> None:
+def test_invalid_yaml(text: str, place: tuple[int, int], message: str) -> None:
     """UTF-16, control characters and endless brackets are reported, not raised."""
     (issue,) = found(text)
     assert ((issue.line, issue.column), issue.message) == (place, message)

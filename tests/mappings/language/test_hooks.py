@@ -36,15 +36,15 @@ def test_a_bad_hook_fails_in_time_and_the_next_one_works(
     body: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """
-    It is accepted, fails when it is mapped, within the limit; others go on.
+    A bad hook compiles, and its message fails within the limit. Others work.
 
-    What lies where the service was started is no program of ours.
+    Files in the working directory are not imported.
     """
     (tmp_path / "json.py").write_text("raise SystemExit(1)", "utf-8")
     monkeypatch.chdir(tmp_path)
     mine = overlaid("tags: {Notes: {hook: 'h:f'}}", hook(body))
     assert not mine.pre_check(message(*ORDER), DEFAULTS).refusals
-    monkeypatch.setattr(hooks, "SECONDS", 100.0)  # what it uses of a processor ends it
+    monkeypatch.setattr(hooks, "SECONDS", 100.0)  # the limit of processor time ends it
     with pytest.raises(HookFailed):
         mine.apply(message(*ORDER), DEFAULTS)
     assert tag("{hook: 'h:f'}", files=hook("return message.segment('OBR')[1]")) == "1"

@@ -63,10 +63,10 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize(("pattern", "said"), LACKING.items())
+@pytest.mark.parametrize(("pattern", "message"), LACKING.items())
 @pytest.mark.parametrize("rule", ["extract", "matches"])
 def test_a_check_names_what_is_lacking(
-    pattern: str, said: str, rule: str, capfd: pytest.CaptureFixture[str]
+    pattern: str, message: str, rule: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The issue has file, line and column; the engine prints nothing."""
     rules = {
@@ -77,7 +77,7 @@ def test_a_check_names_what_is_lacking(
     (issue,) = check_sources(sources, ["mine"], tables=False)
     assert (issue.code, issue.file, issue.line) == ("pattern", "mine.yaml", 3)
     assert issue.column == rules[rule].splitlines()[1].index(f"'{pattern}'") + 1
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         compile_search(pattern)
     assert capfd.readouterr() == ("", "")
 
@@ -103,13 +103,13 @@ def test_what_a_pattern_finds(pattern: str, value: str, found: str) -> None:
     assert compile_search(pattern)(value) == found
 
 
-def test_only_the_beginning_of_a_value_is_looked_at() -> None:
+def test_only_the_start_of_a_value_is_searched() -> None:
     """The search is limited as the guide states."""
     assert compile_search("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
     assert compile_search("z")("a" * MAX_MATCHED + "z") is None
 
 
-def test_others_go_on_while_a_large_value_is_searched() -> None:
+def test_a_large_value_does_not_block_other_threads() -> None:
     """The slowest accepted pattern does not block other threads."""
     search = compile_search(r"((a?){40}(b?){40}){5}$")
     threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]

@@ -17,7 +17,7 @@ OBX = [
 SOURCES = {
     "a path": ("OBR-4.2", ("OBR|1|P1||X^CT \\T\\ MR",), "CT & MR"),
     "a whole repetition keeps unescaped delimiters": ("OBR-4", (OBR,), "X^Test"),
-    "only separators are nothing": ("[PV1-3, OBR-4.1]", ("PV1|1|O|^^^", OBR), "X"),
+    "only separators are empty": ("[PV1-3, OBR-4.1]", ("PV1|1|O|^^^", OBR), "X"),
     "a fallback": ("[OBR-13, OBR-4.2]", (OBR,), "Test"),
     "the second repetition": ("'PID-3[2].1'", (OBR,), None),
     "a picked repetition": (
@@ -42,12 +42,12 @@ SOURCES = {
         (OBR, "NTE|1||of the order", OBX[0], "NTE|1||of the value"),
         "of the value",
     ),
-    "a join leaves out what is absent": (
+    "a join omits absent values": (
         "{join: [OBR-4.1, OBR-13, OBR-4.2], separator: '-'}",
         (OBR,),
         "X-Test",
     ),
-    "a join with carets keeps the places": (
+    "a join with carets keeps the positions": (
         "{join: [OBR-4.1, OBR-13, OBR-14, OBR-4.2, OBR-15], separator: '^'}",
         (OBR,),
         "X^^^Test",
@@ -61,8 +61,8 @@ SOURCES = {
     "a constant": ("{const: yes}", (OBR,), "yes"),
     "a default": ("{from: OBR-13, default: none}", (OBR,), "none"),
     "no default where there is a value": ("{from: OBR-4.1, default: none}", (OBR,), "X"),
-    "a condition that holds": ("{from: OBR-4.2, when: {OBR-4.1: [X, Y]}}", (OBR,), "Test"),
-    "a condition that does not": ("{from: OBR-4.2, when: {OBR-4.1: {not: X}}}", (OBR,), None),
+    "a condition that is true": ("{from: OBR-4.2, when: {OBR-4.1: [X, Y]}}", (OBR,), "Test"),
+    "a condition that is false": ("{from: OBR-4.2, when: {OBR-4.1: {not: X}}}", (OBR,), None),
     "a pattern": ("{from: OBR-4.2, when: {OBR-4.2: {matches: '^t.st$'}}}", (OBR,), "Test"),
     "absence": (
         "{from: OBR-4.2, when: {OBR-13: {absent: true}, OBR-4: {present: true}}}",
@@ -95,7 +95,7 @@ CODES = {
     "a code of the table": ("{from: OBR-13, codes: colours}", "R", "red"),
     "in any case, blanks trimmed": ("{from: OBR-13, codes: colours}", "b", "blue"),
     "an unknown code is kept": ("{from: OBR-13, codes: colours}", "G", "G"),
-    "or dropped": ("{from: OBR-13, codes: colours, unknown: empty}", "G", None),
+    "an unknown code is dropped": ("{from: OBR-13, codes: colours, unknown: empty}", "G", None),
 }
 
 

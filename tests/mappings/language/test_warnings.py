@@ -147,7 +147,7 @@ def test_an_unused_part() -> None:
     assert (issue.line, issue.column, issue.message) == (3, 3, "no segment uses mine")
 
 
-def test_what_ships_has_no_warnings() -> None:
+def test_shipped_files_have_no_warnings() -> None:
     """The shipped definitions and code tables have no issues."""
     names = [name.removesuffix(".yaml") for name in SHIPPED if name.count("/") == 0]
     assert check_sources(SHIPPED, names, tables=True) == []

@@ -235,7 +235,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 
 
 KEY = TEXT.filter(lambda key: key[:1] not in {"", "Z", "z"})
-"""Of Metadata that go back: what came in a Z segment of the order does not."""
+"""The kinds of Metadata in the result: fields of a Z segment are not sent back."""
 
 
 @settings(max_examples=200, deadline=None)
@@ -291,8 +291,8 @@ def test_unmapped_codes(policy: str, written: str) -> None:
     order = replace(ORDER, tags={**TAGS, "Modality": "XY"})
     raw = mapping.render(replace(CONTEXT, orders=(order,), unmapped_codes=missed)).decode()
     assert raw.split("\r")[1].rstrip("|") == f"ZMO|{written}".rstrip("|")
-    said = "empty" if policy else "keep"
-    assert missed == [UnmappedCode("modality", "XY", "$order.Modality", said)]
+    policy_of_code = "empty" if policy else "keep"
+    assert missed == [UnmappedCode("modality", "XY", "$order.Modality", policy_of_code)]
 
 
 def test_a_code_that_is_refused() -> None:

@@ -40,7 +40,7 @@ class TestEveryOrder:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said", "returned"),
+    ("sent", "exam_time", "returned"),
     [
         ("20260302080000+0100", "202603020730", "202603020730+0100"),
         ("20260302080000-0330", "202603020730+0200", "202603020730+0200"),
@@ -48,16 +48,16 @@ class TestEveryOrder:
         ("20260302080000", "202603020730", "202603020730"),
     ],
 )
-def test_times_without_an_offset(sent: str, said: str, returned: str) -> None:
+def test_times_without_an_offset(sent: str, exam_time: str, returned: str) -> None:
     """Times of the order have the offset of its MSH-7, or none if configured."""
-    echo = (f"MSH|^~\\&|RIS|H|B|R|{sent}||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT|||{said}")
+    echo = (f"MSH|^~\\&|RIS|H|B|R|{sent}||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT|||{exam_time}")
     context = replace(CONTEXT, orders=(replace(CONTEXT.orders[0], echo=echo),))
     assert rendered(context).value("OBR-7") == returned
     local = Message.parse(results("times: local").render(context))
-    assert local.value("OBR-7") == said
+    assert local.value("OBR-7") == exam_time
 
 
-def test_who_gets_copies() -> None:
+def test_copies_to() -> None:
     """OBR-28 is repeated with repetitions and authorities, for all values of `echo`."""
     copies = "44^Copy^Carl^^^^^^AUTH&1.2.3&ISO~45^Other^Olga"
     echo = ("MSH|^~\\&|RIS|H|B|R|2026||ORM^O01|1|P|2.5.1", f"OBR|1|P|F|1^CT{'|' * 24}{copies}")

@@ -69,7 +69,7 @@ def test_without_settings_nothing_changes() -> None:
 
 FITTED = {
     "too many fields": ("2.3", "OBR", 44, "A^B^L", ""),
-    "a code that was a word": ("2.3", "PID", 10, "^Asian^L", "Asian"),
+    "a code that was a text": ("2.3", "PID", 10, "^Asian^L", "Asian"),
     "a family name in parts": ("2.3", "PID", 5, "van Berg&van&Berg^Ann", "van Berg^Ann"),
     "one repetition": ("2.3", "PID", 5, "A^B~C^D", "A^B"),
     "components of later": ("2.3.1", "PID", 3, "1^^^N^MR^^20200101", "1^^^N^MR"),
@@ -87,7 +87,7 @@ def test_fitted(version: str, segment: str, number: int, value: str, left: str) 
     assert fit_to_version(VERSIONS[version], segment, number, Encoded(value)) == left
 
 
-def test_an_echo_is_whole_where_the_definition_is_silent() -> None:
+def test_fields_written_in_some_cases_are_echoed() -> None:
     """Fields that the definition writes only in some cases are repeated otherwise."""
     lines = (
         "MSH|^~\\&|R",
@@ -184,23 +184,23 @@ def test_a_withdrawal_withdraws_all_sections(event: ResultEvent, sections: str) 
     mapping = with_settings(sections=sections)
     text = "Before\nHistory: a\nTechnique: b\nFindings: c\nImpression: d\nConclusion: e"
     sent = replace(CONTEXT, report_text=text, addenda=LATE * 2)
-    gone = replace(sent, event=event, report_text="Withdrawn.")
+    removed = replace(sent, event=event, report_text="Withdrawn.")
     keys = [
         {(s.value("OBX-3.1"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")}
-        for each in (sent, gone)
+        for each in (sent, removed)
     ]
     assert keys[0] <= keys[1]
-    assert set(rendered(gone, mapping).values("OBX[*]-5")) == {"Withdrawn."}
+    assert set(rendered(removed, mapping).values("OBX[*]-5")) == {"Withdrawn."}
 
 
 def test_a_file_is_withdrawn_too() -> None:
     """A sent file is withdrawn under its OBX-3 and OBX-4; other formats are not."""
     mapping = with_settings(content=["pdf"])
     sent = replace(CONTEXT, files={FileFormat.PDF: b"%PDF-"})
-    gone = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
+    removed = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
     found = [
         [(s.value("OBX-3"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")]
-        for each in (sent, gone)
+        for each in (sent, removed)
     ]
     assert found[0] == found[1]
-    assert [s.value("OBX-2") for s in rendered(gone, mapping).named("OBX")] == ["TX"]
+    assert [s.value("OBX-2") for s in rendered(removed, mapping).named("OBX")] == ["TX"]

@@ -90,7 +90,7 @@ def mistakes(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_both_take(text: str) -> None:
+def test_both_accept(text: str) -> None:
     """The schema accepts what the compiler accepts."""
     assert mistakes(text) == []
     assert not refused(text)
@@ -104,7 +104,7 @@ def test_both_refuse(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if re.fullmatch(r"\w+\.yaml", name)])
-def test_what_ships(name: str) -> None:
+def test_shipped_definitions(name: str) -> None:
     """Each shipped definition conforms to the schema."""
     assert not refused(SHIPPED[name])
 
@@ -129,7 +129,7 @@ def _properties(*trail: str) -> set[str]:
     return set(node["properties"])
 
 
-def test_every_word_is_in_the_schema() -> None:
+def test_each_key_is_in_the_schema() -> None:
     """The schema has each key of the compiler."""
     members: dict[str, Any] = SCHEMA["properties"]
     assert set(members) == {

@@ -1,4 +1,4 @@
-"""Demographics, with orders and corrections in any order of arrival."""
+"""Demographics of orders and corrections in any order of arrival."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.bridge.intake.messages import adt, order_group, order_message
 
 pytestmark = pytest.mark.anyio
 OLD, NEW = "TESTER^TILDA", "BETTER^TILDA"
-AFTER = 300  # minutes of the day: behind the noon of `adt`
+AFTER = 300  # minutes of the day, after the noon of `adt`
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 async def listed(hospital: Hospital, tag: str = "PatientName") -> dict[str, Any]:
-    """Accession to a tag of the patient on the worklist; no message may be parked."""
+    """Return a tag of the patient by accession on the worklist. No message may be parked."""
     assert not hospital.rows("SELECT id FROM message WHERE state = 'parked'")
     rows = (await hospital.client.worklist(SITE)).items
     orders = [each for row in rows for each in row["orders"]]
@@ -44,7 +44,7 @@ async def test_an_order_without_a_name_keeps_the_corrected_one(hospital: Hospita
 
 
 async def test_a_held_order_is_corrected_too(hospital: Hospital) -> None:
-    """A held order is released under the current name."""
+    """A held order is released with the current name."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("HD", "P1", "F1"), sent=2))
     await hospital.send(adt("A08", "M1", name=NEW))
@@ -63,7 +63,7 @@ async def test_an_order_sent_before_the_correction(hospital: Hospital, control: 
 
 
 async def test_a_correction_that_was_overtaken(hospital: Hospital) -> None:
-    """Of two corrections the one that was sent later counts."""
+    """Of two corrections the one sent later counts."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A08", "M1", name=NEW))
     late = adt("A31", "M1", name="OLDER^TILDA")
@@ -71,8 +71,8 @@ async def test_a_correction_that_was_overtaken(hospital: Hospital) -> None:
     assert await listed(hospital) == {"F1": NEW}
 
 
-async def test_a_merge_says_who_survives(hospital: Hospital) -> None:
-    """PID of a merge is the survivor's: her next order is not taken for another person's."""
+async def test_pid_of_a_merge_is_the_survivor(hospital: Hospital) -> None:
+    """PID of a merge is the survivor: the next order under the number has the same patient."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A40", "M2", "M1", name=NEW))
     await hospital.send(
@@ -95,10 +95,10 @@ async def test_a_null_deletes(hospital: Hospital) -> None:
     assert await listed(hospital, "PatientBirthDate") == {"F1": None}
 
 
-async def test_a_moved_order_bears_the_identifier_as_its_sender_wrote_it(
+async def test_identifier_of_a_moved_order(
     hospital: Hospital,
 ) -> None:
-    """Authority and type of the survivor's number return with results; other fields stay."""
+    """Results have the authority and type of the survivor's number. Other fields stay."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     merge = adt("A40", "M2^^^MAIN&1.2.3&ISO^MR~77^^^GOV^NI", "M1")
     await hospital.send(merge)
@@ -106,7 +106,7 @@ async def test_a_moved_order_bears_the_identifier_as_its_sender_wrote_it(
     assert "PID|1||M2^^^MAIN&1.2.3&ISO^MR~77^^^GOV^NI||TESTER^TILDA||19700101" in echo
 
 
-async def test_a_new_order_without_a_name_has_the_one_that_is_known(hospital: Hospital) -> None:
+async def test_an_order_without_a_name(hospital: Hospital) -> None:
     """An order without a name gets the corrected one."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A08", "M1", name=NEW))
@@ -118,7 +118,7 @@ async def test_a_new_order_without_a_name_has_the_one_that_is_known(hospital: Ho
 async def test_an_order_with_the_new_name_waits_for_the_correction(
     hospital: Hospital, *, merge: bool
 ) -> None:
-    """It is parked while the service knows another name, and applied when it is that name."""
+    """The order is parked while the service has another name, and applied after the correction."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=AFTER, name=NEW))
     assert hospital.states() == {"done", "parked"}
@@ -134,10 +134,10 @@ async def test_an_order_with_the_new_name_waits_for_the_correction(
 
 
 @pytest.mark.parametrize("merge", [False, True])
-async def test_nobodys_order_is_released_by_what_says_nothing_new(
+async def test_a_correction_without_news_releases_no_order(
     hospital: Hospital, *, merge: bool
 ) -> None:
-    """An order of somebody else under her number waits on, though her own name is said again."""
+    """A correction with the known name does not release an order of another person."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2, name="OTHER^OLGA"))
     assert hospital.states() == {"done", "parked"}
@@ -148,8 +148,8 @@ async def test_nobodys_order_is_released_by_what_says_nothing_new(
     assert [each["Accession"] for row in rows for each in row["orders"]] == ["F1"]
 
 
-async def test_a_middle_name_makes_nobody_else_of_her(hospital: Hospital) -> None:
-    """An order that says it is applied under the known name, and a correction changes nothing."""
+async def test_a_middle_name_is_a_spelling_variant(hospital: Hospital) -> None:
+    """An order with a middle name is applied with the known name. A correction changes nothing."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2, name=OLD + "^T"))
     assert await listed(hospital) == {"F1": OLD, "F2": OLD}
@@ -157,8 +157,8 @@ async def test_a_middle_name_makes_nobody_else_of_her(hospital: Hospital) -> Non
     assert await listed(hospital) == {"F1": OLD, "F2": OLD}
 
 
-async def test_it_waits_under_a_merged_identifier_too(hospital: Hospital) -> None:
-    """The correction names the survivor, the order named who was merged into her."""
+async def test_a_parked_order_of_a_merged_patient(hospital: Hospital) -> None:
+    """The correction has the survivor's number, the order the merged one."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=AFTER, name=NEW))
@@ -168,10 +168,8 @@ async def test_it_waits_under_a_merged_identifier_too(hospital: Hospital) -> Non
 
 
 @pytest.mark.parametrize("sent", [2, None])
-async def test_what_was_said_of_it_meanwhile_counts(
-    hospital: Hospital, *, sent: int | None
-) -> None:
-    """A cancel that came behind an order which waited stands, whatever the times say."""
+async def test_a_cancel_of_a_parked_order(hospital: Hospital, *, sent: int | None) -> None:
+    """A cancel that arrives after a parked order cancels it, whatever the times."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=sent, name=NEW))
     await hospital.send(order_message(order_group("CA", "P2", "F2"), sent=sent, name=NEW))
@@ -180,17 +178,15 @@ async def test_what_was_said_of_it_meanwhile_counts(
 
 
 @pytest.mark.parametrize("event", ["A08", "A28"])
-async def test_a_correction_of_somebody_who_has_no_orders_yet(
-    hospital: Hospital, event: str
-) -> None:
-    """It overtook her first order, which comes under her old name and is corrected all the same."""
+async def test_a_correction_before_the_first_order(hospital: Hospital, event: str) -> None:
+    """A correction before the first order corrects that order, which has the old name."""
     await hospital.send(adt(event, "M1", name=NEW))
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=2))
     assert await listed(hospital) == {"F1": NEW}
 
 
 async def test_orders_that_a_merge_brings_are_corrected(hospital: Hospital) -> None:
-    """The survivor was corrected after the merge was sent, and before it came."""
+    """The survivor was corrected after the merge was sent, and before it arrived."""
     await hospital.send(adt("A08", "M2", name=NEW))
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     late = adt("A40", "M2", "M1").replace(b"20261121120000", b"20261121110000")
@@ -198,16 +194,16 @@ async def test_orders_that_a_merge_brings_are_corrected(hospital: Hospital) -> N
     assert await listed(hospital) == {"F1": NEW}
 
 
-async def test_who_has_not_heard_of_a_merge(hospital: Hospital) -> None:
-    """Names the old number and the old name: the order is the survivor's, under her name."""
+async def test_an_order_with_the_old_number_and_name(hospital: Hospital) -> None:
+    """An order with the old number and name is the survivor's, with the survivor's name."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A40", "M2", "M1", name=NEW))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=AFTER))
     assert await listed(hospital) == {"F1": NEW, "F2": NEW}
 
 
-async def test_a_merge_into_somebody_who_was_merged_on(hospital: Hospital) -> None:
-    """It has no demographics of the final survivor."""
+async def test_a_merge_into_a_merged_patient(hospital: Hospital) -> None:
+    """The merge has no demographics of the final survivor."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), mrn="M3", name=NEW, sent=1))
     await hospital.send(adt("A40", "M3", f"M2||||||{OLD}", name=NEW))
     late = adt("A40", "M2", "M1", name=OLD).replace(b"20261121120000", b"20261121110000")
@@ -217,7 +213,7 @@ async def test_a_merge_into_somebody_who_was_merged_on(hospital: Hospital) -> No
 
 
 async def test_the_name_before_a_merge_is_that_of_mrg_7(hospital: Hospital) -> None:
-    """An order that names her so is the survivor's; one with any other name waits."""
+    """An order with the name of MRG-7 is the survivor's. With any other name it is parked."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), mrn="M2", name=NEW, sent=1))
     await hospital.send(adt("A40", "M2", f"M1||||||{OLD}", name=NEW))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=AFTER))
@@ -227,7 +223,7 @@ async def test_the_name_before_a_merge_is_that_of_mrg_7(hospital: Hospital) -> N
 
 
 async def test_a_date_of_birth_under_a_merged_identifier(hospital: Hospital) -> None:
-    """A sender that does not know of the merge does not know of the later correction either."""
+    """A sender that does not know the merge does not know the later correction either."""
     await hospital.send(adt("A40", "M2", "M1"))
     right = adt("A08", "M2").replace(b"19700101", b"19800101")
     await hospital.send(right.replace(b"20261121120000", b"20261121123000"))

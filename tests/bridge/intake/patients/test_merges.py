@@ -1,4 +1,4 @@
-"""Patients merged, merged on, merged in circles; and who a late message is about."""
+"""Merges of patients: chains, circles, and late messages about a merged number."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 async def owners(hospital: Hospital) -> dict[str, str]:
-    """The patient of each report in the engine; the order index must be equal."""
+    """Return the patient of each report. Assert that the order index is equal."""
     rows = (await hospital.client.worklist(SITE)).items
     keys = [each for row in rows for each in row["clinicalInfo"]]
     found = {each["Accession"]: each["PatientMRN"] for each in keys}
@@ -37,20 +37,20 @@ async def owners(hospital: Hospital) -> dict[str, str]:
 
 
 def last(hospital: Hospital) -> tuple[str, str]:
-    """State and code of the last message."""
+    """Return state and code of the last message."""
     (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
     return row[0], row[1]
 
 
 @pytest.mark.parametrize("event", ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"])
 async def test_every_merge(hospital: Hospital, event: str) -> None:
-    """Each event that merges or renumbers moves what the old number had."""
+    """Each event that merges or renumbers moves the orders of the old number."""
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(adt(event, "M2", "M1"))
     assert await owners(hospital) == {"F1": "M2"}
 
 
-async def test_a_number_that_is_somebody_elses(hospital: Hospital) -> None:
+async def test_a_number_of_another_patient(hospital: Hospital) -> None:
     """A47 to a number of another patient is parked until a correction arrives."""
     other = "SMITH^BOB"
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
@@ -61,13 +61,13 @@ async def test_a_number_that_is_somebody_elses(hospital: Hospital) -> None:
     rows = (await hospital.client.worklist(SITE)).items
     names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
     assert names == {"F1": NAME, "F2": other}
-    await hospital.send(adt("A08", "M2"))  # it was she, under a wrong name
+    await hospital.send(adt("A08", "M2"))  # the same patient under a wrong name
     await hospital.applied()
     assert await owners(hospital) == {"F1": "M2", "F2": "M2"}
 
 
-async def test_her_orders_under_the_new_number_came_first(hospital: Hospital) -> None:
-    """A patient with the former name is the same, although A47 has a newer name."""
+async def test_orders_under_the_new_number_arrive_first(hospital: Hospital) -> None:
+    """The former name identifies the patient, although A47 has a newer name."""
     for mrn in ("M1", "M2"):
         await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
     await hospital.send(adt("A47", "M2", "M1", name="MARRIED^TILDA"))
@@ -75,21 +75,21 @@ async def test_her_orders_under_the_new_number_came_first(hospital: Hospital) ->
 
 
 async def test_several_prior_numbers(hospital: Hospital) -> None:
-    """MRG-1 names two retired numbers: the orders of both move."""
+    """MRG-1 has two retired numbers, and the orders of both move."""
     for mrn in ("M1", "M2"):
         await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
     await hospital.send(adt("A40", "M3^^^MAIN^MR", "M1^^^MAIN^MR~M2^^^MAIN^MR"))
     assert await owners(hospital) == {"FM1": "M3", "FM2": "M3"}
 
 
-async def test_merged_on(hospital: Hospital) -> None:
-    """A merge of merges: everything is the last survivor's, whichever number a message names."""
+async def test_a_chain_of_merges(hospital: Hospital) -> None:
+    """After a chain of merges all orders are the last survivor's, for each number of a message."""
     for mrn in ("M1", "M2", "M3"):
         await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(adt("A40", "M3", "M2"))
     await hospital.send(order_message(order_group("NW", "P4", "F4"), mrn="M1"))
-    await hospital.send(adt("A40", "M2", "M0"))  # into one who was merged on
+    await hospital.send(adt("A40", "M2", "M0"))  # into a merged patient
     await hospital.send(order_message(order_group("NW", "P5", "F5"), mrn="M0"))
     accessions = ["FM1", "FM2", "FM3", "F4", "F5"]
     assert await owners(hospital) == dict.fromkeys(accessions, "M3")
@@ -104,8 +104,8 @@ async def test_a_circle_is_refused(hospital: Hospital) -> None:
     assert await owners(hospital) == {"F1": "M2"}
 
 
-async def test_once_more(hospital: Hospital) -> None:
-    """The same merge again changes nothing."""
+async def test_a_repeated_merge(hospital: Hospital) -> None:
+    """A repeated merge changes nothing."""
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     for _ in range(2):
         await hospital.send(adt("A40", "M2", "M1"))
@@ -114,7 +114,7 @@ async def test_once_more(hospital: Hospital) -> None:
 
 
 async def test_late_messages_are_about_the_survivor(hospital: Hospital) -> None:
-    """Changes, cancellations and demographics that still name the old number."""
+    """Changes, cancellations and demographics with the old number apply to the survivor."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), order_group("NW", "P2", "F2")))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(order_message(order_group("XO", "P1", "F1", what="CT Neck"), mrn="M1"))
@@ -127,7 +127,7 @@ async def test_late_messages_are_about_the_survivor(hospital: Hospital) -> None:
 
 
 async def test_several_pairs(hospital: Hospital) -> None:
-    """A40 with three pairs: all are merged, and what waited for any of them follows."""
+    """A40 with three pairs merges all, and applies the waiting messages of each."""
     for mrn in ("O1", "O2", "O3"):
         await hospital.send(order_message(order_group("NW", "P" + mrn, "F" + mrn), mrn=mrn))
     pairs = [f"PID|1||N{n}||{NAME}||19700101|F\rMRG|O{n}\r" for n in (1, 2, 3)]
@@ -140,7 +140,7 @@ async def test_several_pairs(hospital: Hospital) -> None:
 
 
 async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
-    """A listener that does not redirect parks late messages; merges are applied."""
+    """A listener without redirects parks late messages, and applies merges."""
     listening = replace(ListenerPolicy("ris", inbound(), site=SITE), merged=MergedPatients.REFUSE)
     hospital.adopt(listening)
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
@@ -152,7 +152,7 @@ async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
 
 
 def test_pointers_never_chain(database: Database) -> None:
-    """Each identifier leads to the last survivor in one step; a circle changes nothing."""
+    """Each identifier points to the last survivor. A circle changes nothing."""
     with database.write() as connection:
         assert merged_patients.merge(connection, SITE, "A", "B") == "B"
         assert merged_patients.merge(connection, SITE, "B", "C") == "C"
@@ -170,7 +170,7 @@ def test_pointers_never_chain(database: Database) -> None:
 async def test_cancelled_under_the_other_identifier(
     hospital: Hospital, by: str, cancelled: int, left: list[str]
 ) -> None:
-    """Orders and merges come by different ways: what was closed before the merge is closed."""
+    """An order cancelled before the merge stays cancelled, on any path of the messages."""
     order = "M1" if by == "M2" else "M2"
     await hospital.send(order_message(order_group("NW", "P1", "F1"), mrn=order, sent=10))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), mrn=by, sent=cancelled))
@@ -180,7 +180,7 @@ async def test_cancelled_under_the_other_identifier(
 
 
 async def test_two_identifiers_are_one_patient(hospital: Hospital) -> None:
-    """Messages under both identifiers that arrive together are applied one after the other."""
+    """Concurrent messages under both identifiers are applied one after the other."""
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.worker.stop()
     await hospital.hand_over(order_message(order_group("NW", "P1", "F1"), mrn="M1", sent=2))
@@ -190,8 +190,8 @@ async def test_two_identifiers_are_one_patient(hospital: Hospital) -> None:
     assert await owners(hospital) == {}
 
 
-async def test_what_a_merge_brings_together_is_read_together(hospital: Hospital) -> None:
-    """One study ordered under two identifiers: one report, whenever the merge comes."""
+async def test_one_study_under_two_identifiers(hospital: Hospital) -> None:
+    """One study ordered under two identifiers is one report, at any time of the merge."""
     study = "ZDS|1.2.3.4^RIS^Application^DICOM\r"
     await hospital.send(order_message(order_group("NW", "P1", "F1") + study, mrn="M1"))
     await hospital.send(order_message(order_group("NW", "P2", "F2") + study, mrn="M2"))
@@ -205,7 +205,7 @@ async def test_what_a_merge_brings_together_is_read_together(hospital: Hospital)
 
 
 async def test_two_lanes_after_a_merge(hospital: Hospital) -> None:
-    """A message under the old number takes its turn among those of the survivor as well."""
+    """A message under the old number also waits in the survivor's lane."""
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(order_message(order_group("XO", "P1", "F1"), mrn="M1"))

@@ -1,4 +1,4 @@
-"""Orders whose patient is known by a spelling variant or by another name."""
+"""Orders whose patient has a spelling variant of the known name, or another name."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def decide(hospital: Hospital, policy: str) -> None:
 
 
 async def names(hospital: Hospital) -> dict[str, str]:
-    """Accession to name on the worklist."""
+    """Return name by accession on the worklist."""
     rows = (await hospital.client.worklist(SITE)).items
     return {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
 
@@ -46,10 +46,8 @@ async def names(hospital: Hospital) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize("known_first", [True, False])
-async def test_a_spelling_is_the_known_name(
-    hospital: Hospital, other: str, *, known_first: bool
-) -> None:
-    """The order is applied under the known name, in any order of arrival."""
+async def test_a_spelling_variant(hospital: Hospital, other: str, *, known_first: bool) -> None:
+    """The order is applied with the known name, in any order of arrival."""
     first, second = (KNOWN, other) if known_first else (other, KNOWN)
     await hospital.send(order_message(order_group("NW", "P1", "F1"), name=first))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), name=second))
@@ -72,8 +70,8 @@ async def test_a_spelling_is_the_known_name(
         ("MÜLLER-DOE", "19700101"),
     ],
 )
-async def test_another_person_waits(hospital: Hospital, other: str, birth: str) -> None:
-    """The name is no spelling variant: the order is parked, and applied after a correction."""
+async def test_another_name_is_parked(hospital: Hospital, other: str, birth: str) -> None:
+    """Another name parks the order. A correction applies it."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))
     message = order_message(order_group("NW", "P2", "F2"), name=other).replace(
         b"19700101", birth.encode()
@@ -107,7 +105,7 @@ async def test_twins_under_one_number(hospital: Hospital) -> None:
 async def test_the_definition_decides(
     hospital: Hospital, policy: str, other: str, states: set[str]
 ) -> None:
-    """`patient_names` of the orders definition; `update` renames the patient everywhere."""
+    """`patient_names` decides: `update` renames the patient everywhere."""
     decide(hospital, policy)
     await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), name=other))

@@ -37,7 +37,7 @@ async def refusing(
 
 
 async def test_the_old_number_is_refused(database: Database) -> None:
-    """AE 204 at PID-3, for an order and for demographics; the survivor's are taken."""
+    """The old number gets AE 204 at PID-3. The survivor's number is accepted."""
     async with refusing(database) as intake:
         for payload in (order("ID1", mrn="O1"), adt("A08", "O1")):
             ack = await intake.ask(payload)
@@ -46,15 +46,15 @@ async def test_the_old_number_is_refused(database: Database) -> None:
         assert (await intake.ask(order("ID2", mrn="N1"))).code is AckCode.ACCEPT
 
 
-async def test_merges_go_on(database: Database) -> None:
-    """Repeated and further merges are accepted, although they name a merged number."""
+async def test_further_merges(database: Database) -> None:
+    """Repeated and further merges are accepted, although they contain a merged number."""
     async with refusing(database) as intake:
         for payload in (adt("A40", "N1", "O1"), adt("A40", "X1", "N1")):
             assert (await intake.ask(payload)).code is AckCode.ACCEPT
 
 
 async def test_one_of_a_batch(database: Database) -> None:
-    """The others of its batch are taken."""
+    """Other messages of the batch are accepted."""
     async with refusing(database) as intake:
         batch = b"BHS|^~\\&|R\r" + order("B1", mrn="O1") + order("B2") + b"BTS|2\r"
         (reply,) = await intake.send(batch)
@@ -62,15 +62,15 @@ async def test_one_of_a_batch(database: Database) -> None:
         assert b"MSA|AA|B2" in reply
 
 
-async def test_what_cannot_be_read_is_the_judges(database: Database) -> None:
-    """An unreadable message is refused by the evaluation."""
+async def test_an_unreadable_message(database: Database) -> None:
+    """The evaluation refuses an unreadable message, not the check."""
     async with refusing(database) as intake:
         assert (await intake.ask(b"GET / HTTP/1.1\r\n")).error_codes == ("100",)
         assert (await intake.ask(order(mrn=""))).error_codes == ("101",)
 
 
-async def test_a_merge_that_leads_back(database: Database) -> None:
-    """AE 205 at MRG-1 on any listener; a repeated or further merge is accepted."""
+async def test_a_circular_merge(database: Database) -> None:
+    """A circle gets AE 205 at MRG-1 on each listener. A repeated or further merge is accepted."""
     async with refusing(database, MergedPatients.REDIRECT) as intake:
         ack = await intake.ask(adt("A40", "O1", "N1"))
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
@@ -79,8 +79,8 @@ async def test_a_merge_that_leads_back(database: Database) -> None:
             assert (await intake.ask(payload)).code is AckCode.ACCEPT
 
 
-def test_nobody_is_asked_in_vain(database: Database) -> None:
-    """With redirects only merges are looked up; with `stored` nothing."""
+def test_no_unneeded_lookups(database: Database) -> None:
+    """With redirects only merges are looked up, with `stored` nothing."""
     known = merged_patient_check(LISTENING, database)
     assert known is not None
     assert [known.applies_to(each) for each in (order(), adt("A40", "A", "B"))] == [False, True]

@@ -1,4 +1,4 @@
-"""A message that names another patient for an order that is known."""
+"""A message with another patient for a known order."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ Open = Callable[[PatientConflict], AbstractAsyncContextManager[Hospital]]
 
 @pytest.fixture
 def opened(tmp_path: Path, database: Database) -> Open:
-    """Opens a bridge whose listener has a policy."""
+    """Return a function that opens a bridge whose listener has a policy."""
 
     @asynccontextmanager
     async def made(conflict: PatientConflict) -> AsyncIterator[Hospital]:
@@ -49,7 +49,7 @@ def opened(tmp_path: Path, database: Database) -> Open:
 
 
 async def listed(hospital: Hospital) -> dict[str, str]:
-    """MRN to accession and description on the worklist."""
+    """Return accession and description by MRN on the worklist."""
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
     orders = [each for row in rows for each in row["orders"]]
     return {
@@ -59,7 +59,7 @@ async def listed(hospital: Hospital) -> dict[str, str]:
 
 
 def last(hospital: Hospital) -> tuple[str, str, list[str]]:
-    """State and code of the last message, and its exceptions."""
+    """Return state and code of the last message, and its exceptions."""
     ((number, state, code),) = hospital.rows(
         "SELECT id, state, code FROM message ORDER BY id DESC LIMIT 1"
     )
@@ -69,8 +69,8 @@ def last(hospital: Hospital) -> tuple[str, str, list[str]]:
 
 @pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
 @pytest.mark.parametrize("conflict", [PatientConflict.PARK, PatientConflict.REFUSE])
-async def test_it_is_set_aside(opened: Open, conflict: PatientConflict, control: str) -> None:
-    """The order stays as it is; the message is parked and an exception."""
+async def test_park(opened: Open, conflict: PatientConflict, control: str) -> None:
+    """The order stays unchanged, and the message is parked with an exception."""
     async with opened(conflict) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
         wrong = order_group(control, "P1", "F1", accession="A1", what="MR Head")
@@ -79,8 +79,8 @@ async def test_it_is_set_aside(opened: Open, conflict: PatientConflict, control:
         assert await listed(hospital) == {"M1": "A1 CT Head"}
 
 
-async def test_it_moves_the_order(opened: Open) -> None:
-    """The order is the other patient's, with nothing of whose it was."""
+async def test_move(opened: Open) -> None:
+    """The order moves to the other patient, without data of the former one."""
     async with opened(PatientConflict.MOVE) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
         wrong = order_group("XO", "P1", "F1", accession="A1", what="MR Head")
@@ -95,8 +95,8 @@ async def test_it_moves_the_order(opened: Open) -> None:
         assert await listed(hospital) == {}
 
 
-async def test_an_order_whose_report_is_begun_does_not_move(opened: Open) -> None:
-    """A report that was begun stays with its patient, and the message is parked."""
+async def test_a_started_report_does_not_move(opened: Open) -> None:
+    """A started report stays with its patient, and the message is parked."""
     async with opened(PatientConflict.MOVE) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
         page = await hospital.page("A1")
@@ -108,7 +108,7 @@ async def test_an_order_whose_report_is_begun_does_not_move(opened: Open) -> Non
         assert await hospital.report("A1") is not None
 
 
-async def test_it_makes_a_second_order(opened: Open) -> None:
+async def test_second_order(opened: Open) -> None:
     """Both orders are on the worklist, and the message is an exception."""
     async with opened(PatientConflict.ACCEPT) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
@@ -120,7 +120,7 @@ async def test_it_makes_a_second_order(opened: Open) -> None:
 
 
 async def test_a_merge_resolves_it(opened: Open) -> None:
-    """A change under the survivor's number that arrives before the merge is applied after it."""
+    """A change that arrives before its merge is applied after it."""
     async with opened(PatientConflict.PARK) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(
@@ -133,7 +133,7 @@ async def test_a_merge_resolves_it(opened: Open) -> None:
 
 
 async def test_new_orders_are_not_stopped(opened: Open) -> None:
-    """Numbers that are used again make a second order with an exception; others none."""
+    """A reused number results in a second order with an exception. Other new orders have none."""
     async with opened(PatientConflict.PARK) as hospital:
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
         await hospital.send(
@@ -148,7 +148,7 @@ async def test_new_orders_are_not_stopped(opened: Open) -> None:
 
 
 async def test_messages_that_arrive_together(opened: Open) -> None:
-    """The wrong correction waits for the order that is applied in the same batch."""
+    """A wrong correction waits for the order in the same batch."""
     async with opened(PatientConflict.PARK) as hospital:
         await hospital.hand_over(order_message(order_group("NW", "P1", "F1", accession="A1")))
         wrong = order_group("XO", "P1", "F1", accession="A1")
@@ -158,8 +158,8 @@ async def test_messages_that_arrive_together(opened: Open) -> None:
         assert last(hospital)[:2] == ("parked", "patient_conflict")
 
 
-async def test_it_is_refused_before_the_acknowledgment(database: Database) -> None:
-    """AE 204 at PID-3, once the order has been applied; the order's own patient is taken."""
+async def test_refuse(database: Database) -> None:
+    """Once the order is applied, AE 204 at PID-3. The order's own patient is accepted."""
     listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
     async with open_intake(database, listening) as intake:
         with database.write() as connection:

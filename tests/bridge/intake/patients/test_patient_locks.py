@@ -1,4 +1,4 @@
-"""Patient locks: several lanes with messages about one patient."""
+"""Patient locks: messages of several lanes about one patient."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
-    """A message about patients, with an order of its own by default."""
+    """Return a message about patients, by default with its own order."""
     order = accession or f"A{number}"
     events = [OrderEvent(OrderAction.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
     claimed = ClaimedMessage(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
@@ -22,26 +22,26 @@ def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
 
 
 def numbers(jobs: list[MessageJob]) -> list[int]:
-    """The ids of the messages."""
+    """Return the ids of the messages."""
     return [each.claimed.message_id for each in jobs]
 
 
-def test_of_two_in_a_batch_the_older_goes_first() -> None:
-    """The later one is read again; messages about others do not wait."""
+def test_the_older_of_two_is_first() -> None:
+    """The later message is read again. Messages about other patients do not wait."""
     turns = PatientLocks()
     now, later = turns.lock([job(3, "M2"), job(2, "M1", "M2"), job(1, "M3")], turns.begin_read())
     assert (numbers(now), numbers(later)) == ([1, 2], [3])
 
 
 def test_another_patient_for_an_order_waits_for_the_first() -> None:
-    """A message that names another patient for an order is read again after the one before it."""
+    """A message with another patient for an order is read again after the earlier one."""
     turns = PatientLocks()
     jobs = [job(1, "M1", accession="A1"), job(2, "M2", accession="A1"), job(3, "M3")]
     now, later = turns.lock(jobs, turns.begin_read())
     assert (numbers(now), numbers(later)) == ([1, 3], [2])
 
 
-async def test_a_patient_in_hand_is_waited_for() -> None:
+async def test_a_locked_patient() -> None:
     """A batch about a locked patient waits."""
     turns = PatientLocks()
     first, second = turns.begin_read(), turns.begin_read()
@@ -56,8 +56,8 @@ async def test_a_patient_in_hand_is_waited_for() -> None:
     await waiting
 
 
-def test_what_was_read_before_she_was_let_go_is_read_again() -> None:
-    """A message that was read before the release is read again; later ones are current."""
+def test_a_message_read_before_the_release() -> None:
+    """A message read before the release is read again. Later ones are current."""
     turns = PatientLocks()
     first, second = turns.begin_read(), turns.begin_read()
     now, _ = turns.lock([job(1, "M1")], first)

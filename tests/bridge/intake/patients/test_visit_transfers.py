@@ -30,7 +30,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 def at(time: str, message: bytes) -> bytes:
-    """Say when a message was sent."""
+    """Set the time of a message."""
     return message.replace(b"|20261121||", b"|%s||" % time.encode(), 1)
 
 
@@ -45,8 +45,8 @@ def last(hospital: Hospital) -> tuple[str, str]:
     return state, code
 
 
-async def test_an_order_that_comes_late_is_the_new_patients(hospital: Hospital) -> None:
-    """Name, number and visit are those of the move, in the report engine and in the result."""
+async def test_a_late_order_belongs_to_the_new_patient(hospital: Hospital) -> None:
+    """A late order gets name, number and visit of the move, in the engine and in the result."""
     await hospital.send(a45())
     await hospital.send(at(EARLY, order("A1")))
     assert last(hospital) == ("done", "")
@@ -56,12 +56,12 @@ async def test_an_order_that_comes_late_is_the_new_patients(hospital: Hospital) 
     await hospital.follow()
     (oru,) = await hospital.delivered(1)
     message = Message.parse(oru)
-    said = [message.value(path) for path in ("PID-3.1", "PID-5.1", "PV1-19.1")]
-    assert said == ["M2", "MOVER", "V9"]
+    fields = [message.value(path) for path in ("PID-3.1", "PID-5.1", "PV1-19.1")]
+    assert fields == ["M2", "MOVER", "V9"]
 
 
-async def test_who_contradicts_the_move_later_is_told_to_people(hospital: Hospital) -> None:
-    """An order that was sent after the move is redirected too, with an exception."""
+async def test_an_order_that_contradicts_the_move(hospital: Hospital) -> None:
+    """An order sent after the move is redirected too, with an exception."""
     await hospital.send(a45())
     await hospital.send(at(LATE, order("A1")))
     assert last(hospital) == ("done", "other_patient")
@@ -69,7 +69,7 @@ async def test_who_contradicts_the_move_later_is_told_to_people(hospital: Hospit
 
 
 async def test_a_cancellation_that_names_no_visit_reaches_the_order(hospital: Hospital) -> None:
-    """A known order is found at its new patient."""
+    """A cancellation without a visit reaches the moved order."""
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(a45())
     cancel = at(LATE, order("A1")).replace(b"ORC|NW", b"ORC|CA").replace(b"|V1^^^MAIN", b"|")
@@ -77,8 +77,8 @@ async def test_a_cancellation_that_names_no_visit_reaches_the_order(hospital: Ho
     assert await known(hospital) == {}
 
 
-async def test_what_could_not_move_is_spoken_of_as_before(hospital: Hospital) -> None:
-    """A report that was begun stays, and so do changes of its order; other orders move."""
+async def test_a_started_report_stays(hospital: Hospital) -> None:
+    """A started report and changes of its order stay with the patient. Other orders move."""
     await hospital.send(at(EARLY, order("A1")))
     page = await hospital.page("A1")
     await page("save", text="Begun.")
@@ -89,8 +89,8 @@ async def test_what_could_not_move_is_spoken_of_as_before(hospital: Hospital) ->
     assert owners == {"A1": "M1", "A2": "M2"}
 
 
-async def test_a_listener_that_redirects_nobody_parks_it(hospital: Hospital) -> None:
-    """As with messages about merged patients."""
+async def test_a_listener_without_redirects(hospital: Hospital) -> None:
+    """A listener without redirects parks the late order."""
     listening = replace(ListenerPolicy("ris", inbound(), site=SITE), merged=MergedPatients.REFUSE)
     hospital.adopt(listening)
     await hospital.send(a45())
@@ -113,15 +113,15 @@ async def test_a_visit_moves_on(hospital: Hospital) -> None:
 
 
 async def test_moves_that_overtake_each_other(hospital: Hospital) -> None:
-    """The move that was sent later takes precedence, in any order of arrival."""
+    """The move sent later takes precedence, in any order of arrival."""
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(at(LATE, adt("A45", "M3", "M2||||V2", visit="V3")))
     await hospital.send(a45("M2", "M1", "V1", "V2"))
     assert (await known(hospital))["A1"][:2] == ("M3", "V3")
 
 
-async def test_a_move_of_somebody_who_was_merged(hospital: Hospital) -> None:
-    """MRG-1 has the former number: the visit is the survivor's."""
+async def test_a_move_of_a_merged_patient(hospital: Hospital) -> None:
+    """MRG-1 has the former number, and the visit is the survivor's."""
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(at(EARLY, adt("A40", "M4", "M1")))
     await hospital.send(a45())
@@ -129,7 +129,7 @@ async def test_a_move_of_somebody_who_was_merged(hospital: Hospital) -> None:
 
 
 async def test_there_and_back(hospital: Hospital) -> None:
-    """The row that remains of a moved order is not a cancelled order."""
+    """The remaining row of a moved order does not count as a cancelled order."""
     await hospital.send(at("20261121090000", order("A1")))
     for minute, control in ((b"01", b"HD"), (b"02", b"RL")):
         message = at(f"202611210930{minute.decode()}", order("A1"))
@@ -139,8 +139,8 @@ async def test_there_and_back(hospital: Hospital) -> None:
     assert (await known(hospital))["A1"][:2] == ("M1", "V1")
 
 
-async def test_an_order_that_was_changed_under_the_number_it_moves_to(hospital: Hospital) -> None:
-    """A change that was sent after the move and arrived before it remains, and so does a hold."""
+async def test_a_change_that_arrives_before_its_move(hospital: Hospital) -> None:
+    """A change or hold that was sent after the move and arrived before it remains."""
     for accession in ("A1", "A2"):
         await hospital.send(at(EARLY, order(accession)))
         change = at(LATE, order(accession, "M2", "V9", "MOVER^MIRA")).replace(b"NW", b"XO")
@@ -153,8 +153,8 @@ async def test_an_order_that_was_changed_under_the_number_it_moves_to(hospital: 
     assert tags["StudyDescription"] == "MR Head"
 
 
-async def test_a_move_that_is_refused_takes_nothing_away(hospital: Hospital) -> None:
-    """The other patient has another name: the order stays, with an exception."""
+async def test_a_refused_move(hospital: Hospital) -> None:
+    """If the other patient has another name, the order stays, with an exception."""
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(at(EARLY, order("A2", "M2", "V2", "OTHER^OLGA")))
     await hospital.send(a45())
@@ -166,8 +166,8 @@ async def test_a_move_that_is_refused_takes_nothing_away(hospital: Hospital) -> 
     assert owners == {"A1": "M2", "A2": "M2"}
 
 
-def test_moves_are_forgotten_with_their_patients_orders(database: Database) -> None:
-    """Old moves without orders are removed."""
+def test_old_moves_are_removed(database: Database) -> None:
+    """Retention removes old moves without orders."""
     upgrade(database)
     old, new = (
         VisitReference("S", "A", "VisitNumber", "1"),

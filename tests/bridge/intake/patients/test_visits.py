@@ -1,4 +1,4 @@
-"""Visits that move, are merged or renumbered, and their orders."""
+"""Visits are moved, merged or renumbered with their orders."""
 
 from collections.abc import AsyncIterator
 from itertools import count
@@ -24,7 +24,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 def order(acc: str, mrn: str = "M1", visit: str = "V1", name: str = "TESTER^TILDA") -> bytes:
-    """Order an examination during a visit."""
+    """Order an examination of a visit."""
     return (
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ORM^O01|V{next(NUMBERS)}|P|2.5.1\r"
         f"PID|1||{mrn}||{name}||19700101|F\rPV1|1|O|AMB^1||||||||||||||||{visit}^^^MAIN\r"
@@ -43,7 +43,7 @@ def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit:
 
 
 async def known(hospital: Hospital) -> dict[str, tuple[str, str, str]]:
-    """The patient of each report, and visit and place in its Metadata."""
+    """Return the patient of each report, and visit and location in its Metadata."""
     rows: list[Any] = [
         each for row in (await hospital.client.worklist(SITE)).items for each in row["orders"]
     ]
@@ -61,7 +61,7 @@ async def known(hospital: Hospital) -> dict[str, tuple[str, str, str]]:
 
 
 async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> None:
-    """A transfer changes where the patient is, for that visit and no other."""
+    """A transfer changes the location of the patient for the orders of this visit only."""
     await hospital.send(order("A1"))
     await hospital.send(order("A2", visit="V2"))
     await hospital.send(adt("A02", visit="V1"))
@@ -70,7 +70,7 @@ async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> 
 
 @pytest.mark.parametrize("event", ["A42", "A45", "A50"])
 async def test_a_visit_gets_another_number(hospital: Hospital, event: str) -> None:
-    """Its orders bear the new one, in Metadata and in their results."""
+    """Its orders have the new number in Metadata and results."""
     await hospital.send(order("A1"))
     await hospital.send(adt(event, merge="M1||||V1", visit="V9"))
     assert (await known(hospital))["A1"][:2] == ("M1", "V9")
@@ -82,7 +82,7 @@ async def test_a_visit_gets_another_number(hospital: Hospital, event: str) -> No
 
 @pytest.mark.parametrize("number", ["V9", "V1"])
 async def test_a_visit_moves_to_another_patient(hospital: Hospital, number: str) -> None:
-    """A45: its orders are the other patient's; those of other visits stay."""
+    """A45 moves the orders of the visit to the other patient. Orders of other visits stay."""
     await hospital.send(order("A1"))
     await hospital.send(order("A2", visit="V2"))
     await hospital.send(adt("A45", "M2", "M1||||V1", visit=number))
@@ -96,8 +96,8 @@ async def test_a_visit_moves_to_another_patient(hospital: Hospital, number: str)
     assert "MIRA" in row["PatientName"]
 
 
-async def test_what_is_begun_stays_and_people_are_told(hospital: Hospital) -> None:
-    """A report that was begun does not move."""
+async def test_a_started_report_stays(hospital: Hospital) -> None:
+    """A started report does not move, and the message is an exception."""
     await hospital.send(order("A1"))
     page = await hospital.page("A1")
     await page("save", text="Begun.")
@@ -115,7 +115,7 @@ async def test_what_is_begun_stays_and_people_are_told(hospital: Hospital) -> No
 
 
 async def test_a_name_that_was_corrected_stays(hospital: Hospital) -> None:
-    """An update of the visit brings back nothing that was corrected since the order came."""
+    """An update of the visit does not restore a name from before a correction."""
     await hospital.send(order("A1", name="TESTER^TILDE"))
     await hospital.send(adt("A08"))
     await hospital.send(adt("A02", visit="V1"))
@@ -124,8 +124,8 @@ async def test_a_name_that_was_corrected_stays(hospital: Hospital) -> None:
     assert "TILDA" in row["orders"][0]["PatientName"]
 
 
-async def test_nothing_of_whom_it_was_goes_along(hospital: Hospital) -> None:
-    """An order that moves says of its patient what the event says: age by her own birth date."""
+async def test_a_moved_order_has_no_old_demographics(hospital: Hospital) -> None:
+    """A moved order has only demographics of the event, and the age that follows from them."""
     dated = order("A1").replace(b"X^CT Head^L||||", b"X^CT Head^L|||20260301|")
     await hospital.send(dated.replace(b"|19700101|F", b"|19700101|F||2106-3^White"))
     move = adt("A45", "M2", "M1||||V1", visit="V1")
@@ -136,7 +136,7 @@ async def test_nothing_of_whom_it_was_goes_along(hospital: Hospital) -> None:
     assert "Race" not in tags
 
 
-async def test_an_order_that_was_cancelled_under_the_number_it_moves_to(
+async def test_a_cancellation_that_arrives_before_its_move(
     hospital: Hospital,
 ) -> None:
     """A cancellation that was sent after the move and arrived before it counts."""

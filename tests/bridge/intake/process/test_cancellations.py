@@ -1,4 +1,4 @@
-"""Cancel, order again, hold, release: the same result in any order of arrival."""
+"""Cancel, order again, hold, release: the result is the same in any order of arrival."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -31,17 +31,17 @@ TALES: dict[tuple[OrderAction, ...], str | None] = {
 
 
 def at(minute: int) -> MessageTime:
-    """A time of one clock."""
+    """Return a time of one clock."""
     return MessageTime(minute * 60_000, clock(1, Resolution.MINUTE))
 
 
-def ending(
-    tale: Sequence[OrderAction], arrival: Sequence[int], *, timed: bool = True
+def final_state(
+    actions: Sequence[OrderAction], arrival: Sequence[int], *, timed: bool = True
 ) -> str | None:
-    """Return the description on the worklist at the end; None if there is none."""
+    """Return the final description on the worklist, or None."""
     order: IndexedOrder | None = None
     for number, place in enumerate(arrival, 1):
-        action = tale[place]
+        action = actions[place]
         tags = {"StudyDescription": str(place)} if action is NEW else {}
         event = OrderEvent(
             *(action, "S", "", "M", "A", {**KEY_TAGS, **tags}, {}, "ORC"), placer="P", filler="F"
@@ -56,20 +56,24 @@ def ending(
 KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
 
 
-@pytest.mark.parametrize("tale", TALES, ids="-".join)
-def test_every_arrival(tale: tuple[OrderAction, ...]) -> None:
-    """The times decide; a hold after a cancellation is about an order that arrives late."""
-    wrong = [each for each in permutations(range(len(tale))) if ending(tale, each) != TALES[tale]]
+@pytest.mark.parametrize("actions", TALES, ids="-".join)
+def test_every_arrival(actions: tuple[OrderAction, ...]) -> None:
+    """The times decide. A hold after a cancellation applies to an order that arrives late."""
+    wrong = [
+        each
+        for each in permutations(range(len(actions)))
+        if final_state(actions, each) != TALES[actions]
+    ]
     assert not wrong
 
 
 def test_without_times() -> None:
     """Without times, a hold of a cancelled order has no effect."""
-    assert ending((NEW, CANCEL, HOLD, NEW), range(4), timed=False) == "3"
+    assert final_state((NEW, CANCEL, HOLD, NEW), range(4), timed=False) == "3"
 
 
-def test_of_rows_that_were_two() -> None:
-    """A later hold under a number counts too."""
+def test_merged_rows() -> None:
+    """A later hold under one of two merged rows counts."""
     gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
     held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
     one = combined(gone, held)

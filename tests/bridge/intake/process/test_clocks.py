@@ -27,24 +27,24 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 def head(time: str, application: str = "RIS", facility: str = "MAIN") -> bytes:
-    """A header."""
+    """Return a header."""
     return f"MSH|^~\\&|{application}|{facility}|BRIDGE|RAD|{time}||ORM^O01|1|P|2.5.1\r".encode()
 
 
 def at(time: str, message: bytes, application: str = "RIS") -> bytes:
-    """A message with another MSH-7 and MSH-3."""
+    """Return a message with another MSH-7 and MSH-3."""
     fields = message.split(b"|", 7)
     fields[2], fields[6] = application.encode(), time.encode()
     return b"|".join(fields)
 
 
 def from_now(**ahead: float) -> str:
-    """A time of a sender whose clock is ahead."""
+    """Return a time of a sender whose clock is ahead."""
     return (datetime.now(UTC) + timedelta(**ahead)).strftime("%Y%m%d%H%M%S+0000")
 
 
 async def listed(hospital: Hospital) -> dict[str, str]:
-    """Accession to description on the worklist."""
+    """Return description by accession on the worklist."""
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
     return {
         each["Accession"]: each.get("StudyDescription", "")
@@ -54,10 +54,10 @@ async def listed(hospital: Hospital) -> dict[str, str]:
 
 
 def codes(hospital: Hospital) -> list[str]:
-    """The code of each message, which must be an exception where there is one."""
+    """Return the code of each message. Assert that each code is an exception."""
     found = [code for (code,) in hospital.rows("SELECT code FROM message ORDER BY id")]
-    noted = [code for (code,) in hospital.rows("SELECT code FROM concern ORDER BY row_id")]
-    assert [each for each in found if each] == noted
+    exceptions = [code for (code,) in hospital.rows("SELECT code FROM concern ORDER BY row_id")]
+    assert [each for each in found if each] == exceptions
     return found
 
 
@@ -68,7 +68,7 @@ def codes(hospital: Hospital) -> list[str]:
 async def test_a_time_in_the_future_stops_no_later_cancellation(
     hospital: Hospital, ahead: float, control: str
 ) -> None:
-    """An order whose sender's clock is ahead is cancelled by what arrives next."""
+    """The next cancellation cancels an order of a sender whose clock is ahead."""
     await hospital.send(at(from_now(days=ahead), order_message(order_group("NW", "P1", "F1"))))
     await hospital.send(
         at(from_now(seconds=-1), order_message(order_group(control, "P1", "F1", what="")))
@@ -78,7 +78,7 @@ async def test_a_time_in_the_future_stops_no_later_cancellation(
 
 
 async def test_a_time_in_the_future_stops_no_later_change(hospital: Hospital) -> None:
-    """A change that arrives next counts."""
+    """The next change is applied."""
     await hospital.send(at("20990101120000", order_message(order_group("NW", "P1", "F1"))))
     await hospital.send(
         at(from_now(seconds=-1), order_message(order_group("XO", "P1", "F1", what="MR Head")))
@@ -98,7 +98,7 @@ async def test_a_correction_dated_tomorrow_stops_no_correct_one(hospital: Hospit
 
 @pytest.mark.parametrize("control", ["CA", "XO"])
 async def test_times_of_two_senders_are_not_compared(hospital: Hospital, control: str) -> None:
-    """One sender's clock may be ten minutes behind the other's: the order of arrival counts."""
+    """The order of arrival counts, because the clocks of two senders may differ by ten minutes."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
     late = order_message(order_group(control, "P1", "F1", what="MR Head"), sent=0)
     await hospital.send(at("202611210800", late, application="PACS"))
@@ -117,8 +117,8 @@ async def test_a_former_name_of_another_sender(hospital: Hospital) -> None:
     assert names == {"F1": "BETTER^TILDA", "F2": "BETTER^TILDA"}
 
 
-async def test_what_has_no_effect_is_an_exception(hospital: Hospital) -> None:
-    """A cancellation or change that a later message overtook, and one of a cancelled order."""
+async def test_messages_without_effect_are_exceptions(hospital: Hospital) -> None:
+    """An outdated cancellation or change and one of a cancelled order are exceptions."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))
     await hospital.send(order_message(order_group("XO", "P1", "F1", what="MR Head"), sent=6))
@@ -133,8 +133,8 @@ async def test_what_has_no_effect_is_an_exception(hospital: Hospital) -> None:
     ]
 
 
-async def test_a_correction_that_was_overtaken_is_an_exception(hospital: Hospital) -> None:
-    """It changes nothing, and reports that."""
+async def test_an_outdated_correction_is_an_exception(hospital: Hospital) -> None:
+    """An outdated correction changes nothing, and is an exception."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(at("20261121120000", adt("A08", "M1", name="NEWER^NELL")))
     await hospital.send(at("20261121110000", adt("A08", "M1", name="OLDER^OLGA")))
@@ -142,7 +142,7 @@ async def test_a_correction_that_was_overtaken_is_an_exception(hospital: Hospita
 
 
 async def test_a_cancellation_under_a_foreign_accession(hospital: Hospital) -> None:
-    """Its numbers are those of an open order, its accession is not: nothing is cancelled."""
+    """Its numbers are those of an open order, its accession differs: nothing is cancelled."""
     await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
     foreign = order_group("CA", "P1", "", accession="X9")
     await hospital.send(order_message(foreign, sent=2))
@@ -154,21 +154,21 @@ async def test_a_cancellation_under_a_foreign_accession(hospital: Hospital) -> N
     ("earlier", "later", "proves"),
     [
         ("20261101100000", "20261101100001", True),
-        ("202611011000", "20261101100030", False),  # both may be the same minute
+        ("202611011000", "20261101100030", False),  # both may be in the same minute
         ("202611011000", "20261101100130", True),
         ("20261101100000", "20261101100000.500", False),
-        ("20261025023000", "20261025040000", False),  # 02:30 comes twice that night
+        ("20261025023000", "20261025040000", False),  # 02:30 occurs twice that night
         ("20261025023000+0200", "20261025023000+0100", True),
         ("20260329023000", "20260329040000", False),  # 02:30 does not exist that night
         ("2026110110", "20261101110000", False),
         ("20261101120000", "20261101130003", True),
         ("20261101120000", "20261101130010", False),  # ten seconds later than its arrival
-        ("20261101120000", "20261101125900+0100", False),  # perhaps of other zones
+        ("20261101120000", "20261101125900+0100", False),  # possibly in other zones
         ("", "20261101100000", False),
     ],
 )
 def test_which_times_prove_an_order(earlier: str, later: str, *, proves: bool) -> None:
-    """Only precise, unambiguous times that are not later than their arrival."""
+    """Only precise, unambiguous times before their arrival prove the order."""
     one, other = (sent_at(head(each), BERLIN, ARRIVED) for each in (earlier, later))
     assert is_earlier(one, other) is proves
     assert not is_earlier(other, one)
@@ -177,7 +177,7 @@ def test_which_times_prove_an_order(earlier: str, later: str, *, proves: bool) -
 @pytest.mark.parametrize(
     "other", [("RIS", "SOUTH"), ("PACS", "MAIN"), ("RIS^1.2.3^ISO", "MAIN"), ("", "")]
 )
-def test_a_clock_is_one_applications_at_one_facility(other: tuple[str, str]) -> None:
+def test_each_application_has_its_clock(other: tuple[str, str]) -> None:
     """Senders with different MSH-3 or MSH-4 have different clocks."""
     one = sent_at(head("20261101100000"), BERLIN, ARRIVED)
     two = sent_at(head("20261101110000", *other), BERLIN, ARRIVED)

@@ -1,4 +1,4 @@
-"""Early events: cancellations, holds and replacements by a number before the order."""
+"""Cancellations, holds and replacements by number that arrive before their order."""
 
 from collections.abc import AsyncIterator
 from itertools import permutations
@@ -30,13 +30,10 @@ async def hospital(tmp_path: Path) -> AsyncIterator[Hospital]:
 
 @pytest.mark.parametrize("control", ["CA", "HD", "RP"])
 @pytest.mark.parametrize(("placer", "filler"), [("P1", ""), ("", "F1")])
-async def test_what_was_closed_does_not_appear(
+async def test_an_order_after_its_cancellation(
     hospital: Hospital, control: str, placer: str, filler: str
 ) -> None:
-    """
-    An order that was sent before its cancellation and arrives after it stays off the
-    worklist.
-    """
+    """An order sent before its cancellation and received after it stays off the worklist."""
     await hospital.send(order_message(order_group(control, placer, filler, what=""), sent=3))
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(ORDER, sent=2))
@@ -47,8 +44,8 @@ async def test_what_was_closed_does_not_appear(
     assert await listed(hospital) == {"A1": "Anew"}
 
 
-async def test_what_is_said_later_is_about_the_order(hospital: Hospital) -> None:
-    """A release, and another cancellation, by the number are those of the order that came."""
+async def test_later_events_apply_to_the_order(hospital: Hospital) -> None:
+    """A later release or cancellation by number applies to the order that arrived."""
     await hospital.send(order_message(order_group("HD", "P1", "F1", what=""), sent=3))
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(order_group("RL", "P1", "F1", what=""), sent=4))
@@ -85,7 +82,7 @@ async def test_a_hold_behind_its_release_holds_no_children(hospital: Hospital) -
     assert set(await listed(hospital)) == {"F0", "F1"}
 
 
-async def test_a_change_by_the_placers_number_is_no_doubt(hospital: Hospital) -> None:
+async def test_a_change_by_the_placers_number(hospital: Hospital) -> None:
     """The event gets the accession of the known order."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("XO", "P1", what="CT Neck"), sent=2))
@@ -98,16 +95,16 @@ ENDS = (("CA", "", "F"), ("CA", "P", ""), ("DC", "P", "F"))
 
 
 async def test_cancelled_by_a_number_that_is_assigned_later(hospital: Hospital) -> None:
-    """By either number, in any order of arrival, with or without an accession."""
-    tales = [
+    """The cancellation has either number, in any order of arrival, with or without an accession."""
+    cases = [
         (arrival, (*ASSIGNED, end), own)
         for end in ENDS
         for own in (False, True)
         for arrival in permutations(range(3))
     ]
-    for number, (arrival, tale, own) in enumerate(tales):
+    for number, (arrival, events, own) in enumerate(cases):
         for place in arrival:
-            control, *given = tale[place]
+            control, *given = events[place]
             placer, filler = (each and f"{each}{number}" for each in given)
             accession = f"A{number}" if own and control == "NW" else ""
             group = order_group(
@@ -116,11 +113,11 @@ async def test_cancelled_by_a_number_that_is_assigned_later(hospital: Hospital) 
             await hospital.hand_over(order_message(group, mrn=f"M{number}", sent=place))
     await hospital.applied()
     assert await listed(hospital) == {}
-    assert len(hospital.rows("SELECT id FROM bridge_order")) == len(tales)
+    assert len(hospital.rows("SELECT id FROM bridge_order")) == len(cases)
 
 
-async def test_a_number_assigned_before_the_order_came(hospital: Hospital) -> None:
-    """It is one examination, under its own accession, and found by both numbers."""
+async def test_a_number_assigned_before_the_order(hospital: Hospital) -> None:
+    """The order is one examination with its own accession, and found by both numbers."""
     await hospital.send(order_message(order_group("NA", "P1", "F1", what=""), sent=2))
     await hospital.send(order_message(order_group("NW", "P1", accession="A1"), sent=1))
     assert await listed(hospital) == {"A1": "CT Head"}
@@ -128,8 +125,8 @@ async def test_a_number_assigned_before_the_order_came(hospital: Hospital) -> No
     assert await listed(hospital) == {}
 
 
-async def test_what_was_begun_under_a_number_is_kept(hospital: Hospital) -> None:
-    """No text is lost: the report stays, with an exception."""
+async def test_a_started_report_stays(hospital: Hospital) -> None:
+    """A started report stays with its text, with an exception."""
     await hospital.send(order_message(order_group("XO", "P1", "F1"), sent=2))
     page = await hospital.page("F1")
     await page("save", text="Begun.")
@@ -143,8 +140,8 @@ async def test_what_was_begun_under_a_number_is_kept(hospital: Hospital) -> None
     assert last(hospital) == ("done", "")
 
 
-async def test_a_change_of_what_was_ordered_again(hospital: Hospital) -> None:
-    """An event that was sent after the second order and arrived before it is about that one."""
+async def test_a_change_of_a_repeated_order(hospital: Hospital) -> None:
+    """An event sent after the second order and received before it applies to that order."""
     for sent, control, what in ((1, "NW", "Old"), (2, "CA", "Old"), (4, "XO", "Newest")):
         await hospital.send(order_message(order_group(control, "P1", "F1", what=what), sent=sent))
     assert await listed(hospital) == {}
@@ -153,7 +150,7 @@ async def test_a_change_of_what_was_ordered_again(hospital: Hospital) -> None:
 
 
 async def test_two_patients_one_order(hospital: Hospital) -> None:
-    """A merge combines both orders: the later event counts, also one by a number."""
+    """A merge combines both orders. The later event counts, also one by number."""
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(order_group("NW", "P2", "F2", accession="A2"), sent=1))
     change = order_group("XO", "P1", "F1", accession="A1", what="CT Neck")
@@ -182,7 +179,7 @@ async def test_a_hold_without_a_visit_that_moved(hospital: Hospital) -> None:
     await hospital.send(at(MOVED, visits.adt("A45", "M2", "M1||||V1", visit="V9")))
     for accession in ("A1", "A2"):
         await hospital.send(at(EARLY, visits.order(accession)))
-    assert {acc: who[:2] for acc, who in (await visits.known(hospital)).items()} == {
+    assert {acc: patient[:2] for acc, patient in (await visits.known(hospital)).items()} == {
         "A2": ("M2", "V9")
     }
     assert await listed(hospital) == {"A2": "CT Neck"}
@@ -191,18 +188,18 @@ async def test_a_hold_without_a_visit_that_moved(hospital: Hospital) -> None:
 
 
 async def test_a_merge_that_comes_after_a_later_move(hospital: Hospital) -> None:
-    """The merged order's visit belongs to another patient by then."""
+    """The visit of the merged order belongs to another patient by then."""
     move = visits.adt("A45", "M2", "M3||||V1", visit="V9")
     await hospital.send(at(LATE, move))
     await hospital.send(at(EARLY, visits.order("A1")))
     await hospital.send(at(MOVED, visits.adt("A40", "M3", "M1")))
-    assert {acc: who[:2] for acc, who in (await visits.known(hospital)).items()} == {
+    assert {acc: patient[:2] for acc, patient in (await visits.known(hospital)).items()} == {
         "A1": ("M2", "V9")
     }
 
 
 async def test_a_cancellation_moves_with_its_visit(hospital: Hospital) -> None:
-    """It came before the order did, and the visit has gone back since."""
+    """The cancellation arrived before the order, and the visit has moved back since."""
     await hospital.send(at(LATE, visits.order("A2", "M2", "V9", "MOVER^MIRA")))
     cancel = at(LATE, visits.order("A2", "M2", "V9", "MOVER^MIRA")).replace(b"ORC|NW", b"ORC|CA")
     await hospital.send(cancel)

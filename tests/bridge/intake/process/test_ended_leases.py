@@ -1,4 +1,4 @@
-"""A node that was frozen makes no call for a message that another node may have."""
+"""A frozen node makes no call for a message that another node may have claimed."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_no_call_after_the_lease(tmp_path: Path, database: Database) -> None:
-    """The message is postponed and its order is not registered; with a new lease it is."""
+    """The message is postponed and its order is not registered. With a new lease it is."""
     async with open_hospital(tmp_path, database) as hospital:
         await hospital.worker.stop()
         await hospital.hand_over(order("ID1", "A1"))

@@ -1,4 +1,4 @@
-"""Jobs: messages are read with the definition version that accepted them, if it is known."""
+"""Messages are mapped with the definition version that accepted them, if it is stored."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -22,7 +22,7 @@ SHIPPED = read_folder(DEFINITIONS)
 
 
 def version(note: str) -> InboundMapping:
-    """A definition version that writes a note of its own."""
+    """Return a definition version that writes its own note."""
     text = f"include: orders.yaml\ntags: {{Notes: {{const: {note}}}}}"
     made = compile_sources({**SHIPPED, "mine.yaml": text}, "mine")
     assert isinstance(made, InboundMapping)
@@ -33,12 +33,12 @@ OLD, NEW = version("old"), version("new")
 
 
 def find_version(name: str, wanted: str) -> InboundMapping | None:
-    """Remember the old version."""
+    """Find the old version."""
     return OLD if (name, wanted) == ("mine", OLD.version) else None
 
 
 def notes(listening: ListenerPolicy, wanted: str) -> str:
-    """Read a message that was accepted under a version."""
+    """Map a message that was accepted with a version, and return its notes."""
     received = round(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
     claimed = ClaimedMessage(1, RAW, "ris", "mine", wanted, (1,), 1, received, 0, "ORM^O01")
     job: MessageJob = read(claimed, {"ris": listening})
@@ -46,21 +46,21 @@ def notes(listening: ListenerPolicy, wanted: str) -> str:
     return found
 
 
-def test_a_message_finishes_under_its_version() -> None:
-    """A message that was accepted before an activation is mapped with the former version."""
+def test_a_message_keeps_its_version() -> None:
+    """A message accepted before an activation is mapped with the former version."""
     listening = ListenerPolicy("ris", (NEW,), "SITE1", find_version=find_version)
     assert notes(listening, OLD.version) == "old"
     assert notes(listening, NEW.version) == "new"
 
 
-def test_a_version_that_was_never_kept() -> None:
-    """The active version reads messages of older releases."""
+def test_a_version_that_is_not_stored() -> None:
+    """The active version maps messages of older releases."""
     listening = ListenerPolicy("ris", (NEW,), "SITE1", find_version=find_version)
     assert notes(listening, "0123456789abcdef") == "new"
 
 
-def test_a_definition_that_left_the_settings() -> None:
-    """Its messages are still processed; without any version there is no definition."""
+def test_a_definition_removed_from_the_settings() -> None:
+    """Its messages are still processed. Without any version there is no definition."""
     assert (
         notes(ListenerPolicy("ris", (), "SITE1", find_version=find_version), OLD.version) == "old"
     )
@@ -69,12 +69,12 @@ def test_a_definition_that_left_the_settings() -> None:
 
 
 def known() -> ListenerPolicy:
-    """A listener and its definition."""
+    """Return a listener and its definition."""
     return ListenerPolicy("ris", (version("seen"),), "SITE1")
 
 
 def claimed_of(listening: ListenerPolicy, payload: bytes = RAW, **changes: Any) -> ClaimedMessage:
-    """A message that was stored under the active definition."""
+    """Return a message stored with the active definition."""
     wanted = listening.definitions[0].version
     return replace(
         ClaimedMessage(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),
@@ -82,7 +82,7 @@ def claimed_of(listening: ListenerPolicy, payload: bytes = RAW, **changes: Any) 
     )
 
 
-def test_a_short_message_is_read_readily() -> None:
+def test_a_short_message_is_read_at_once() -> None:
     """The result is that of `read`."""
     listening = known()
     message = claimed_of(listening)
@@ -94,35 +94,35 @@ def test_a_short_message_is_read_readily() -> None:
     [
         {"listener": "gone"},
         {"mapping": "gone"},
-        {"mapping_version": "0123456789abcdef"},  # may have to be looked up
+        {"mapping_version": "0123456789abcdef"},  # may need a query
         {"payload": b""},
         {"payload": RAW + b"NTE|1||" + b"x" * 2**15 + b"\r"},
         {"payload": RAW.replace(b"ORC|NW", b"ORC|QQ")},
     ],
 )
-def test_what_may_take_longer_or_fail_is_not(changes: dict[str, Any]) -> None:
-    """`read` handles these cases on a thread."""
+def test_messages_that_are_not_read_at_once(changes: dict[str, Any]) -> None:
+    """`read` handles these messages on a thread."""
     listening = known()
     assert read_inline(claimed_of(listening, **changes), {"ris": listening}) is None
 
 
-def test_a_definition_with_slow_rules_is_not_read_readily() -> None:
-    """A hook or a large pattern waits for another process, or computes for long."""
+def test_slow_definitions_are_not_read_at_once() -> None:
+    """A hook waits for another process, and a large pattern computes for long."""
     slow = ListenerPolicy("ris", (replace(version("slow"), takes_long=True),), "SITE1")
     assert read_inline(claimed_of(slow), {"ris": slow}) is None
 
 
-def test_missing_codes_are_told_once() -> None:
-    """A message with an unmapped code is read on a thread, which counts it."""
-    told: list[Collection[UnmappedCode]] = []
+def test_unmapped_codes_are_counted_once() -> None:
+    """A thread reads a message with an unmapped code, and counts the code once."""
+    missing_codes: list[Collection[UnmappedCode]] = []
 
     def missing(_name: str, _version: str, missed: Collection[UnmappedCode]) -> None:
-        told.append(missed)
+        missing_codes.append(missed)
 
     listening = ListenerPolicy("ris", (version("seen"),), "SITE1", on_unmapped_codes=missing)
     unknown = RAW.replace(b"|||||||||||||||A1", b"|||||||||||||||A1|||||XX")
     for _ in range(4):
         read(claimed_of(listening, unknown), {"ris": listening})
-    assert len(told) == 4
+    assert len(missing_codes) == 4
     assert read_inline(claimed_of(listening, unknown), {"ris": listening}) is None
-    assert len(told) == 4
+    assert len(missing_codes) == 4

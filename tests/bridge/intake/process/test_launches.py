@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Service:
-    """A report engine; `fail` is the error of batches, `bad` the accession that it refuses."""
+    """A report engine. `fail` is the error of batches, `bad` the accession that it refuses."""
 
     def __init__(self, fail: EngineFailure | None = None, bad: str = "") -> None:
         self.fail, self.bad = fail, bad
@@ -61,35 +61,35 @@ async def launch_all(
 
 
 def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
-    """Return the result of each."""
+    """Return the result of each launch."""
     return [
         each.report_id if isinstance(each, LaunchResult) else type(each).__name__
         for each in results
     ]
 
 
-async def test_what_waits_shares_a_call() -> None:
-    """Five at once are one call; each gets its own result."""
+async def test_concurrent_launches_share_a_call() -> None:
+    """Five concurrent launches are one call, and each gets its own result."""
     service = Service()
     assert reports(await launch_all(service, 5)) == ["r0", "r1", "r2", "r3", "r4"]
     assert (service.batches, service.singles) == ([5], [])
 
 
 async def test_batches_have_a_limit_and_one_token() -> None:
-    """Seven at two sites, three a call: no call mixes tokens."""
+    """Seven launches at two sites, three per call: no call mixes tokens."""
     service = Service()
     assert len(set(reports(await launch_all(service, 7, most=3, sites=2)))) == 7
     assert (service.batches, service.singles) == ([3, 3], ["6"])
 
 
-async def test_one_refusal_is_one_callers() -> None:
-    """A problem in the batch's answer reaches its own caller only."""
+async def test_one_refusal_in_a_batch() -> None:
+    """A problem in the response of the batch reaches only its own caller."""
     assert reports(await launch_all(Service(bad="1"), 3)) == ["r0", "EngineFailure", "r2"]
 
 
 @pytest.mark.parametrize("status", [404, 405])
 async def test_no_such_endpoint(status: int) -> None:
-    """The service has no batch: single launches, and it is not asked again."""
+    """Without the batch endpoint the bridge launches singly, and does not call it again."""
     service = Service(EngineFailure("batch", FailureKind.PERMANENT, f"http_{status}", status))
     assert reports(await launch_all(service, 3)) == ["r0", "r1", "r2"]
     assert service.batches == [3]
@@ -97,22 +97,22 @@ async def test_no_such_endpoint(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 413, 500])
 async def test_a_batch_that_one_member_may_have_broken(status: int) -> None:
-    """The members are sent singly, so that only the faulty one fails."""
+    """The bridge sends the members singly, so that only the faulty one fails."""
     failure = EngineFailure("batch", FailureKind.AMBIGUOUS, f"http_{status}", status)
     service = Service(failure, bad="2")
     assert reports(await launch_all(service, 3)) == ["r0", "r1", "EngineFailure"]
 
 
 @pytest.mark.parametrize("status", [None, 401, 429, 503])
-async def test_a_service_that_is_away(status: int | None) -> None:
-    """The cause is not a member: all fail at once, and nothing is sent singly."""
+async def test_an_unreachable_service(status: int | None) -> None:
+    """No member is the cause: all fail at once, and none is sent singly."""
     service = Service(EngineFailure("batch", FailureKind.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
     assert service.singles == []
 
 
 async def test_link_groups_are_for_batches() -> None:
-    """A service without batches may not know the member: single launches are without it."""
+    """Single launches have no link group, because a service without batches may not know it."""
     service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
     launcher = Launcher(service)  # type: ignore[arg-type]  # answers as scripted
     launches = [

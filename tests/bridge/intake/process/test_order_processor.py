@@ -1,4 +1,4 @@
-"""Stored orders in the report engine, with the real engine behind ASGI."""
+"""Stored orders reach the report engine, with the real engine behind ASGI."""
 
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
@@ -58,18 +58,18 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 async def accessions(hospital: Hospital, accession: str) -> Sequence[str]:
-    """All accessions in the report of one order, anchor first."""
+    """Return all accessions in the report of one order, anchor first."""
     record = await hospital.report(accession)
     return [each.accession for each in record.orders] if record else []
 
 
 def notes(hospital: Hospital) -> str:
-    """The notes of the last message."""
+    """Return the notes of the last message."""
     return str(hospital.rows("SELECT notes FROM message ORDER BY id DESC LIMIT 1")[0][0])
 
 
-async def test_a_new_order_is_ordered(hospital: Hospital) -> None:
-    """It is on the worklist, empty and unassigned, with its tags."""
+async def test_a_new_order(hospital: Hospital) -> None:
+    """The order is on the worklist, empty and unassigned, with its tags."""
     await hospital.send(message(group()))
     (row,) = (await hospital.client.worklist(SITE, status="Ordered")).items
     assert "CT Head" in str(row)
@@ -78,7 +78,7 @@ async def test_a_new_order_is_ordered(hospital: Hospital) -> None:
 
 
 async def test_the_same_order_twice_is_one_report(hospital: Hospital) -> None:
-    """NW twice, under two control ids: one report."""
+    """NW with two control ids results in one report."""
     await hospital.send(message(group()))
     first = await hospital.report("A1")
     await hospital.send(message(group()))
@@ -89,7 +89,7 @@ async def test_the_same_order_twice_is_one_report(hospital: Hospital) -> None:
 
 
 async def test_a_change_changes_the_tags(hospital: Hospital) -> None:
-    """XO updates an unsigned report; it may also come first."""
+    """XO updates an unsigned report, also if XO arrives first."""
     await hospital.send(message(group(what="CT Chest", control="XO")))
     await hospital.send(message(group(what="CT Abdomen", control="XO")))
     export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
@@ -98,7 +98,7 @@ async def test_a_change_changes_the_tags(hospital: Hospital) -> None:
 
 @pytest.mark.parametrize("control", ["CA", "DC"])
 async def test_a_cancelled_order_leaves_the_worklist(hospital: Hospital, control: str) -> None:
-    """Cancel and discontinue withdraw what nobody has begun to read."""
+    """Cancel and discontinue withdraw a report that no reader started."""
     await hospital.send(message(group()))
     await hospital.send(message(group(control=control, status="")))
     assert await hospital.report("A1") is None
@@ -117,8 +117,8 @@ async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     assert "report_kept" in notes(hospital)
 
 
-async def test_a_cancel_that_came_first_stays(hospital: Hospital) -> None:
-    """The new order was sent before the cancel that overtook it: it stays cancelled."""
+async def test_a_cancel_that_arrives_first(hospital: Hospital) -> None:
+    """An order sent before its cancel and received after it stays cancelled."""
     await hospital.send(message(group(control="CA", status=""), sent="20261121120500"))
     await hospital.send(message(group(), sent="20261121120000"))
     assert await hospital.report("A1") is None
@@ -128,7 +128,7 @@ async def test_a_cancel_that_came_first_stays(hospital: Hospital) -> None:
 
 
 async def test_a_held_order_is_off_the_list_until_released(hospital: Hospital) -> None:
-    """HD takes it off, a change is stored, RL brings it back."""
+    """HD removes the order from the worklist, a change is stored, RL restores it."""
     await hospital.send(message(group(what="CT Chest")))
     await hospital.send(message(group(control="HD", status="HD", what="CT Chest")))
     assert await hospital.report("A1") is None
@@ -161,15 +161,15 @@ ALONE = {
 
 
 @pytest.mark.parametrize("messages", LINKED.values(), ids=LINKED)
-async def test_what_is_linked(hospital: Hospital, messages: Sequence[Sequence[str]]) -> None:
-    """Orders that belong together share a report; the one that came first is its anchor."""
+async def test_linked_orders(hospital: Hospital, messages: Sequence[Sequence[str]]) -> None:
+    """Orders with a common signal share a report. The first one is its anchor."""
     for groups in messages:
         await hospital.send(message(*groups))
     assert await accessions(hospital, "A1") == ["A1", "A2"]
 
 
 async def test_a_group_of_one_message_is_linked_at_its_launch(hospital: Hospital) -> None:
-    """No worklist shows the orders of a group one by one: nothing is linked afterwards."""
+    """The orders of a group are never separate on the worklist, because the launch links them."""
     await hospital.send(message(group("A1"), group("A2"), group("A3")))
     assert await accessions(hospital, "A1") == ["A1", "A2", "A3"]
     with hospital.engine_database.read() as connection:
@@ -178,8 +178,10 @@ async def test_a_group_of_one_message_is_linked_at_its_launch(hospital: Hospital
 
 
 @pytest.mark.parametrize("messages", ALONE.values(), ids=ALONE)
-async def test_what_is_not_linked(hospital: Hospital, messages: Sequence[Sequence[str]]) -> None:
-    """Signals that are off by default, or differ, link nothing."""
+async def test_orders_that_are_not_linked(
+    hospital: Hospital, messages: Sequence[Sequence[str]]
+) -> None:
+    """Signals that are off by default or differ link no orders."""
     for groups in messages:
         await hospital.send(message(*groups))
     assert await accessions(hospital, "A1") == ["A1"]
@@ -200,8 +202,8 @@ async def test_other_patients_are_never_linked(hospital: Hospital) -> None:
     assert await accessions(hospital, "A1") == ["A1"]
 
 
-async def test_a_late_order_stands_alone(hospital: Hospital) -> None:
-    """If its group is signed, an order keeps its own report; that is no failure."""
+async def test_a_late_order_has_its_own_report(hospital: Hospital) -> None:
+    """If its group is signed, an order has its own report, without an error."""
     await hospital.send(message(group("A1", uid=UID)))
     await hospital.read_and_sign("A1", "Signed.")
     await hospital.send(message(group("A2", uid=UID)))
@@ -211,15 +213,15 @@ async def test_a_late_order_stands_alone(hospital: Hospital) -> None:
 
 
 async def test_a_cancelled_member_leaves_its_group(hospital: Hospital) -> None:
-    """Cancel of a linked order unlinks it; the others stay together."""
+    """Cancel of a linked order unlinks it. The others stay linked."""
     await hospital.send(message(group("A1"), group("A2"), group("A3")))
     await hospital.send(message(group("A1", "CA", "")))
     assert await accessions(hospital, "A2") == ["A2", "A3"]
     assert await hospital.report("A1") is None
 
 
-async def test_a_signal_that_goes_away_unlinks(hospital: Hospital) -> None:
-    """A change to another study leaves the group; a change of anything else does not."""
+async def test_a_removed_signal_unlinks(hospital: Hospital) -> None:
+    """A change to another study unlinks the order. Other changes do not."""
     await hospital.send(message(group("A1", uid=UID)))
     await hospital.send(message(group("A2", uid=UID)))
     await hospital.send(message(group("A2", "XO", what="CT Neck")))
@@ -230,14 +232,14 @@ async def test_a_signal_that_goes_away_unlinks(hospital: Hospital) -> None:
 
 
 async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital) -> None:
-    """The same accession twice in a message: one order of the report service."""
+    """The same accession twice in a message is one order of the report service."""
     await hospital.send(message(group("A1", what="CT Head"), group("A1", what="CT Neck")))
     assert await accessions(hospital, "A1") == ["A1"]
     assert hospital.states() == {"done"}
 
 
-async def test_a_poisoned_message_spoils_no_batch(hospital: Hospital) -> None:
-    """One order that the service refuses is parked; its neighbours are applied."""
+async def test_a_refused_order_in_a_batch(hospital: Hospital) -> None:
+    """An order that the service refuses is parked. Others of the batch are applied."""
     await hospital.send(message(group("B0"), mrn="M0"))
     bad = message(group("B1", what="x"), mrn="M0", name="SOMEBODY^ELSE")
     for payload in (
@@ -263,7 +265,7 @@ ADT = (
 
 
 async def test_demographics_are_corrected(hospital: Hospital) -> None:
-    """ADT^A08 renames the patient on open orders; an unknown patient is only noted."""
+    """ADT^A08 renames the patient of open orders. An unknown patient is only noted."""
     await hospital.send(message(group("A1")))
     head = ADT.format(event="A08", id=1)
     await hospital.send(f"{head}PID|1||M1||TESTER^THEA||19700101|F\rPV1|1|O\r".encode())
@@ -285,7 +287,7 @@ async def test_merged_patients_bring_their_orders(hospital: Hospital) -> None:
 
 
 async def test_a_service_without_batches(hospital: Hospital) -> None:
-    """405 on the batch endpoint: single launches from then on."""
+    """After 405 of the batch endpoint the bridge launches orders one by one."""
     from bridge.engine_client.errors import EngineFailure  # noqa: PLC0415
     from bridge.errors import FailureKind  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The order repository: inline reads equal reads on a thread, and small changes are detected."""
+"""The order repository: inline reads equal reads on a thread, and small changes are recognized."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ MERGE = (
 
 
 def batch(number: int) -> list[ClaimedMessage]:
-    """Orders of different patients."""
+    """Return orders of different patients."""
     return [
         claimed(each, order(f"ID{each}", f"A{each}", f"M{each}")) for each in range(1, number + 1)
     ]
 
 
 def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMessage:
-    """A message that was stored under the active definition."""
+    """Return a message stored with the active definition."""
     versions = {each.name: each.version for each in LISTENING.definitions}
     return ClaimedMessage(
         number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, ""
@@ -48,24 +48,22 @@ def repository(database: Database) -> OrderRepository:
 def both(
     repository: OrderRepository, messages: Sequence[ClaimedMessage]
 ) -> tuple[PreparedBatch | None, PreparedBatch]:
-    """The result of an inline read, and of a read on a thread."""
+    """Return the results of an inline read and of a read on a thread."""
     return repository.prepare_inline(messages, LISTENERS), repository.prepare(messages, LISTENERS)
 
 
-def test_it_is_the_same(repository: OrderRepository, database: Database) -> None:
-    """Also for merged patients; PostgreSQL is read on a thread only."""
+def test_inline_and_thread_reads(repository: OrderRepository, database: Database) -> None:
+    """The results are equal, also for merged patients. PostgreSQL is read on a thread only."""
     with database.write() as connection:
         merged_patients.merge(connection, "SITE1", "M2", "M9")
     inline, read = both(repository, batch(3))
     assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
-    assert [each.message_id for each in read.requeued] == [2]  # waits for what is about M9
+    assert [each.message_id for each in read.requeued] == [2]  # waits for messages about M9
     assert inline == (read if database.short_work is not None else None)
 
 
-def test_what_may_take_longer_is_for_a_thread(
-    repository: OrderRepository, database: Database
-) -> None:
-    """Many messages, a merge, and where another thread uses the connection."""
+def test_long_reads_use_a_thread(repository: OrderRepository, database: Database) -> None:
+    """A thread reads many messages, a merge, and while another thread uses the connection."""
     assert repository.prepare_inline(batch(SHORT + 1), LISTENERS) is None
     merge = claimed(9, MERGE, "patients")
     assert repository.prepare_inline([*batch(2), merge], LISTENERS) is None
@@ -77,8 +75,8 @@ KEYS = [OrderIndexKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
 ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
 
 
-def test_what_most_messages_bring_is_brief() -> None:
-    """An order, or several."""
+def test_small_changes() -> None:
+    """One or several orders are a small change."""
     assert MessageChanges(1, ORDERS[:1]).is_small
     assert MessageChanges(1, ORDERS[:SHORT]).is_small
 
@@ -92,6 +90,6 @@ def test_what_most_messages_bring_is_brief() -> None:
         MessageChanges(1, ORDERS[:13], removed=KEYS[13:]),
     ],
 )
-def test_many_orders_are_not(change: MessageChanges) -> None:
-    """For example all orders of a patient whose date of birth is corrected."""
+def test_large_changes(change: MessageChanges) -> None:
+    """All orders of a patient whose date of birth is corrected are not a small change."""
     assert not change.is_small

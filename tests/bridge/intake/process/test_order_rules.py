@@ -1,4 +1,4 @@
-"""The order rules: every pair, and events that overtake each other."""
+"""The order rules decide each action in each state, also for events out of order."""
 
 from itertools import product
 
@@ -19,13 +19,13 @@ from mappings.inbound.events import OrderAction
 
 
 def time(at: int | None) -> MessageTime | None:
-    """A time of one clock."""
+    """Return a time of one clock."""
     return None if at is None else MessageTime(at, clock(1, Resolution.MILLISECOND))
 
 
 @pytest.mark.parametrize(("action", "state"), list(product(sorted(ORDER_ACTIONS), OrderState)))
 def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
-    """Every action in every state has a transition."""
+    """Each action in each state has a transition."""
     step, after = decide(action, state, None, None)
     assert (step, after) == TRANSITIONS[action, state]
     if step is OrderStep.REGISTER:
@@ -40,13 +40,13 @@ def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
 def test_a_new_order_that_was_overtaken(
     state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
 ) -> None:
-    """Only an earlier time of the sender's own proves that the cancel or hold is newer."""
+    """Only an earlier time of the same sender proves that the cancel or hold is newer."""
     after = decide(OrderAction.CREATE, state, time(sent_at), time(turned_at))[1]
     assert (after is state) is overtaken
 
 
-def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
-    """A change that arrives after a cancel has no effect."""
+def test_only_a_new_order_reopens_a_cancelled_one() -> None:
+    """A change after a cancel has no effect."""
     reviving = {
         action
         for action in ORDER_ACTIONS
@@ -59,10 +59,10 @@ def test_nothing_but_a_new_order_revives_a_cancelled_one() -> None:
 @pytest.mark.parametrize(
     ("sent_at", "overtaken"), [(1, True), (2, False), (3, False), (None, False)]
 )
-def test_what_was_ordered_again_is_not_closed_by_an_older_word(
+def test_an_older_cancel_does_not_close_a_newer_order(
     action: OrderAction, sent_at: int | None, *, overtaken: bool
 ) -> None:
-    """A cancel or hold that was sent before the newest order does nothing."""
+    """A cancel or hold sent before the newest order has no effect."""
     for state in OPEN_STATES:
         step, after = decide(action, state, time(sent_at), None, opened_at=time(2))
         assert ((step, after) == (OrderStep.NOTHING, state)) is overtaken
@@ -70,7 +70,7 @@ def test_what_was_ordered_again_is_not_closed_by_an_older_word(
 
 @pytest.mark.parametrize("sent_at", [1, 3])
 def test_a_release_ends_no_later_hold(sent_at: int) -> None:
-    """The same for an examination; a hold does not undo a later release or examination."""
+    """A release or an examination does not end a later hold, nor does a hold undo later ones."""
     held = OrderState.HELD
     assert (decide(OrderAction.RELEASE, held, time(sent_at), time(2))[1] is held) is (sent_at < 2)
     assert (decide(OrderAction.CHANGE, held, time(sent_at), time(2), examined=True)[1] is held) is (
@@ -81,7 +81,7 @@ def test_a_release_ends_no_later_hold(sent_at: int) -> None:
 
 
 def test_neither_release_nor_examination_undoes_a_cancel() -> None:
-    """The order is cancelled, whichever of them comes first."""
+    """The order is cancelled in any order of arrival."""
     for action in CLOSING_ACTIONS - {OrderAction.HOLD}:
         assert decide(action, OrderState.ORDERED, time(1), time(2))[1] is OrderState.CANCELLED
     assert (
@@ -91,7 +91,7 @@ def test_neither_release_nor_examination_undoes_a_cancel() -> None:
 
 
 def test_a_held_order_that_was_ordered_again() -> None:
-    """A cancel that was sent before the order does not end a later hold."""
+    """A cancel sent before the order does not end a later hold."""
     held = OrderState.HELD
     assert decide(OrderAction.CANCEL, held, time(1), time(3), opened_at=time(2))[1] is held
     assert (
@@ -101,7 +101,7 @@ def test_a_held_order_that_was_ordered_again() -> None:
 
 
 @pytest.mark.parametrize("state", OrderState)
-def test_examined_puts_on_the_worklist_what_waited(state: OrderState) -> None:
-    """Images make an order that was held or awaited ready to read; a cancelled one stays so."""
+def test_an_examination_makes_an_order_ready(state: OrderState) -> None:
+    """Images make a held or awaited order ready to read. A cancelled one stays cancelled."""
     step, _ = decide(OrderAction.CHANGE, state, None, None, examined=True)
     assert (step is OrderStep.REGISTER) is (state is not OrderState.CANCELLED)

@@ -1,4 +1,4 @@
-"""Replacements, parents and children, order numbers, and messages in the wrong order."""
+"""Replacements, parents and children, order numbers, and messages out of order."""
 
 from collections.abc import AsyncIterator
 from itertools import permutations
@@ -23,7 +23,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 async def listed(hospital: Hospital) -> dict[str, str]:
-    """The worklist: accession to description."""
+    """Return description by accession on the worklist."""
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
     orders = [each for row in rows for each in row["orders"]]
     keys = [each for row in rows for each in row["clinicalInfo"]]
@@ -34,7 +34,7 @@ async def listed(hospital: Hospital) -> dict[str, str]:
 
 
 def last(hospital: Hospital) -> tuple[str, str]:
-    """State and code of the last message, as `bridge messages list` shows them."""
+    """Return state and code of the last message, as `bridge messages list` shows them."""
     (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
     return row[0], row[1]
 
@@ -43,7 +43,7 @@ class TestReplacement:
     """RP, RU, RQ with RO."""
 
     async def test_one_for_two(self, hospital: Hospital) -> None:
-        """N:M in one message, whichever stands first in it."""
+        """N:M in one message, in any order of its groups."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2))
         new = order_group("RO", "P3", "F3", what="CT Body")
@@ -64,14 +64,14 @@ class TestReplacement:
         assert await listed(hospital) == {"A1": "MR Head"}
 
     async def test_in_two_messages(self, hospital: Hospital) -> None:
-        """RP alone takes the order off; RO alone is a new one."""
+        """RP alone removes the order. RO alone is a new order."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(order_message(order_group("RP", "P1", "F1"), sent=2))
         assert await listed(hospital) == {}
         await hospital.send(order_message(order_group("RO", "P2", "F2"), sent=2))
         assert await listed(hospital) == {"F2": "CT Head"}
 
-    async def test_what_was_dictated_is_kept_and_told(self, hospital: Hospital) -> None:
+    async def test_a_dictated_report_stays(self, hospital: Hospital) -> None:
         """A report of a replaced order stays, with an exception."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         page = await hospital.page("F1")
@@ -94,7 +94,7 @@ class TestFamilies:
     )
 
     async def start(self, hospital: Hospital) -> None:
-        """A parent, two children, a grandchild, an unrelated order; none linked."""
+        """Send a parent, two children, a grandchild and an unrelated order, none linked."""
         await hospital.send(order_message(self.FAMILY[0], self.FAMILY[1], sent=1))
         await hospital.send(order_message(self.FAMILY[2], sent=1))
         await hospital.send(order_message(order_group("CH", "P3", "F3", parent="P2"), sent=2))
@@ -103,7 +103,7 @@ class TestFamilies:
 
     @pytest.mark.parametrize("control", ["CA", "DC", "HD"])
     async def test_children_follow(self, hospital: Hospital, control: str) -> None:
-        """Cancel, discontinue and hold of the parent reach children and grandchildren."""
+        """Cancel, discontinue and hold of the parent apply to children and grandchildren."""
         await self.start(hospital)
         await hospital.send(order_message(order_group(control, "P0", "F0", what=""), sent=5))
         assert set(await listed(hospital)) == {"F9"}
@@ -118,15 +118,15 @@ class TestFamilies:
         assert set(found) - {"F0"} == {"F2", "F3", "F9"}
         assert found["F2"] == "Day 2"
 
-    async def test_a_parent_itself_ordered(self, hospital: Hospital) -> None:
-        """One whose parent was an order of its own: by its own number alone."""
+    async def test_a_parent_that_is_an_order(self, hospital: Hospital) -> None:
+        """A parent that is an order itself is found by its own number."""
         await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
         await hospital.send(order_message(order_group("NW", "P1", "F1", parent="^F0"), sent=1))
         await hospital.send(order_message(order_group("CA", "P0", what=""), sent=2))
         assert await listed(hospital) == {}
 
     async def test_other_patients_children_stay(self, hospital: Hospital) -> None:
-        """Numbers are sought within one patient only."""
+        """Numbers are searched within one patient only."""
         await hospital.send(
             order_message(order_group("NW", "P1", "F1", parent="P0"), mrn="M2", name="O^O", sent=1)
         )
@@ -134,7 +134,7 @@ class TestFamilies:
         assert set(await listed(hospital)) == {"F1"}
 
     async def test_a_late_child_of_a_cancelled_parent(self, hospital: Hospital) -> None:
-        """Sent before the cancellation, arrived after it: it does not appear, nor its change."""
+        """A child sent before the cancellation and received after it is not listed."""
         await hospital.send(order_message(order_group("CA", "P0", "F0", what=""), sent=5))
         await hospital.send(order_message(self.FAMILY[1], sent=4))
         await hospital.send(order_message(order_group("XO", "P1", "F1", parent="P0^F0"), sent=6))
@@ -143,7 +143,7 @@ class TestFamilies:
         assert set(await listed(hospital)) == {"F2"}
 
     @pytest.mark.parametrize("early", [True, False])
-    async def test_children_of_a_replaced_parent_stand(
+    async def test_children_of_a_replaced_parent_stay(
         self, hospital: Hospital, *, early: bool
     ) -> None:
         """Children of a replaced parent stay open, with an exception."""
@@ -159,7 +159,7 @@ class TestFamilies:
 
 
 class TestNumbers:
-    """SN, NA, and messages that name an order by either number."""
+    """SN, NA, and messages with either number of an order."""
 
     async def test_a_number_assigned(self, hospital: Hospital) -> None:
         """NA assigns the filler number: one order, found by either number."""
@@ -178,7 +178,7 @@ class TestNumbers:
         assert await listed(hospital) == {}
 
     async def test_a_cancel_by_the_placers_number(self, hospital: Hospital) -> None:
-        """The placer's own number is enough without an accession."""
+        """The placer number is sufficient without an accession."""
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
         await hospital.send(order_message(order_group("CA", "P1", what=""), sent=2))
         assert await listed(hospital) == {}
@@ -192,13 +192,13 @@ class TestNumbers:
         assert last(hospital) == ("done", "several_orders")
 
     async def test_other_fillers_are_other_orders(self, hospital: Hospital) -> None:
-        """One placer number with two filler numbers: two examinations."""
+        """One placer number with two filler numbers is two examinations."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(order_message(order_group("NW", "P1", "F2"), sent=2))
         assert set(await listed(hospital)) == {"F1", "F2"}
 
 
-WORDS: dict[str, Any] = {
+MESSAGES: dict[str, Any] = {
     "NW": order_group("NW", "P1", "F1", what="First"),
     "XO": order_group("XO", "P1", "F1", what="Second"),
     "XO2": order_group("XO", "P1", "F1", what="Third"),
@@ -215,24 +215,24 @@ TALES: dict[tuple[str, ...], dict[str, str]] = {
     ("NW", "HD", "XO"): {},
 }
 ARRIVALS = [
-    pytest.param(tale, order, id="-".join(f"{place}{tale[place]}" for place in order))
-    for tale in TALES
-    for order in permutations(range(len(tale)))
+    pytest.param(events, order, id="-".join(f"{place}{events[place]}" for place in order))
+    for events in TALES
+    for order in permutations(range(len(events)))
 ]
 
 
-@pytest.mark.parametrize(("tale", "order"), ARRIVALS)
-async def test_whatever_arrives_first(
-    hospital: Hospital, tale: tuple[str, ...], order: tuple[int, ...]
+@pytest.mark.parametrize(("events", "order"), ARRIVALS)
+async def test_any_order_of_arrival(
+    hospital: Hospital, events: tuple[str, ...], order: tuple[int, ...]
 ) -> None:
-    """With times, every order of arrival has the same result."""
+    """With times, each order of arrival has the same result."""
     for place in order:
-        await hospital.send(order_message(WORDS[tale[place]], sent=place))
-    assert await listed(hospital) == TALES[tale]
+        await hospital.send(order_message(MESSAGES[events[place]], sent=place))
+    assert await listed(hospital) == TALES[events]
 
 
-async def test_a_straggler_adds_what_was_not_said(hospital: Hospital) -> None:
-    """An order that arrives after its change still adds values."""
+async def test_a_late_order_adds_missing_values(hospital: Hospital) -> None:
+    """An order that arrives after its change adds missing values."""
     await hospital.send(order_message("ORC|XO|P1|F1\rOBR|1|P1|F1|X^New^L\r", sent=5))
     await hospital.send(order_message(order_group("NW", "P1", "F1", what="Old"), sent=1))
     assert await listed(hospital) == {"F1": "New"}
@@ -241,7 +241,7 @@ async def test_a_straggler_adds_what_was_not_said(hospital: Hospital) -> None:
 
 
 async def test_examined(hospital: Hospital) -> None:
-    """XO/CM of a held order: there are images, it is to be read."""
+    """XO/CM of a held order makes it ready to read, because images exist."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("HD", "P1", "F1"), sent=2))
     await hospital.send(order_message(order_group("XO", "P1", "F1", status="IP"), sent=3))
@@ -252,7 +252,7 @@ async def test_examined(hospital: Hospital) -> None:
     assert await listed(hospital) == {"F1": "Done"}
 
 
-async def test_examined_after_all(hospital: Hospital) -> None:
+async def test_an_examination_of_a_cancelled_order(hospital: Hospital) -> None:
     """An examination of a cancelled order has no effect, with an exception."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=2))
@@ -261,8 +261,8 @@ async def test_examined_after_all(hospital: Hospital) -> None:
     assert last(hospital) == ("done", "examined_after_cancel")
 
 
-async def test_examined_before_the_cancel_came(hospital: Hospital) -> None:
-    """A cancellation that was sent before the examination counts, with an exception."""
+async def test_a_cancellation_after_the_examination(hospital: Hospital) -> None:
+    """A cancellation sent before the examination counts, with an exception."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("XO", "P1", "F1", status="CM"), sent=9))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))

@@ -14,12 +14,12 @@ from bridge.queue.states import QueueEvent
 
 
 def claimed(attempts: int = 1, doubts: int = 0) -> ClaimedMessage:
-    """Build a claimed message."""
+    """Return a claimed message."""
     return ClaimedMessage(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", doubts)
 
 
 def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailure:
-    """Build a failed call."""
+    """Return a failed call."""
     return EngineFailure("c", kind, "code", 500, retry_after)
 
 
@@ -34,8 +34,8 @@ def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailur
         (FailureKind.PERMANENT, 1, QueueEvent.GIVEN_UP),
     ],
 )
-def test_what_follows_a_failure(kind: FailureKind, times: int, event: QueueEvent) -> None:
-    """Transient: retried without limit. Ambiguous: with a limit. Permanent: parked."""
+def test_outcome_of_a_failure(kind: FailureKind, times: int, event: QueueEvent) -> None:
+    """The class decides: retry without limit, retry with a limit, or park."""
     outcome = after(times, kind)
     assert (outcome.event, outcome.failure, outcome.code) == (event, kind, "code")
     assert outcome.retry_at is None
@@ -50,26 +50,26 @@ def after(times: int, kind: FailureKind) -> MessageOutcome:
     return outcome
 
 
-def test_a_long_outage_uses_up_no_patience() -> None:
+def test_transient_failures_do_not_count() -> None:
     """Transient failures do not count as ambiguous attempts."""
     doubts = after(100, FailureKind.TRANSIENT).ambiguous_attempts or 0
     outcome = failure_outcome(claimed(101, doubts), failure(FailureKind.AMBIGUOUS), now=0)
     assert outcome.event is QueueEvent.POSTPONED
 
 
-def test_what_is_given_up_is_replayed_with_new_patience() -> None:
-    """A replay of a parked message starts to count again."""
+def test_a_replay_restarts_the_count() -> None:
+    """A replay of a parked message restarts the count."""
     assert after(MAX_AMBIGUOUS_ATTEMPTS, FailureKind.AMBIGUOUS).ambiguous_attempts == 0
 
 
-def test_the_service_may_say_when() -> None:
-    """Retry-After is kept to."""
+def test_retry_after() -> None:
+    """The retry follows Retry-After."""
     outcome = failure_outcome(claimed(), failure(FailureKind.TRANSIENT, 2.5), now=1000)
     assert outcome.retry_at == 3500
 
 
-def test_what_could_not_be_remembered_is_repeated() -> None:
-    """Changes that cannot be stored: try again, and park at the limit."""
+def test_changes_that_cannot_be_stored() -> None:
+    """If changes cannot be stored, the message is retried, and parked at the limit."""
     events = [
         unsaved_outcome(claimed(1, doubts), 0).event for doubts in range(MAX_AMBIGUOUS_ATTEMPTS)
     ]

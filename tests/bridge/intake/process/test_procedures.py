@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def procedure(number: int, what: str, control: str = "NW", filler: str = "F") -> str:
-    """One ORC/OBR group under the accession A1."""
+    """Return one ORC/OBR group with the accession A1."""
     return (
         f"ORC|{control}|P{number}|{filler}{number}||SC\r"
         f"OBR|1|P{number}|{filler}{number}|X{number}^{what}^L" + "|" * 14 + "A1||||||CT\r"
@@ -24,13 +24,13 @@ def procedure(number: int, what: str, control: str = "NW", filler: str = "F") ->
 
 @pytest.fixture
 async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A running hospital."""
+    """A running bridge."""
     async with open_hospital(tmp_path, database, destination()) as running:
         yield running
 
 
 async def described(hospital: Hospital) -> str:
-    """StudyDescription of the report's only order."""
+    """Return StudyDescription of the only order."""
     assert await accessions(hospital, "A1") == ["A1"]
     answer = await hospital.client.worklist(SITE)
     (row,) = answer.items
@@ -38,7 +38,7 @@ async def described(hospital: Hospital) -> str:
 
 
 async def placers(hospital: Hospital) -> list[tuple[str, str, str]]:
-    """Sign; ORC-1, ORC-2 and OBR-4.2 of each order in the one message that goes out."""
+    """Sign, and return ORC-1, ORC-2 and OBR-4.2 of each order in the result."""
     await hospital.read_and_sign("A1", "Both.")
     await hospital.follow()
     (oru,) = await hospital.delivered(1)
@@ -49,7 +49,7 @@ async def placers(hospital: Hospital) -> list[tuple[str, str, str]]:
 
 
 async def test_two_in_one_message(hospital: Hospital) -> None:
-    """One report with both names; the result has each order, the text after the last."""
+    """One report has both names. The result has each order, with the text after the last."""
     await hospital.send(message(procedure(1, "CT Head"), procedure(2, "CT Neck")))
     assert await described(hospital) == "CT Head; CT Neck"
     assert await placers(hospital) == [("CN", "P1", "CT Head"), ("RE", "P2", "CT Neck")]
@@ -81,7 +81,7 @@ async def test_a_change_without_a_name(hospital: Hospital) -> None:
 
 
 async def test_one_of_them_is_cancelled(hospital: Hospital) -> None:
-    """The other stays on the worklist."""
+    """The other procedure stays on the worklist."""
     await hospital.send(message(procedure(1, "CT Head"), procedure(2, "CT Neck")))
     await hospital.send(message(procedure(1, "CT Head", "CA")))
     assert await described(hospital) == "CT Neck"
@@ -89,7 +89,7 @@ async def test_one_of_them_is_cancelled(hospital: Hospital) -> None:
 
 
 async def test_all_of_them_are_cancelled(hospital: Hospital) -> None:
-    """One after the other: then nothing is left."""
+    """After all are cancelled the report is withdrawn."""
     await hospital.send(message(procedure(1, "CT Head"), procedure(2, "CT Neck")))
     await hospital.send(message(procedure(1, "CT Head", "CA")))
     await hospital.send(message(procedure(2, "CT Neck", "CA")))
@@ -97,7 +97,7 @@ async def test_all_of_them_are_cancelled(hospital: Hospital) -> None:
 
 
 async def test_a_renumbered_order_is_the_same(hospital: Hospital) -> None:
-    """Another filler number under the placer's own: one procedure."""
+    """Another filler number with the same placer number is the same procedure."""
     await hospital.send(message(procedure(1, "CT Head")))
     await hospital.send(message(procedure(1, "CT Head", "XO", filler="G")))
     assert await placers(hospital) == [("RE", "P1", "CT Head")]

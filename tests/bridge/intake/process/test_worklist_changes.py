@@ -10,47 +10,47 @@ Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
 
 def key(name: str) -> OrderKey:
-    """Name an order by its accession."""
+    """Return the key of an order."""
     return OrderKey("S", "M", name)
 
 
 def report(
     *names: str, status: ReportStatus = Ordered, content: bool | None = False
 ) -> StatusRecord:
-    """Make a report of these orders, anchor first."""
+    """Return a report of these orders, anchor first."""
     return StatusRecord(
         f"r{names[0]}", status, "", None, tuple(map(key, names)), has_content=content
     )
 
 
 def members(names: str) -> list[GroupMember]:
-    """Make orders that came in this order."""
+    """Return orders in their order of arrival."""
     return [GroupMember(key(name), frozenset({1}), (rank, 0)) for rank, name in enumerate(names)]
 
 
 CASES = {
     "two orders": ("B", "AB", [report("A"), report("B")], "AB"),
-    "the first is the anchor, whoever asks": ("A", "AB", [report("B"), report("A")], "AB"),
-    "already together": ("B", "AB", [report("A", "B")], ""),
+    "the first is the anchor for each order": ("A", "AB", [report("B"), report("A")], "AB"),
+    "already linked": ("B", "AB", [report("A", "B")], ""),
     "a group is named by its anchor": ("C", "BC", [report("A", "B"), report("C")], "AC"),
     "a draft may be the anchor": ("B", "AB", [report("A", status=Draft), report("B")], "AB"),
     "a draft may not join": ("B", "AB", [report("A"), report("B", status=Draft)], ""),
     "the anchor is signed": ("B", "AB", [report("A", status=ReportStatus.FINAL), report("B")], ""),
-    "the signed one is left out": (
+    "the signed report is not linked": (
         "C",
         "ABC",
         [report("A", status=ReportStatus.FINAL), report("B"), report("C")],
         "BC",
     ),
     "an unassigned report with content": ("B", "AB", [report("A", content=True), report("B")], ""),
-    "a service that does not say": ("B", "AB", [report("A", content=None), report("B")], "AB"),
+    "a service without the anchor": ("B", "AB", [report("A", content=None), report("B")], "AB"),
     "the order has no report": ("B", "AB", [report("A")], ""),
 }
 
 
 @pytest.mark.parametrize(("order", "known", "records", "expected"), CASES.values(), ids=CASES)
 def test_group_to_link(order: str, known: str, records: list[StatusRecord], expected: str) -> None:
-    """Anchor first; empty if there is nothing to link."""
+    """The anchor is first. The group is empty if nothing is to be linked."""
     chosen = group_to_link(key(order), members(known), records)
     assert "".join(each.accession for each in chosen) == expected
 
@@ -67,5 +67,5 @@ def test_group_to_link(order: str, known: str, records: list[StatusRecord], expe
     ],
 )
 def test_has_left(before: set[int], after: set[int], others: list[set[int]], *, left: bool) -> None:
-    """It had a common signal and has none now; manual groups are left alone."""
+    """The order shared a signal and shares none now. Manual groups stay."""
     assert lost_bond(frozenset(before), frozenset(after), list(map(frozenset, others))) is left

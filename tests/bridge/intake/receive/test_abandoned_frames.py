@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 NO_PATIENT = order().replace(b"|M1|", b"||")
 
 
-def test_the_bound_moves_on() -> None:
+def test_limit_of_an_hour() -> None:
     """The limit applies to any hour."""
     remnants = AbandonedFrameLimit(2, 10.0)
     assert [remnants.may_store(at) for at in (0.0, 4.0, 5.0, 9.9, 10.0, 11.0, 14.0)] == [
@@ -22,8 +22,8 @@ def test_the_bound_moves_on() -> None:
     ]
 
 
-async def test_frames_given_up_are_kept_for_people(database: Database) -> None:
-    """Their bytes are listed among the refused messages, once, up to the limit."""
+async def test_abandoned_frames_are_stored(database: Database) -> None:
+    """Abandoned frames are listed once among the refused messages, up to the limit."""
     async with open_intake(database) as intake:
         intake.handler.unframed(FrameTimedOut(7, 1.0), order()[:300])
         intake.handler.unframed(TruncatedFrame(7), order("ID2")[:300])
@@ -41,7 +41,7 @@ async def test_frames_given_up_are_kept_for_people(database: Database) -> None:
 
 
 @pytest.mark.parametrize("truncated", [True, False])
-async def test_what_was_refused_has_used_no_control_id(
+async def test_an_abandoned_frame_uses_no_control_id(
     database: Database, *, truncated: bool
 ) -> None:
     """The complete message is not a reuse of its control id."""

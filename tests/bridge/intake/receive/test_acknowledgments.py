@@ -25,21 +25,21 @@ def _header(accept: str, application: str) -> bytes:
     return f"MSH|^~\\&|A|B|C|D|20261121||ORM^O01|1|P|2.5.1|||{accept}|{application}".encode()
 
 
-def test_the_matrix_is_whole() -> None:
+def test_the_matrix_is_complete() -> None:
     """The file has one line for each pair of conditions and outcome."""
     assert sorted(MATRIX) == sorted(EVERY)
 
 
 @pytest.mark.parametrize(("accept", "application", "outcome"), EVERY)
 def test_every_line_follows_the_standard(accept: str, application: str, outcome: str) -> None:
-    """Original mode: application only. Enhanced: each as requested, a refusal once."""
+    """Original mode has one application ACK. Enhanced mode has each as requested."""
     owes = owed_codes(peek(_header(accept, application)), AckCode(outcome))
     if not accept and not application:
         assert owes == OwedCodes(None, AckCode(outcome))
         return
     commit = outcome in ASKS[accept]
-    told = outcome != "AA" and commit  # a message that was not taken never reaches the application
-    wanted = outcome in ASKS[application] and not told
+    is_refused = outcome != "AA" and commit  # a refused message does not reach the application
+    wanted = outcome in ASKS[application] and not is_refused
     expected = OwedCodes(
         AckCode("C" + outcome[1]) if commit else None, AckCode(outcome) if wanted else None
     )
@@ -47,7 +47,7 @@ def test_every_line_follows_the_standard(accept: str, application: str, outcome:
 
 
 @pytest.mark.parametrize(("accept", "application", "outcome"), EVERY)
-def test_the_later_answer_is_the_applications(accept: str, application: str, outcome: str) -> None:
+def test_the_later_reply_follows_msh_16(accept: str, application: str, outcome: str) -> None:
     """MSH-16 alone decides what follows a positive commit acknowledgment."""
     later = deferred_application_code(peek(_header(accept, application)), AckCode(outcome))
     asked = not (accept or application) or outcome in ASKS[application]
@@ -61,8 +61,8 @@ def test_a_value_outside_the_table_means_always(odd: str) -> None:
     assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(AckCode.COMMIT_ACCEPT, None)
 
 
-def test_a_null_asks_for_nothing() -> None:
-    """`""` in both is the original mode: one answer, and not two that nobody waits for."""
+def test_a_null_is_the_original_mode() -> None:
+    """`""` in both fields is the original mode: one reply, and not two."""
     header = peek(_header('""', '""'))
     assert not header.enhanced
     assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(None, AckCode.ACCEPT)

@@ -1,4 +1,4 @@
-"""Which messages are answered, and which processing ids a listener accepts."""
+"""Which messages get a reply, and which processing ids a listener accepts."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tests.bridge.intake.fixture import open_intake, order
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_answer_is_not_answered(database: Database) -> None:
-    """Acknowledgments of ours are not acknowledged, unless MSH-15 asks for it."""
+async def test_an_acknowledgment_gets_no_reply(database: Database) -> None:
+    """An acknowledgment gets no reply, unless MSH-15 requests it."""
     ack = b"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ACK^O01|%b|P|2.3.1%b\rMSA|AA|%b\r"
     ours = ControlIds()().encode()
     async with open_intake(database) as intake:
@@ -23,8 +23,8 @@ async def test_an_answer_is_not_answered(database: Database) -> None:
         assert read_ack(reply).code == "AR"
 
 
-async def test_the_listener_says_which_processing_ids_it_takes(database: Database) -> None:
-    """P only by default; test messages need the setting."""
+async def test_processing_ids(database: Database) -> None:
+    """By default only P is accepted. Test messages need the setting."""
 
     def tests(sequence: int) -> list[bytes]:
         asked = [(f"{name}{sequence}", name.encode()) for name in ("T", "D", "")]
@@ -35,12 +35,12 @@ async def test_the_listener_says_which_processing_ids_it_takes(database: Databas
         assert [(each.code, each.error_codes[0]) for each in refused] == [("AR", "202")] * 3
         assert (await intake.ask(order("P1"))).code == "AA"
     async with open_intake(database, processing_ids=frozenset({"P", "T"})) as intake:
-        told = [(await intake.ask(each)).code for each in tests(2)]
-        assert told == ["AA", "AR", "AR"]
+        codes = [(await intake.ask(each)).code for each in tests(2)]
+        assert codes == ["AA", "AR", "AR"]
 
 
-async def test_a_batch_that_wants_no_answer(database: Database) -> None:
-    """MSH-15 and MSH-16 NE hold in a batch too: no empty batch in reply."""
+async def test_a_batch_without_replies(database: Database) -> None:
+    """MSH-15 and MSH-16 NE apply in a batch too: the bridge sends no empty batch."""
     quiet = [order(f"N{n}", accept="NE", application="NE") for n in (1, 2)]
     async with open_intake(database) as intake:
         assert await intake.send(b"BHS|^~\\&|RIS\r" + b"".join(quiet) + b"BTS|2\r") == []

@@ -1,4 +1,4 @@
-"""MLLP release 2: the commit block confirms storage before the acknowledgment."""
+"""MLLP release 2: the commit block confirms the storage before the acknowledgment."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
-KEPT, NOT_KEPT = b"\x06", b"\x15"
+STORED, NOT_KEPT = b"\x06", b"\x15"
 
 
-class Full:
-    """A ledger without room."""
+class FullLedger:
+    """A ledger that cannot store."""
 
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
         settle(StoreUnavailable("full"))
@@ -30,7 +30,7 @@ class Full:
         raise StoreUnavailable("full")
 
     def acknowledged(self, message_id: int) -> None:
-        """Nothing was."""
+        """Record nothing."""
 
 
 @pytest.mark.parametrize(
@@ -38,30 +38,32 @@ class Full:
     [(order(), AckCode.ACCEPT), (order().replace(b"|M1|", b"||"), AckCode.ERROR)],
     ids=["taken", "refused"],
 )
-async def test_kept_then_answered(database: Database, payload: bytes, code: AckCode) -> None:
-    """A stored message gets its commit block and then its acknowledgment, refused or not."""
+async def test_stored(database: Database, payload: bytes, code: AckCode) -> None:
+    """A stored message gets its commit block, then its acknowledgment, also if refused."""
     async with open_intake(database, commit_blocks=True) as intake:
         block, ack = await intake.send(payload)
-        assert block == KEPT
+        assert block == STORED
         assert read_ack(ack).code is code
 
 
-async def test_not_kept(database: Database) -> None:
-    """An unstored message gets the negative block only: it must be sent again."""
+async def test_not_stored(database: Database) -> None:
+    """A message that is not stored gets only the negative block, so it must be sent again."""
     async with open_intake(database, commit_blocks=True) as intake:
-        intake.handler._inbox = Full()
+        intake.handler._inbox = FullLedger()
         assert await intake.send(order()) == [NOT_KEPT]
         assert await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r") == [NOT_KEPT]
 
 
 async def test_the_block_does_not_wait_for_the_report_service(database: Database) -> None:
-    """With `applied` the block comes at once, the acknowledgment later."""
+    """With `applied` the block is sent at once, the acknowledgment later."""
     changes: dict[str, Any] = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
     async with open_intake(database, **changes) as intake:
-        assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [KEPT]
+        assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [
+            STORED
+        ]
         await eventually_async(lambda: bool(intake.caller.later))
         assert intake.caller.later.pop().startswith(b"BHS")
-        assert await intake.send(order()) == [KEPT]
+        assert await intake.send(order()) == [STORED]
         await eventually_async(lambda: bool(intake.caller.later))
         assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
 
@@ -70,5 +72,5 @@ async def test_a_batch(database: Database) -> None:
     """A batch is stored as one, and gets one block."""
     async with open_intake(database, commit_blocks=True) as intake:
         block, acks = await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r")
-        assert block == KEPT
+        assert block == STORED
         assert acks.startswith(b"BHS")

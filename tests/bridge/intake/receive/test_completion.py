@@ -10,7 +10,7 @@ from bridge.queue.states import QueueEvent, QueueState
 
 
 class States:
-    """Returns one state after the other, as the database would."""
+    """Returns one state after the other."""
 
     def __init__(self, *states: QueueState) -> None:
         self.states = list(states)
@@ -20,8 +20,8 @@ class States:
 
 
 @pytest.mark.anyio
-async def test_waiting_is_over_when_this_node_has_applied_it() -> None:
-    """The order processor notifies; the database is not polled."""
+async def test_applied_by_this_node() -> None:
+    """The order processor notifies, and the database is not polled."""
     waiting = CompletionWaiter(States(QueueState.QUEUED))
     future = waiting.wait(7, 30.0)
     await asyncio.sleep(0.01)
@@ -36,14 +36,14 @@ async def test_waiting_is_over_when_this_node_has_applied_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_waiting_is_over_when_another_node_has_applied_it() -> None:
+async def test_applied_by_another_node() -> None:
     """The database is polled every quarter of a second."""
     waiting = CompletionWaiter(States(QueueState.QUEUED, QueueState.CLAIMED, QueueState.DONE))
     assert await waiting.wait(7, 30.0) is QueueState.DONE
 
 
 @pytest.mark.anyio
-async def test_waiting_has_an_end() -> None:
-    """After the limit it resolves with the current state."""
+async def test_time_limit() -> None:
+    """After the time limit the present state is returned."""
     waiting = CompletionWaiter(States(QueueState.QUEUED))
     assert await waiting.wait(7, 0.05) is QueueState.QUEUED

@@ -39,13 +39,13 @@ MESSAGES = {
     "an order with a file": order() + OBX,
     "many segments": order() + b"NTE|1||text\r" * (LARGE // 10),
     "a patient with a large Z segment": ADT + b"ZXX|" + b"y" * LARGE + b"\r",
-    "another charset than it says": order() + LATIN,
+    "another charset than MSH-18": order() + LATIN,
     "no HL7": b"x" * LARGE,
     "an unknown event": order().replace(b"ORM^O01", b"ZZZ^Z01") + NOTE,
     "no patient's number": order(mrn="") + NOTE,
     "a line that is no segment": order() + b"stray\r" + NOTE,
     "two headers": order() + NOTE + order(),
-    "patients too many for one row": b"".join(
+    "too many patients for one row": b"".join(
         [order().split(b"PID")[0], *(b"PID" + order(mrn=f"M{n}", acc=f"A{n}").split(b"PID")[1]
         for n in range(4)), NOTE]
     ),
@@ -54,13 +54,13 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def offload() -> Iterator[Offload]:
-    """One process for all."""
+    """One worker process for all tests."""
     made = Offload()
     yield made
     made.close()
 
 
-def judged(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]:
+def evaluate(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]:
     """Evaluate a message, and build its record."""
     ids, troubles = count(1), list[Exception]()
     verdict = FrameEvaluator(listening, troubles.append).evaluate(Frame(payload), NOW)
@@ -70,43 +70,46 @@ def judged(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]
     )
 
 
-def told(verdict: Verdict) -> tuple[object, ...]:
-    """The parts of a verdict to compare."""
+def comparable(verdict: Verdict) -> tuple[object, ...]:
+    """Return the parts of a verdict to compare."""
     refusals = [(type(each), each.place, each.text) for each in verdict.refusals]
     return verdict.lanes, verdict.parts, verdict.charset_suspect, refusals
 
 
 @pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
 @pytest.mark.parametrize("payload", MESSAGES.values(), ids=MESSAGES)
-def test_the_same_comes_of_it(payload: bytes, acknowledge: Acknowledge, offload: Offload) -> None:
-    """Acknowledgment byte for byte, lanes, refusals; and the events that are applied."""
-    here = replace(LISTENING, acknowledge=acknowledge)
-    there = replace(here, offload=offload)
-    (was, kept), (verdict, arrival) = judged(here, payload), judged(there, payload)
-    assert (told(verdict), arrival) == (told(was), kept)
+def test_the_results_are_equal(payload: bytes, acknowledge: Acknowledge, offload: Offload) -> None:
+    """Acknowledgment, lanes, refusals and applied events are equal."""
+    local = replace(LISTENING, acknowledge=acknowledge)
+    remote = replace(local, offload=offload)
+    (local_verdict, local_arrival), (verdict, arrival) = (
+        evaluate(local, payload),
+        evaluate(remote, payload),
+    )
+    assert (comparable(verdict), arrival) == (comparable(local_verdict), local_arrival)
     if not arrival.lanes:
         return
     claimed = ClaimedMessage(
         1, payload, "ris", arrival.mapping, arrival.mapping_version, arrival.lanes, 0, 0, 0, ""
     )
     outcomes: list[object] = []
-    for each in (here, there):
+    for each in (local, remote):
         try:
             outcomes.append(read(claimed, {"ris": each}))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is the same
+        except Exception as error:  # noqa: BLE001  # any exception must be the same
             outcomes.append((type(error), str(error)))
     assert outcomes[0] == outcomes[1]
 
 
-def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
-    """The service's process does not need memory for large messages."""
+def test_parsing_uses_no_memory_of_this_process(offload: Offload) -> None:
+    """The process of the service needs no memory for parsing large messages."""
     payload = order() + NOTE * 4
-    judged(replace(LISTENING, offload=offload), payload)  # the process runs by now
+    evaluate(replace(LISTENING, offload=offload), payload)  # starts the process
 
     def peak(listening: ListenerPolicy) -> int:
         tracemalloc.start()
         try:
-            judged(listening, payload)
+            evaluate(listening, payload)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -116,7 +119,7 @@ def test_it_is_not_taken_apart_in_this_process(offload: Offload) -> None:
 
 @contextmanager
 def killed(offload: Offload, folder: Path) -> Iterator[None]:
-    """Kill every process that starts meanwhile before it answers."""
+    """Kill each process that starts meanwhile, before it answers."""
     offload.close()
     fated = folder / "fated"
     fated.write_text("#!/bin/sh\nkill -9 $$\n")
@@ -126,20 +129,22 @@ def killed(offload: Offload, folder: Path) -> Iterator[None]:
         yield
 
 
-def test_nobody_could_judge_it(offload: Offload, tmp_path: Path) -> None:
-    """If the process is killed repeatedly, the sender may try again; nothing is accepted."""
+def test_the_process_is_killed_during_evaluation(offload: Offload, tmp_path: Path) -> None:
+    """After repeated kills the message is not accepted, and the sender may send it again."""
     troubles: list[Exception] = []
-    evaluate = FrameEvaluator(replace(LISTENING, offload=offload), troubles.append)
+    evaluator = FrameEvaluator(replace(LISTENING, offload=offload), troubles.append)
     with killed(offload, tmp_path):
-        verdict = evaluate.evaluate(Frame(order() + NOTE), NOW)
+        verdict = evaluator.evaluate(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
     assert [type(each) for each in troubles] == [WorkerFailed]
-    assert judged(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
+    assert evaluate(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
 
 
-def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Path) -> None:
-    """An accepted message waits and is tried again; others of its batch are read."""
+def test_the_process_is_killed_during_reading(
+    database: Database, offload: Offload, tmp_path: Path
+) -> None:
+    """An accepted message is retried. Others of its batch are read."""
     listeners = {"ris": replace(LISTENING, offload=offload)}
     batch = [
         ClaimedMessage(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
@@ -160,8 +165,8 @@ def test_nobody_could_read_it(database: Database, offload: Offload, tmp_path: Pa
 
 
 @pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])
-def test_a_merge_is_found_wherever_it_stands(at: int) -> None:
-    """The slices of the search overlap."""
+def test_a_merge_is_found_at_any_place(at: int) -> None:
+    """The slices of the search overlap, so that a merge is found at any place."""
     payload = bytearray(3 * 2**16)
     assert not _has_merge(bytes(payload))
     payload[at : at + 3] = b"MRG"

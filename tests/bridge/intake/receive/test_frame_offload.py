@@ -1,4 +1,4 @@
-"""Large frames are evaluated on threads; the order of a connection is kept."""
+"""Threads evaluate large frames. The order of a connection is kept."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ def sending(
 
 
 async def test_order_within_a_connection(database: Database) -> None:
-    """A frame after a large one is stored after it; other connections do not wait."""
+    """A frame after a large one is stored after it. Other connections do not wait."""
     gate = threading.Event()
     threads = ThreadPoolExecutor(1)
     threads.submit(gate.wait, 30)
@@ -41,13 +41,13 @@ async def test_order_within_a_connection(database: Database) -> None:
         send = sending(intake, FrameOffload(intake.handler, threads, least=LEAST))
         large = send(order("L1", "A1") + LARGE, 1)
         await asyncio.sleep(0)
-        behind = send(order("S2", "A2"), 1)
+        next_frame = send(order("S2", "A2"), 1)
         other = await send(order("S3", "A3"), 2)
         assert read_ack(other[0]).control_id == b"S3"
         assert not large.done()
-        assert not behind.done()
+        assert not next_frame.done()
         gate.set()
-        for future, name in ((large, b"L1"), (behind, b"S2")):
+        for future, name in ((large, b"L1"), (next_frame, b"S2")):
             (reply,) = await future
             assert read_ack(reply).control_id == name
         sizes = [
@@ -56,8 +56,8 @@ async def test_order_within_a_connection(database: Database) -> None:
         assert sizes == [False, True, False]
 
 
-async def test_what_is_answered_is_the_same(database: Database) -> None:
-    """Large batches, refusals and unreadable frames get the same answers as small ones."""
+async def test_replies_are_equal(database: Database) -> None:
+    """Batches, refusals and unreadable frames get the same replies on a thread."""
     async with open_intake(database) as intake:
         offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), least=0)
         send = sending(intake, offload)
@@ -73,8 +73,8 @@ async def test_what_is_answered_is_the_same(database: Database) -> None:
         assert await send(order("X2"), 1) == first
 
 
-async def test_what_is_asked_about_waits_for_no_large_one(database: Database) -> None:
-    """Lookups on another connection have a thread of their own."""
+async def test_lookups_do_not_wait_for_large_frames(database: Database) -> None:
+    """Lookups of another connection have their own thread."""
     gate = threading.Event()
     threads = ThreadPoolExecutor(1)
     threads.submit(gate.wait, 30)

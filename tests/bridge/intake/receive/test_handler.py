@@ -1,4 +1,4 @@
-"""Acknowledgments of the frame handler, and the rows that are stored before them."""
+"""The frame handler stores a row before each acknowledgment."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ PROBES = {
 async def test_probes(
     database: Database, payload: bytes, code: str, control_id: bytes, errors: tuple[str, ...]
 ) -> None:
-    """Every frame gets exactly one answer with its own control id, and is on disk by then."""
+    """Each frame gets one reply with its control id, after it is stored."""
     async with open_intake(database) as intake:
         ack = await intake.ask(payload)
         assert (ack.code, ack.control_id, ack.error_codes) == (code, control_id, errors)
@@ -79,8 +79,8 @@ async def test_a_batch_is_answered_in_one_batch(database: Database) -> None:
         assert intake.rows("state") == [("queued",), ("queued",)]
 
 
-async def test_a_bad_message_spoils_no_batch(database: Database) -> None:
-    """One refused message of a batch leaves the others accepted."""
+async def test_a_refused_message_in_a_batch(database: Database) -> None:
+    """A refused message leaves the others of its batch accepted."""
     async with open_intake(database) as intake:
         (reply,) = await intake.send(BATCH.replace(b"||M2||", b"||||"))
         assert b"MSA|AA|B1" in reply
@@ -90,10 +90,10 @@ async def test_a_bad_message_spoils_no_batch(database: Database) -> None:
 @pytest.mark.parametrize(
     ("trailer", "other", "place"), [(b"BTS|2", b"BTS|3", "BTS-1"), (b"FTS|1", b"FTS|7", "FTS-1")]
 )
-async def test_a_batch_that_announces_others_is_refused(
+async def test_a_batch_with_a_wrong_count(
     database: Database, trailer: bytes, other: bytes, place: str
 ) -> None:
-    """Nothing of it is applied, and each answer has the reason; the corrected batch is accepted."""
+    """A wrong count refuses the whole batch with the reason. The corrected batch is accepted."""
     async with open_intake(database) as intake:
         (reply,) = await intake.send(BATCH.replace(trailer, other))
         assert reply.count(b"MSA|AE|B") == 2
@@ -103,7 +103,7 @@ async def test_a_batch_that_announces_others_is_refused(
 
 
 async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> None:
-    """A broken message in a batch is detected also without a count."""
+    """A damaged message in a batch is detected also without a count."""
     garbled = BATCH.replace(b"MSH", b"MXH", 1).replace(b"BTS|2", b"BTS")
     async with open_intake(database) as intake:
         (reply,) = await intake.send(garbled)
@@ -113,8 +113,8 @@ async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> N
         assert b"MSA|AR|" in alone
 
 
-async def test_a_batch_that_lost_all_it_announces(database: Database) -> None:
-    """An empty batch that announces messages is refused."""
+async def test_an_empty_batch_with_a_count(database: Database) -> None:
+    """An empty batch with a count is refused."""
     async with open_intake(database) as intake:
         (reply,) = await intake.send(b"BHS|^~\\&|A|B\rBTS|2\r")
         assert b"MSA|AR|" in reply
@@ -152,7 +152,7 @@ ENHANCED = {
 async def test_enhanced_mode(
     database: Database, accept: str, application: str, good: list[str], bad: list[str]
 ) -> None:
-    """MSH-15 and MSH-16 decide which acknowledgments leave (HL7 v2.5.1 §2.9.3)."""
+    """MSH-15 and MSH-16 decide which acknowledgments are sent (HL7 v2.5.1 §2.9.3)."""
     async with open_intake(database) as intake:
         payload = order(accept=accept, application=application)
         replies = await intake.send(payload)
@@ -166,7 +166,7 @@ async def test_enhanced_mode(
 
 
 async def test_a_retransmit_gets_the_stored_acknowledgment(database: Database) -> None:
-    """The same bytes again: the same bytes back, nothing stored, and counted."""
+    """The same bytes get the stored reply, are counted, and not stored."""
     async with open_intake(database) as intake:
         first = await intake.send(order())
         assert await intake.send(order()) == first
@@ -175,7 +175,7 @@ async def test_a_retransmit_gets_the_stored_acknowledgment(database: Database) -
 
 
 async def test_a_reused_control_id_is_a_new_message(database: Database) -> None:
-    """Other bytes under a used MSH-10 are stored and flagged: senders restart counters."""
+    """Other bytes with a used MSH-10 are stored with a flag, because senders restart counters."""
     async with open_intake(database) as intake:
         await intake.send(order("ID1", "A1"))
         ack = await intake.ask(order("ID1", "A2"))
@@ -184,15 +184,15 @@ async def test_a_reused_control_id_is_a_new_message(database: Database) -> None:
 
 
 async def test_a_reused_control_id_can_be_refused(database: Database) -> None:
-    """With `refuse`, other bytes under a used MSH-10 get AE 205."""
+    """With `refuse`, other bytes with a used MSH-10 get AE 205."""
     async with open_intake(database, reuse=ReusedControlId.REFUSE) as intake:
         await intake.send(order("ID1", "A1"))
         ack = await intake.ask(order("ID1", "A2"))
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
 
 
-async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
-    """`acknowledge = "stored"` promises no more than that: AA without a patient."""
+async def test_stored_accepts_unchecked_messages(database: Database) -> None:
+    """`acknowledge = "stored"` confirms only the storage: AA without a patient."""
     async with open_intake(database, acknowledge=Acknowledge.STORED) as intake:
         assert (await intake.ask(NO_PATIENT)).code is AckCode.ACCEPT
         assert intake.rows("state") == [("queued",)]
@@ -211,7 +211,7 @@ async def test_stored_accepts_what_it_cannot_check(database: Database) -> None:
 async def test_applied_answers_by_the_outcome(
     database: Database, state: QueueState, code: str
 ) -> None:
-    """`acknowledge = "applied"`: AA only after the report engine has the order; in a batch too."""
+    """`acknowledge = "applied"`: AA after the report engine has the order, also in a batch."""
     async with open_intake(
         database, completion=FixedCompletion(state), acknowledge=Acknowledge.APPLIED
     ) as intake:
@@ -222,7 +222,7 @@ async def test_applied_answers_by_the_outcome(
 
 
 async def test_applied_in_enhanced_mode(database: Database) -> None:
-    """The commit acknowledgment leaves at once, the application's follows on the connection."""
+    """The commit acknowledgment is sent at once, the application acknowledgment later."""
     async with open_intake(
         database, completion=FixedCompletion(), acknowledge=Acknowledge.APPLIED
     ) as intake:
@@ -244,7 +244,7 @@ class FullDisk:
         return future
 
     def acknowledged(self, message_id: int) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
@@ -255,7 +255,7 @@ async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes
 
 
 async def test_a_full_disk_is_never_acknowledged(database: Database) -> None:
-    """An unstored message gets AE 207, in enhanced mode CE 207; a refusal stays one."""
+    """The bridge answers AE 207 when the disk is full, in enhanced mode CE 207."""
     for payload, code, error in (
         (order(), AckCode.ERROR, "207"),
         (order(accept="AL", application="AL"), AckCode.COMMIT_ERROR, "207"),
@@ -269,15 +269,15 @@ async def test_a_full_disk_is_never_acknowledged(database: Database) -> None:
     assert b"MSA|AE|B2" in batch
 
 
-async def test_frames_given_up_get_a_readable_answer(database: Database) -> None:
-    """Too large or never finished: a NAK that names the message, before the connection closes."""
+async def test_abandoned_frames_get_a_reply(database: Database) -> None:
+    """A frame too large or unfinished gets a NAK with its control id before the close."""
     async with open_intake(database) as intake:
         for error in (FrameTooLarge(100), TruncatedFrame(7)):
             ack = read_ack(intake.handler.unframed(error, order()[:300]))
             assert (ack.code, ack.control_id) == (AckCode.REJECT, b"ID1")
 
 
-async def test_our_own_fault_is_no_retransmit(database: Database) -> None:
+async def test_a_retransmit_after_ae_207(database: Database) -> None:
     """After AE 207 the same bytes are evaluated again."""
     async with open_intake(database) as intake:
         router, intake.handler._evaluator._router = intake.handler._evaluator._router, None  # type: ignore[assignment]

@@ -33,7 +33,7 @@ SOURCES = {
 
 
 def listening(name: str = "mine") -> InboundMapping:
-    """A definition whose MRN comes from a hook."""
+    """Return a definition whose MRN comes from a hook."""
     made = compile_sources(SOURCES, name)
     assert isinstance(made, InboundMapping)
     return made
@@ -43,7 +43,7 @@ def listening(name: str = "mine") -> InboundMapping:
 async def test_others_are_acknowledged_meanwhile(
     database: Database, numbers: SequenceNumbers
 ) -> None:
-    """Other messages are acknowledged meanwhile; then it is acknowledged itself."""
+    """Other messages are acknowledged first, then the message of the hook."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2) as threads, held_hooks("M7") as held:
         mine = replace(LISTENING, definitions=(listening(),))
@@ -70,7 +70,7 @@ async def test_others_are_acknowledged_meanwhile(
     assert threading.get_ident() not in held.threads
 
 
-def test_large_patterns_are_for_a_thread_as_well() -> None:
-    """Small patterns are matched on the loop."""
+def test_large_patterns_use_a_thread() -> None:
+    """A thread matches large patterns, the loop small ones."""
     assert listening("large").takes_long
     assert not any(each.takes_long for each in LISTENING.definitions)

@@ -1,4 +1,4 @@
-r"""A NUL in a field, as a byte or as `\X00\`: refused before the acknowledgment, with its place."""
+r"""A NUL in a field, as a byte or as `\X00\`, is refused with its place before the ACK."""
 
 import pytest
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("nul", [b"\0", b"\\X00\\", b"\\x4100\\", b"A\\X0041\\B"])
 @pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
 async def test_it_is_refused(database: Database, nul: bytes, acknowledge: Acknowledge) -> None:
-    """AE 102 at its place, also after similar messages."""
+    """The reply is AE 102 with the place, also after similar messages."""
     async with open_intake(database, acknowledge=acknowledge) as intake:
         for number in range(20):
             name = f"ID{number}"
@@ -30,8 +30,8 @@ async def test_it_is_refused(database: Database, nul: bytes, acknowledge: Acknow
         assert [state for (state,) in intake.rows("state")].count("refused") == 2
 
 
-async def test_around_a_message_it_does_no_harm(database: Database) -> None:
-    """Transports leave NULs in front of messages and behind them."""
+async def test_nulls_around_a_message(database: Database) -> None:
+    """NULs before and after a message are ignored."""
     async with open_intake(database) as intake:
         assert (await intake.ask(b"\0" + order() + b"\0\0")).code is AckCode.ACCEPT
 
@@ -47,13 +47,13 @@ async def test_around_a_message_it_does_no_harm(database: Database) -> None:
     ],
 )
 def test_its_place(lines: bytes, place: str) -> None:
-    """By segment, field and component; other escapes are not affected."""
+    """The place has segment, field and component. Other escapes are not affected."""
     payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r" + lines
     assert null_place(payload, peek(payload)) == place
 
 
 def test_other_delimiters() -> None:
-    """The escape character is the message's own, and without one there are no escapes."""
+    """The escape character is that of the message. Without one there are no escapes."""
     head = b"MSH|^~!&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
     assert null_place(head + b"NTE|1||!X00!\r", peek(head)) == "NTE-3"
     assert null_place(head + b"NTE|1||\\X00\\\r", peek(head)) == ""
@@ -61,7 +61,7 @@ def test_other_delimiters() -> None:
     assert null_place(bare + b"NTE|1||\\X00\\\r", peek(bare)) == ""
 
 
-def test_a_long_escape_takes_no_longer_than_it_is() -> None:
-    """Two million digits without an end are searched once."""
+def test_a_long_escape_takes_linear_time() -> None:
+    """An escape of two million digits without an end is searched once."""
     head = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
     assert null_place(head + b"NTE|1||\\X" + b"00" * 1_000_000 + b"\r", peek(head)) == ""

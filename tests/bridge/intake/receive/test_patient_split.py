@@ -1,4 +1,4 @@
-"""Messages about more than two patients: a row for each pair, and one acknowledgment."""
+"""A message about more than two patients is a row for each pair, with one acknowledgment."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ MANY = order().split(b"\r")[0].replace(b"ORM^O01", b"ADT^A40") + b"\rEVN|A40\r" 
 
 
 async def test_a_message_about_many_patients(database: Database) -> None:
-    """It is stored as a row for each pair, in the pair's lanes, with one acknowledgment."""
+    """Each pair has a row in its lanes. The message has one acknowledgment."""
     async with open_intake(database) as intake:
         first = await intake.send(MANY)
         assert read_ack(first[0]).code is AckCode.ACCEPT
@@ -39,13 +39,13 @@ async def test_a_message_about_many_patients(database: Database) -> None:
 
 
 async def test_each_pair_waits_for_its_own_patients(database: Database) -> None:
-    """An earlier message about the third pair delays that pair only."""
+    """An earlier message about the third pair delays this pair only."""
     async with open_intake(database) as intake:
         for payload in (order("ID0", mrn="O2"), MANY, order("ID2", mrn="O1")):
             assert (await intake.ask(payload)).code is AckCode.ACCEPT
         inbox = Inbox(database, "node-1")
         claimed = inbox.claim(0, 10)
-        # The fourth pair waits for the first, with which it shares the survivor.
+        # The fourth pair waits for the first: both have the same survivor.
         assert [each.message_id for each in claimed] == [1, 2, 3]
         read_events = [
             [(event.mrn, event.prior_mrn) for event in read(each, {"ris": LISTENING}).events]
@@ -55,7 +55,7 @@ async def test_each_pair_waits_for_its_own_patients(database: Database) -> None:
 
 
 async def test_a_message_about_many_patients_in_a_batch(database: Database) -> None:
-    """Each message of the batch has its own acknowledgment, whatever its rows."""
+    """Each message of the batch has its own acknowledgment, for any number of rows."""
     batch = b"BHS|^~\\&|RIS\r" + MANY + order("B2") + b"BTS|2\r"
     async with open_intake(database, numbers=SequenceNumbers.CHECK) as intake:
         (reply,) = await intake.send(batch)
@@ -68,7 +68,7 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
 async def test_a_message_about_many_patients_is_applied_as_a_whole(
     database: Database, state: QueueState
 ) -> None:
-    """With `applied` the answer waits for every part, and the worst one decides."""
+    """With `applied` the reply waits for all parts, and the worst outcome decides."""
     completion = CompletionPerPart(state)
     async with open_intake(
         database, completion=completion, acknowledge=Acknowledge.APPLIED
@@ -79,7 +79,7 @@ async def test_a_message_about_many_patients_is_applied_as_a_whole(
 
 
 class CompletionPerPart(FixedCompletion):
-    """The last part has another state."""
+    """A waiter that returns another state for the last part."""
 
     def __init__(self, last: QueueState) -> None:
         super().__init__()

@@ -21,18 +21,18 @@ CHECK, REQUIRE = SequenceNumbers.CHECK, SequenceNumbers.REQUIRE
 
 
 def numbered(number: str, acc: str = "", **changes: str) -> bytes:
-    """An order with a sequence number."""
+    """Return an order with a sequence number."""
     name = acc or f"N{number.strip('-+')}"
     return order(f"ID{name}", name, number=number, **changes)
 
 
 def link(number: str, control_id: str = "L") -> bytes:
-    """A message with a header only."""
+    """Return a message with a header only."""
     return order(control_id, number=number).split(b"\r")[0] + b"\r"
 
 
-async def say(intake: IntakeFixture, payload: bytes) -> tuple[str, str, str]:
-    """Return code, error code and expected number of the answer."""
+async def reply_of(intake: IntakeFixture, payload: bytes) -> tuple[str, str, str]:
+    """Return code, error code and expected number of the reply."""
     ack = await intake.ask(payload)
     return (str(ack.code), "".join(ack.error_codes), ack.expected_sequence_number)
 
@@ -48,13 +48,13 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
         (numbered("2"), ("AA", "", "2")),
         (numbered("3"), ("AA", "", "3")),
     ],
-    "a gap is answered by what is expected now": [
+    "after a gap the reply has the expected number": [
         (numbered("1"), ("AA", "", "1")),
         (numbered("9"), ("AE", "199", "2")),
         (numbered("2"), ("AA", "", "2")),
         (numbered("9"), ("AE", "199", "3")),
     ],
-    "the last one again, in other bytes": [
+    "the last number with other bytes": [
         (numbered("4"), ("AA", "", "4")),
         (numbered("4", "OTHER"), ("AE", "205", "5")),
     ],
@@ -64,11 +64,11 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
         (numbered("4"), ("AA", "", "4")),
         (numbered("6"), ("AA", "", "6")),
     ],
-    "a restart of a link that never was": [
+    "a restart of an unknown link": [
         (link("0"), ("AA", "", "-1")),
         (numbered("5"), ("AA", "", "5")),
     ],
-    "a restart asks what is expected": [
+    "a restart requests the expected number": [
         (numbered("5"), ("AA", "", "5")),
         (link("0"), ("AA", "", "6")),
         (numbered("6"), ("AA", "", "6")),
@@ -80,7 +80,7 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
         (numbered("100"), ("AA", "", "100")),
         (numbered("7"), ("AE", "205", "101")),
     ],
-    "what is refused for its content is still awaited": [
+    "the number of a refused message is still expected": [
         (numbered("1"), ("AA", "", "1")),
         (numbered("2", mrn=""), ("AE", "101", "2")),
         (numbered("3"), ("AE", "199", "2")),
@@ -103,7 +103,7 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
         (link("-1").replace(b"|P|2.3.1", b"|T|2.3.1"), ("AR", "202", "")),
         (numbered("3"), ("AE", "199", "2")),
     ],
-    "another sender has numbers of its own": [
+    "each sender has its own numbers": [
         (numbered("8"), ("AA", "", "8")),
         (numbered("1").replace(b"|RIS|", b"|HIS|"), ("AA", "", "1")),
         (numbered("9"), ("AA", "", "9")),
@@ -111,43 +111,45 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_stories(database: Database, story: list[tuple[bytes, tuple[str, str, str]]]) -> None:
-    """What each message of a link is answered; every restart in between changes nothing."""
-    for payload, answer in story:
+@pytest.mark.parametrize("exchange", STORIES.values(), ids=STORIES)
+async def test_exchanges(
+    database: Database, exchange: list[tuple[bytes, tuple[str, str, str]]]
+) -> None:
+    """Each message of a link gets its reply. A restart in between changes nothing."""
+    for payload, answer in exchange:
         async with open_intake(database, numbers=CHECK) as intake:
-            assert await say(intake, payload) == answer
+            assert await reply_of(intake, payload) == answer
 
 
 async def test_a_message_of_the_link_is_kept_and_not_applied(database: Database) -> None:
-    """A restart may have a header only; with more segments it is processed too."""
+    """A restart message may have a header only. With more segments it is processed too."""
     async with open_intake(database, numbers=CHECK) as intake:
-        assert await say(intake, link("0")) == ("AA", "", "-1")
-        assert await say(intake, link("0")) == ("AA", "", "-1")
-        assert await say(intake, numbered("0")) == ("AA", "", "-1")
+        assert await reply_of(intake, link("0")) == ("AA", "", "-1")
+        assert await reply_of(intake, link("0")) == ("AA", "", "-1")
+        assert await reply_of(intake, numbered("0")) == ("AA", "", "-1")
         assert intake.rows("state") == [("ignored",), ("ignored",), ("queued",)]
 
 
 async def test_required(database: Database) -> None:
-    """Where numbers are required, a message without one is AE 101 at MSH-13."""
+    """If numbers are required, a message without one gets AE 101 at MSH-13."""
     async with open_intake(database, numbers=REQUIRE) as intake:
-        assert await say(intake, order()) == ("AE", "101", "")
+        assert await reply_of(intake, order()) == ("AE", "101", "")
         assert intake.rows("error_place") == [("MSH-13",)]
 
 
 async def test_off(database: Database) -> None:
     """By default numbers are ignored."""
     async with open_intake(database) as intake:
-        assert await say(intake, numbered("5")) == ("AA", "", "")
-        assert await say(intake, numbered("3")) == ("AA", "", "")
+        assert await reply_of(intake, numbered("5")) == ("AA", "", "")
+        assert await reply_of(intake, numbered("3")) == ("AA", "", "")
 
 
 async def test_enhanced_mode(database: Database) -> None:
-    """The commit acknowledgment bears the number, too; out of turn is CE."""
+    """The commit acknowledgment has the number too. A wrong number gets CE."""
     modes: dict[str, Any] = {"accept": "AL", "application": "AL"}
     async with open_intake(database, numbers=CHECK) as intake:
-        told = [read_ack(each) for each in await intake.send(numbered("1", **modes))]
-        assert [(str(each.code), each.expected_sequence_number) for each in told] == [
+        replies = [read_ack(each) for each in await intake.send(numbered("1", **modes))]
+        assert [(str(each.code), each.expected_sequence_number) for each in replies] == [
             ("CA", "1"),
             ("AA", "1"),
         ]
@@ -156,13 +158,13 @@ async def test_enhanced_mode(database: Database) -> None:
 
 
 async def test_applied(database: Database) -> None:
-    """The number counts once the message is stored, whatever the report engine answers."""
+    """The number counts when the message is stored, whatever the report engine answers."""
     changes: dict[str, Any] = {"acknowledge": Acknowledge.APPLIED}
     async with open_intake(
         database, numbers=CHECK, completion=FixedCompletion(), **changes
     ) as intake:
-        assert await say(intake, numbered("1")) == ("AA", "", "1")
-        assert await say(intake, numbered("2")) == ("AA", "", "2")
+        assert await reply_of(intake, numbered("1")) == ("AA", "", "1")
+        assert await reply_of(intake, numbered("2")) == ("AA", "", "2")
 
 
 async def test_a_batch(database: Database) -> None:
@@ -176,28 +178,28 @@ async def test_a_batch(database: Database) -> None:
             [b"AA", b"2"],
             [b"AE", b"3"],
         ]
-        assert await say(intake, numbered("3")) == ("AA", "", "3")
+        assert await reply_of(intake, numbered("3")) == ("AA", "", "3")
 
 
 async def test_many_at_once(database: Database) -> None:
-    """Frames that arrive together are checked in their order."""
+    """Concurrent frames are checked in their order."""
     async with open_intake(database, numbers=CHECK) as intake:
         payloads = [numbered(str(number)) for number in range(1, 21)]
-        answers = await asyncio.gather(*(say(intake, each) for each in payloads))
+        answers = await asyncio.gather(*(reply_of(intake, each) for each in payloads))
         assert answers == [("AA", "", str(number)) for number in range(1, 21)]
 
 
-async def test_a_reused_control_id_has_no_turn(database: Database) -> None:
-    """A message that is refused for its control id does not count."""
+async def test_a_reused_control_id_does_not_count(database: Database) -> None:
+    """A message refused for its control id does not count."""
     async with open_intake(database, numbers=CHECK, reuse=ReusedControlId.REFUSE) as intake:
-        assert await say(intake, numbered("1", "X")) == ("AA", "", "1")
+        assert await reply_of(intake, numbered("1", "X")) == ("AA", "", "1")
         again = numbered("2", "X").replace(b"CT Head", b"CT Neck")
-        assert await say(intake, again) == ("AE", "205", "2")
-        assert await say(intake, numbered("2")) == ("AA", "", "2")
+        assert await reply_of(intake, again) == ("AE", "205", "2")
+        assert await reply_of(intake, numbered("2")) == ("AA", "", "2")
 
 
-class Gone:
-    """A database that is not available."""
+class UnavailableStore:
+    """An unavailable database."""
 
     def read(self, senders: Sequence[int]) -> dict[int, int | None]:
         raise StoreUnavailable("gone")
@@ -206,25 +208,25 @@ class Gone:
         raise StoreUnavailable("gone")
 
 
-class Full(Gone):
-    """A database without room."""
+class FullStore(UnavailableStore):
+    """A full database."""
 
     @override
     def read(self, senders: Sequence[int]) -> dict[int, int | None]:
         return dict.fromkeys(senders)
 
 
-async def test_numbers_that_cannot_be_kept(database: Database) -> None:
-    """If the number cannot be stored, the message is refused; a retransmit is recognized."""
+async def test_numbers_that_cannot_be_stored(database: Database) -> None:
+    """If the number cannot be stored, the message is refused. A retransmit is recognized."""
     async with open_intake(database, numbers=CHECK) as intake:
         assert intake.sequencer is not None
-        numbers, intake.sequencer._numbers = intake.sequencer._numbers, Gone()  # type: ignore[assignment]  # as scripted
-        assert await say(intake, numbered("1")) == ("AE", "207", "")
-        intake.sequencer._numbers = Full()  # type: ignore[assignment]  # as scripted
-        assert await say(intake, numbered("1")) == ("AE", "207", "1")
+        numbers, intake.sequencer._numbers = intake.sequencer._numbers, UnavailableStore()  # type: ignore[assignment]  # as scripted
+        assert await reply_of(intake, numbered("1")) == ("AE", "207", "")
+        intake.sequencer._numbers = FullStore()  # type: ignore[assignment]  # as scripted
+        assert await reply_of(intake, numbered("1")) == ("AE", "207", "1")
         intake.sequencer._numbers = numbers
-        assert await say(intake, numbered("1")) == ("AA", "", "1")
-        assert await say(intake, numbered("2")) == ("AA", "", "2")
+        assert await reply_of(intake, numbered("1")) == ("AA", "", "1")
+        assert await reply_of(intake, numbered("2")) == ("AA", "", "2")
         assert intake.rows("state") == [("refused",), ("queued",), ("queued",)]
 
 

@@ -36,7 +36,7 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def message(site: str, sex: str, race: str) -> bytes:
-    """An order, with these codes in it."""
+    """Return an order with these codes."""
     return (
         f"MSH|^~\\&|RISA|{site}|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
         f"PID|1||M1^^^NORTH^MR||Doe^Jane|||{sex}||{race}\r"
@@ -49,7 +49,7 @@ def fail(error: Exception) -> None:
     raise error
 
 
-def met(raw: bytes) -> dict[CodeKey, CodeUse]:
+def counted_codes(raw: bytes) -> dict[CodeKey, CodeUse]:
     """Return the codes counted for a message that is evaluated and, if accepted, read."""
     made = compile_sources(SOURCES, "mine")
     assert isinstance(made, InboundMapping)
@@ -62,26 +62,26 @@ def met(raw: bytes) -> dict[CodeKey, CodeUse]:
     return dict(tally.take())
 
 
-def test_what_is_kept_or_left_out_is_counted_once() -> None:
-    """An accepted message is counted once; a known code is not counted."""
-    found = met(message("NORTH", "Q", "B"))
+def test_codes_of_an_accepted_message() -> None:
+    """An unmapped code of an accepted message is counted once. A known code is not counted."""
+    found = counted_codes(message("NORTH", "Q", "B"))
     assert {(*key, each.policy, each.count) for key, each in found.items()} == {
         ("mine", "sex", "Q", "empty", 1),
         ("mine", "race", "B", "keep", 1),
     }
-    assert met(message("NORTH", "F", "W")) == {}
+    assert counted_codes(message("NORTH", "F", "W")) == {}
 
 
-def test_what_is_refused_is_counted_once() -> None:
-    """Although it is inspected for refusals and for lanes."""
-    found = met(message("SOUTH", "F", "W"))
+def test_codes_of_a_refused_message() -> None:
+    """It is counted once, although the message is read for refusals and for lanes."""
+    found = counted_codes(message("SOUTH", "F", "W"))
     assert [(key, each.policy, each.count) for key, each in found.items()] == [
         (CodeKey("mine", "sites", "SOUTH"), "refuse", 1)
     ]
 
 
 @pytest.mark.parametrize(
-    ("place", "code", "kept"),
+    ("place", "code", "expected"),
     [
         ("MSH-4.1", " SOUTH ", "SOUTH"),
         ("PID-8.1", "Q", "Q"),
@@ -97,13 +97,13 @@ def test_what_is_refused_is_counted_once() -> None:
         ("$", "whatever", ""),
     ],
 )
-def test_what_may_be_about_a_person_has_no_name(place: str, code: str, kept: str) -> None:
-    """Fields of persons, numbers of orders and long texts are counted and not named."""
-    assert storable_code(UnmappedCode("table", code, place, "keep")) == kept
+def test_personal_data_is_not_stored(place: str, code: str, expected: str) -> None:
+    """Fields of persons, order numbers and long texts are counted without their text."""
+    assert storable_code(UnmappedCode("table", code, place, "keep")) == expected
 
 
 def test_a_flood_is_counted_without_names() -> None:
-    """Memory is bounded, whatever a sender writes."""
+    """Memory is limited for any number of codes."""
     tally = UnmappedCodeCounter()
     for number in range(MOST + 50):
         tally.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])

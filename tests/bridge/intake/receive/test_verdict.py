@@ -1,4 +1,4 @@
-"""Evaluation never fails: any bytes get a verdict, and real messages one with a place."""
+"""The evaluation gives a verdict for any bytes. Real messages get one with a place."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ ANSWERS = AcknowledgmentBuilder(LISTENING, lambda: "ID")
 
 
 def evaluate(payload: bytes) -> Verdict:
-    """Evaluate, and check that the acknowledgment matches the verdict."""
+    """Evaluate, and assert that the acknowledgment matches the verdict."""
     ALARMS.clear()
     verdict = JUDGE.evaluate(Frame(payload), NOW)
     assert ALARMS == []
@@ -36,13 +36,13 @@ def evaluate(payload: bytes) -> Verdict:
 
 @given(st.binary(max_size=300))
 def test_any_bytes(payload: bytes) -> None:
-    """Noise is refused, with a readable answer."""
+    """Random bytes are refused with a readable reply."""
     assert evaluate(payload).refusals
 
 
 @given(st.data())
 def test_any_damage_to_an_order(data: st.DataObject) -> None:
-    """Bytes of an order replaced anywhere: accepted or refused, never a failure."""
+    """An order with damaged bytes is accepted or refused, without an exception."""
     payload = bytearray(order())
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, len(payload) - 1))
@@ -53,7 +53,7 @@ def test_any_damage_to_an_order(data: st.DataObject) -> None:
 @pytest.mark.skipif(not FILES, reason="the corpus of real messages is not here")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_real_messages(file: Path) -> None:
-    """Each is accepted, or refused with a reason and a place."""
+    """Each message is accepted, or refused with reason and place."""
     verdict = evaluate(file.read_bytes())
     for refusal in verdict.refusals:
         assert refusal.place

@@ -1,4 +1,4 @@
-"""Validation with hl7apy: findings with places and without values; profiles; order."""
+"""Validation with hl7apy: findings with places and without values, profiles, and order."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ PROFILE = """<HL7v2xConformanceProfile HL7Version="2.5.1">
 
 
 def message(*segments: str, version: str = "2.5.1", kind: str = "ORM^O01^ORM_O01") -> bytes:
-    """Build a message with the usual header."""
+    """Return a message with the usual header."""
     head = f"MSH|^~\\&|A|B|C|D|20260101||{kind}|1|P|{version}"
     return "\r".join([head, *segments, ""]).encode()
 
@@ -49,39 +49,39 @@ PID, ORC = f"PID|1||M1^^^H^MR||{SECRET}^A", "ORC|NW|1"
 OBR = "OBR|1|1|1|71250^CT^L"
 
 
-def told(findings: Sequence[ValidationFinding]) -> set[tuple[str, str]]:
-    """Code and place of the errors."""
+def errors(findings: Sequence[ValidationFinding]) -> set[tuple[str, str]]:
+    """Return code and place of the errors."""
     return {(f.refusal.error_code.value, f.refusal.place) for f in findings if f.is_error}
 
 
 @pytest.mark.parametrize("version", ["2.4", "2.5", "2.5.1"])
 def test_a_plain_order_is_valid(version: str) -> None:
-    """An ORM with its OBR: the other members of the choice are not missed."""
-    assert told(validate(message(PID, ORC, OBR, version=version))) == set()
+    """An ORM with its OBR is valid without the other members of the choice."""
+    assert errors(validate(message(PID, ORC, OBR, version=version))) == set()
 
 
 @pytest.mark.parametrize("version", ["2.2", "2.3", "2.3.1"])
 def test_older_structures(version: str) -> None:
-    """Each version has its own; none asks for all members of a choice."""
-    found = told(validate(message(PID, ORC, OBR, version=version)))
+    """Each version has its own structure, and none requires all members of a choice."""
+    found = errors(validate(message(PID, ORC, OBR, version=version)))
     assert not {place for _, place in found} & {"RQD", "RQ1", "RXO", "ODS", "ODT", "NTE"}
 
 
-def test_what_hl7apy_cannot_judge_only_warns() -> None:
-    """hl7apy's tables of 2.1 are wrong: violations are warnings."""
+def test_version_2_1_only_warns() -> None:
+    """hl7apy's tables of 2.1 are wrong, so violations are warnings."""
     found = validate(message("PID|1||M1", ORC, "OBR|1|1|1|X", version="2.1", kind="ORM"))
     assert found
-    assert not told(found)
+    assert not errors(found)
 
 
 Z = "ZDS|1.2^A^Application^DICOM"
 
 
 @pytest.mark.parametrize("at", range(7))
-def test_z_segments_stand_anywhere(at: int) -> None:
-    """Between a patient and the visit, an ORC and its OBR, an observation and its note."""
+def test_z_segments_are_valid_at_any_place(at: int) -> None:
+    """A Z segment is valid between patient and visit, ORC and OBR, and OBX and NTE."""
     segments = [PID, "PV1|1|O", ORC, OBR, "OBX|1|ST|1^A||x||||||F", "NTE|1||y"]
-    assert told(validate(message(*segments[:at], Z, *segments[at:]))) == set()
+    assert errors(validate(message(*segments[:at], Z, *segments[at:]))) == set()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_z_segments_stand_anywhere(at: int) -> None:
 )
 def test_segments_out_of_their_order(segments: tuple[str, ...], place: str) -> None:
     """The order of segments is checked by the abstract syntax (§2.5.2)."""
-    assert place in {where for _, where in told(validate(message(*segments)))}
+    assert place in {where for _, where in errors(validate(message(*segments)))}
 
 
 @pytest.mark.parametrize(
@@ -106,30 +106,30 @@ def test_segments_out_of_their_order(segments: tuple[str, ...], place: str) -> N
         ((f"PID|1|2~3|M1||{SECRET}^A", ORC, OBR), {("198", "PID-2")}),
     ],
 )
-def test_what_is_missing_or_too_much(
+def test_missing_and_surplus_elements(
     segments: tuple[str, ...], expected: set[tuple[str, str]]
 ) -> None:
-    """Fields by number with their codes, segments and groups as the structure's."""
-    assert told(validate(message(*segments))) >= expected
+    """Missing and surplus fields, segments and groups are errors with their place."""
+    assert errors(validate(message(*segments))) >= expected
 
 
-def test_no_value_is_told() -> None:
-    """Not in findings of tables and lengths either, which hl7apy quotes."""
+def test_findings_have_no_values() -> None:
+    """Findings have no values, also where hl7apy quotes them."""
     found = validate(message(f"PID|1||M1||{SECRET}^A|||{SECRET}", ORC, OBR))
     assert any(not each.is_error for each in found)
     assert SECRET not in "".join(map(str, found))
 
 
-def test_what_is_no_message() -> None:
+def test_malformed_messages() -> None:
     """A broken message is reported as malformed."""
-    assert told(validate(b"hello")) == {("100", "MSH")}
-    assert told(validate(message(PID, kind="ABC^X99"))) == {("100", "MSH-9")}
+    assert errors(validate(b"hello")) == {("100", "MSH")}
+    assert errors(validate(message(PID, kind="ABC^X99"))) == {("100", "MSH-9")}
 
 
 def test_structures_that_are_not_named() -> None:
-    """ADT^A08 has the structure ADT_A01, named or not."""
+    """ADT^A08 has the structure ADT_A01, also if MSH-9 omits it."""
     plain = message("EVN||20260101", PID, "PV1|1|O", kind="ADT^A08")
-    assert told(validate(plain)) == set()
+    assert errors(validate(plain)) == set()
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_structures_that_are_not_named() -> None:
     ],
 )
 def test_places(path: str, place: str) -> None:
-    """hl7apy's paths as HL7 writes them."""
+    """hl7apy's paths become HL7 paths."""
     assert hl7_place(path) == place
 
 
-def test_strange_lines_are_passed_over() -> None:
-    """A value with a line end in it makes no finding of its own."""
+def test_values_with_line_ends() -> None:
+    """A value with a line end results in no finding of its own."""
     lines = ["Warning: Value a", "b not in table HL70001 in element PID.PID_8", "Error: Missing x"]
     assert read_report(lines) == []
 
@@ -158,10 +158,10 @@ def test_a_profile(tmp_path: Path) -> None:
     file = tmp_path / "orders.xml"
     file.write_text(PROFILE, "utf-8")
     profile = load_profile(file)
-    assert told(validate(message("PID|1||M1"), profile)) == set()
-    assert ("198", "PID-2") in told(validate(message("PID|1|OLD|M1"), profile))
-    assert ("101", "PID-3") in told(validate(message("PID|1"), profile))
-    assert told(validate(message(PID, kind="ADT^A01^ADT_A01"), profile)) == {("100", "MSH-9")}
+    assert errors(validate(message("PID|1||M1"), profile)) == set()
+    assert ("198", "PID-2") in errors(validate(message("PID|1|OLD|M1"), profile))
+    assert ("101", "PID-3") in errors(validate(message("PID|1"), profile))
+    assert errors(validate(message(PID, kind="ADT^A01^ADT_A01"), profile)) == {("100", "MSH-9")}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def slow_first(payload: bytes) -> list[ValidationFinding]:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("refuse", "code"), [(True, "AE"), (False, "AA")])
 async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) -> None:
-    """`refuse` answers with code and place, `warn` counts; the order is kept."""
+    """`refuse` answers with code and place, `warn` counts. Both keep the order."""
     metrics = Metrics()
     validator = Validator("ris", slow_first, metrics, refuse=refuse)
     async with open_intake(database, LISTENING.with_checks(validator)) as intake:
@@ -216,12 +216,12 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
 
 @pytest.mark.anyio
 async def test_a_handler_that_raises_behind_a_validator() -> None:
-    """A failed handler closes the connection."""
+    """An error in the handler closes the connection."""
 
-    def stumble(_frame: Frame, _peer: object, _reply: ReplyCallback) -> None:
+    def fail(_frame: Frame, _peer: object, _reply: ReplyCallback) -> None:
         raise ValueError("at fault")
 
-    handle = ValidatingHandler(Validator("ris", lambda _: (), Metrics(), refuse=True), stumble)
+    handle = ValidatingHandler(Validator("ris", lambda _: (), Metrics(), refuse=True), fail)
     answered = as_deferred(handle, Frame(order()), RecordingPeer())
 
     with pytest.raises(ValueError, match="at fault"):
@@ -230,7 +230,7 @@ async def test_a_handler_that_raises_behind_a_validator() -> None:
 
 @pytest.mark.anyio
 async def test_a_retransmit_while_the_first_is_examined() -> None:
-    """Each message is validated once a frame, on the thread: never on the loop."""
+    """Each frame is validated once, on the thread and never on the loop."""
     looked: list[str] = []
     waiting: list[ReplyCallback] = []
 
@@ -250,7 +250,7 @@ async def test_a_retransmit_while_the_first_is_examined() -> None:
     await eventually_async(lambda: len(waiting) == 2)
     waiting[0]([b"A"])
     await answers[0]
-    assert validator.issues(order()) == ()  # the second one is examined
+    assert validator.issues(order()) == ()  # the second one is validated
     waiting[1]([b"A"])
     await answers[1]
 

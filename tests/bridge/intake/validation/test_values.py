@@ -1,4 +1,4 @@
-"""Values of primitive types, versions that hl7apy does not have, sizes, and what profiles say."""
+"""Validation of values, of versions without an hl7apy structure, of sizes, and of profiles."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import pytest
 
 from bridge.intake.validation.profiles import ProfileUnusable, load_profile
 from bridge.intake.validation.structure import validate
-from tests.bridge.intake.validation.test_structure import OBR, ORC, PID, PROFILE, message, told
+from tests.bridge.intake.validation.test_structure import OBR, ORC, PID, PROFILE, errors, message
 
 
 def observed(kind: str, value: str) -> str:
-    """Write an OBX of a type."""
+    """Return an OBX of a type."""
     return f"OBX|1|{kind}|1^A||{value}||||||F"
 
 
@@ -28,11 +28,11 @@ def observed(kind: str, value: str) -> str:
         (observed("TM", "2510"), "OBX-5"),
     ],
 )
-def test_values_that_their_type_forbids(segment: str, place: str, version: str) -> None:
-    """102 with the place, by the type that the version gives the element."""
+def test_invalid_values(segment: str, place: str, version: str) -> None:
+    """An invalid value is error 102 with its place, by the type of the element in the version."""
     usual = {"PID": PID, "ORC": ORC, "OBR": OBR}
     segments = [*(usual | {segment[:3]: segment}).values()]
-    found = told(validate(message(*segments, version=version)))
+    found = errors(validate(message(*segments, version=version)))
     assert ("102", place) in found
 
 
@@ -46,43 +46,43 @@ def test_values_that_their_type_forbids(segment: str, place: str, version: str) 
         *(("ST", each) for each in ("heavy", "2026-01-01")),
     ],
 )
-def test_values_that_their_type_allows(segment: str, value: str) -> None:
-    """Any precision, a zone, a null, and nothing at all."""
+def test_valid_values(segment: str, value: str) -> None:
+    """Any precision, a zone, a null and an empty value are valid."""
     segments = [PID, ORC, OBR, observed(segment, value)]
     if segment == "PID":
         segments = [f"{PID}||{value}", ORC, OBR]
-    assert told(validate(message(*segments))) == set()
+    assert errors(validate(message(*segments))) == set()
 
 
 @pytest.mark.parametrize("version", ["2.7.1", "2.9", ""])
 def test_versions_that_hl7apy_does_not_have(version: str) -> None:
     """The nearest version applies, with warnings only."""
     kind = "OMG^O19^OMG_O19"
-    assert not told(validate(message(PID, ORC, OBR, version=version, kind=kind)))
+    assert not errors(validate(message(PID, ORC, OBR, version=version, kind=kind)))
     wrong = validate(message(f"{PID}||19-XX", ORC, OBR, version=version, kind=kind))
     assert "PID-7" in {each.refusal.place for each in wrong}
-    assert not told(wrong)
-    assert not told(validate(message(PID, ORC, OBR, version=version)))  # ORM ends with 2.6
+    assert not errors(wrong)
+    assert not errors(validate(message(PID, ORC, OBR, version=version)))  # ORM ends with 2.6
 
 
-def test_what_would_take_minutes() -> None:
-    """A message with too many fields is refused unvalidated: it would take minutes."""
+def test_too_many_fields() -> None:
+    """A message with too many fields is refused without validation, which would take minutes."""
     many = observed("TX", "a^b~" * 20_000)
-    assert told(validate(message(PID, ORC, OBR, many))) == {("104", "MSH")}
+    assert errors(validate(message(PID, ORC, OBR, many))) == {("104", "MSH")}
     long = observed("TX", "a" * 100_000)
-    assert told(validate(message(PID, ORC, OBR, long))) == set()
+    assert errors(validate(message(PID, ORC, OBR, long))) == set()
 
 
 @pytest.mark.parametrize(
     ("patient", "place"),
     [("PID|1||M1^2", "PID-3.2"), ("PID|1||M1^^3", "PID-3.3"), ("PID|1||M1|X", "PID-4")],
 )
-def test_what_a_profile_forbids_or_does_not_list(tmp_path: Path, patient: str, place: str) -> None:
-    """A component of usage X, and one after the last listed, have their place."""
+def test_components_outside_the_profile(tmp_path: Path, patient: str, place: str) -> None:
+    """A component of usage X, and one after the last listed one, are errors with their place."""
     file = tmp_path / "orders.xml"
     second = '<Component Name="Check Digit" Usage="X" Datatype="ST"/></Field>'
     file.write_text(PROFILE.replace("</Field>", second), "utf-8")
-    assert told(validate(message(patient), load_profile(file))) == {("198", place)}
+    assert errors(validate(message(patient), load_profile(file))) == {("198", place)}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_a_profile_forbids_or_does_not_list(tmp_path: Path, patient: str, p
         ('Component Name="ID Number" Usage="R"', 'Component Name="ID Number" Usage="RX"'),
     ],
 )
-def test_profiles_that_would_judge_by_chance(tmp_path: Path, before: str, after: str) -> None:
+def test_invalid_profiles(tmp_path: Path, before: str, after: str) -> None:
     """An invalid usage, and a structure without MSH, are errors of the file."""
     file = tmp_path / "orders.xml"
     file.write_text(PROFILE.replace(before, after, 1), "utf-8")
