@@ -213,7 +213,7 @@ class TestSettling:
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """After a failover that lost commits, a later message can have the id of a lost one."""
-        (message_id,) = keep(intake, "1")
+        (message_id,) = enqueue(intake, "1")
         (claimed,) = inbox.claim(NOW, 10)
         lost = MessageOutcome(message_id, QueueEvent.ACCEPTED, received_at=claimed.received_at - 1)
         assert inbox.settle([lost], NOW).owned == set()

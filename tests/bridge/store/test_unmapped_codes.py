@@ -2,8 +2,7 @@
 
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import mapping_versions
-from bridge.store.records import unmapped_codes
+from bridge.store.records import mapping_versions, unmapped_codes
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
 from bridge.store.records.unmapped_codes import MAX_NAMED_CODES, CodeKey, CodeUse
 
