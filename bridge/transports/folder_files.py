@@ -141,7 +141,7 @@ class Folder:
         """
         Move a file into `child`, under a new name if its name is in use there.
 
-        On another file system the copy is complete before the original is deleted.
+        On another file system the copy is on disk before the original is deleted.
         """
         with self._opened() as folder, _inside(folder, child) as target:
             number, free = 1, name
@@ -155,6 +155,7 @@ class Folder:
                     raise
                 with _reading(folder, name) as source:
                     _write(target, free, _pieces(source))
+                os.fsync(target)
                 os.unlink(name, dir_fd=folder)
             os.fsync(target)
             os.fsync(folder)
