@@ -8,8 +8,9 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from pydantic import ValidationError
 from typing_extensions import override
 
 from bridge.admin.checks import connection_checks
@@ -34,18 +35,40 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
-from bridge.wiring.active_settings import MODELS, FieldMistake, active_sources, find_connection
+from bridge.wiring.active_settings import MODELS, active_sources, find_connection
 from bridge.wiring.alerts import certificate_files
 from bridge.wiring.ports import OutsideHome, require_file_of_home
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.forms import fields, written
 from config.listeners import ListenerSettings
+from config.problems import SettingProblem, describe_problems
 from config.sections import DestinationSettings
 from mappings.language.diagnostics import MappingErrors
 
 _LIMIT = 5.0  # seconds for a test of a listener
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to connect to for a bind address
+
+
+class FieldMistake(NamedTuple):
+    """A mistake in a field of a table; an empty field means the table itself."""
+
+    field: str
+    text: str
+
+
+def find_mistakes(kind: ChannelKind, table: Mapping[str, Any]) -> list[FieldMistake]:
+    """Return the mistakes of a table, as a check of the settings reports them."""
+    try:
+        MODELS[kind].model_validate(dict(table))
+    except ValidationError as error:
+        return [_mistake(each) for each in describe_problems(error, MODELS[kind], kind.value)]
+    return []
+
+
+def _mistake(refusal: SettingProblem) -> FieldMistake:
+    field = ".".join(part for part in refusal.location if isinstance(part, str))
+    return FieldMistake(field, refusal.message)
 
 
 async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
@@ -145,7 +168,7 @@ class ConsoleConnections(Connections):
     @override
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
-        wrong = active_settings.find_mistakes(kind, plan.table)
+        wrong = find_mistakes(kind, plan.table)
         current = self._current()
         if plan.new and find_connection(current, kind, name) is not None:
             wrong.append(FieldMistake("name", f"there is a {kind} of this name"))
@@ -160,7 +183,7 @@ class ConsoleConnections(Connections):
     @override
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         kind = ChannelKind(plan.kind)
-        self._refuse(active_settings.find_mistakes(kind, plan.table))
+        self._refuse(find_mistakes(kind, plan.table))
         chosen = active_settings.build_section(kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,7 +26,6 @@ from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import MappingVersion
 from config import Settings
 from config.listeners import ListenerSettings
-from config.problems import SettingProblem, describe_problems
 from config.sections import DestinationSettings
 from mappings.compiler import compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
@@ -55,13 +54,6 @@ class InvalidConnection(BridgeError):
         super().__init__(f"{kind} {name} as saved in the console: {', '.join(fields)}")
 
 
-class FieldMistake(NamedTuple):
-    """A mistake in a field of a table; an empty field means the table itself."""
-
-    field: str
-    text: str
-
-
 def connection_record_name(kind: ChannelKind, name: str) -> str:
     """Return the name of a connection's record; no definition can have this name."""
     return f"{_CONNECTION_PREFIX}{kind} {name}"
@@ -87,20 +79,6 @@ def table_of(record: MappingVersion) -> dict[str, Any] | None:
     """Return the table of a record; None if bridge.toml applies."""
     found: dict[str, Any] | None = json.loads(record.sources[_CONNECTION_FILE])
     return found
-
-
-def find_mistakes(kind: ChannelKind, table: Table) -> list[FieldMistake]:
-    """Return the mistakes of a table, as a check of the settings reports them."""
-    try:
-        MODELS[kind].model_validate(dict(table))
-    except ValidationError as error:
-        return [_mistake(each) for each in describe_problems(error, MODELS[kind], kind.value)]
-    return []
-
-
-def _mistake(refusal: SettingProblem) -> FieldMistake:
-    field = ".".join(part for part in refusal.location if isinstance(part, str))
-    return FieldMistake(field, refusal.message)
 
 
 def keys(model: type[BaseModel]) -> list[str]:
@@ -294,11 +272,6 @@ def active_sources(settings: Settings, database: Database) -> SourceFinder:
     files = file_sources(settings)
     # The options of a destination may need a code table that the version does not contain.
     return lambda name: {**files(name), **found[name]} if name in found else files(name)
-
-
-def with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFinder:
-    """Return a finder that returns `sources` for one definition."""
-    return lambda wanted: sources if wanted == name else find(wanted)
 
 
 def all_sources(

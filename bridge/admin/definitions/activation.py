@@ -25,7 +25,7 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions as kept
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
 from bridge.wiring import active_settings
-from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources, with_sources
+from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources
 from config import Settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import MappingErrors, Sources
@@ -153,7 +153,7 @@ def _activate(
         *_missing_definitions(settings, records, find, {*active, *dict(chosen)}),
     ]:
         compiled, needed = compile_with_files(sources, name)
-        find = with_sources(find, name, needed)
+        find = _with_sources(find, name, needed)
         made.append(MappingVersion(name, compiled.version, needed))
     for each in made:
         verify_definition(settings, each.name, find)
@@ -165,6 +165,11 @@ def _activate(
             return None
         done = _store(connection, made, who, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
+
+
+def _with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFinder:
+    """Return a finder that returns `sources` for one definition."""
+    return lambda wanted: sources if wanted == name else find(wanted)
 
 
 def _store(
