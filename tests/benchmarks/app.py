@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tests.browser.conftest import CHROMIUM
 from tests.browser.embedding.conftest import viewing
-from tests.browser.embedding.house import Reports, Viewer, hosting, origin_of, reports
+from tests.browser.embedding.origins import Reports, Viewer, hosting, origin_of, reports
 
 ROUNDS = 20
 WORDS = 20_000

@@ -1,4 +1,4 @@
-"""axe-core on a page: what hinders people who use a keyboard or a screen reader."""
+"""axe-core finds accessibility violations on a page."""
 
 import time
 from pathlib import Path
@@ -10,16 +10,16 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 SETTLES_WITHIN = 20.0  # seconds in which a page loads its data and draws it
 
 
-def complaints(page: Page) -> list[str]:
-    """Return what axe finds on a page: the rule and the place. A page that loads is asked again."""
+def violations(page: Page) -> list[str]:
+    """Return axe's violations: rule and element. Repeat while the page may still load."""
     page.evaluate(AXE.read_text("utf-8"))
     until = time.monotonic() + SETTLES_WITHIN
-    while (found := _ask(page)) and time.monotonic() < until:
+    while (found := _run(page)) and time.monotonic() < until:
         page.wait_for_timeout(200)
     return found
 
 
-def _ask(page: Page) -> list[str]:
+def _run(page: Page) -> list[str]:
     found = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
     return [
         f"{each['id']}: {node['html'][:160]}"

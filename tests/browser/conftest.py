@@ -1,4 +1,4 @@
-"""A reading room with one site, and the machine's own Chromium."""
+"""An engine with one site, and the installed Chromium."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.bridge.engine.http.conftest import quick_passwords
-from tests.browser.reading_room import ReadingRoom, opened
-from tests.browser.screens import furnish
-from tests.browser.watching import BROWSER_PATIENCE, watched
+from tests.browser.checked_pages import BROWSER_PATIENCE, checked_page
+from tests.browser.engine_server import EngineServer, opened
+from tests.browser.screens import add_sample_data
 
 __all__ = ["quick_passwords"]
 
@@ -18,26 +18,26 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[ReadingRoom]:
-    """An engine that listens, of the test's own."""
-    with opened(tmp_path) as room:
-        yield room
+def engine(tmp_path: Path) -> Iterator[EngineServer]:
+    """A running engine for one test."""
+    with opened(tmp_path) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadingRoom]:
-    """An engine of the module's, its site with something on every screen."""
-    with opened(tmp_path_factory.mktemp("furnished")) as room:
-        furnish(room)
-        yield room
+def sample_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineServer]:
+    """A running engine for one module, with sample data on every screen."""
+    with opened(tmp_path_factory.mktemp("sample_engine")) as engine:
+        add_sample_data(engine)
+        yield engine
 
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Playwright]:
     """
-    What drives browsers: there can be one in a process.
+    The Playwright driver, one per process.
 
-    Not for longer than a module: its event loop stays in the thread, and no other starts there.
+    It ends with the module: its event loop occupies the thread.
     """
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine")
@@ -48,7 +48,7 @@ def driver() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="module")
 def chromium(driver: Playwright) -> Iterator[Browser]:
-    """One browser for a module's tests; each has a profile of its own."""
+    """One browser for a module; each test has its own profile."""
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
     yield browser
     browser.close()
@@ -65,6 +65,6 @@ def profile(chromium: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(profile: BrowserContext) -> Iterator[Page]:
-    """A page; errors in its scripts, and whatever the policy stopped, fail the test."""
-    with watched(profile) as page:
+    """A page; errors in its scripts and violations of its policy fail the test."""
+    with checked_page(profile) as page:
         yield page

@@ -1,13 +1,13 @@
-"""Every screen of the app, each with something on it, for tests that go through all of them."""
+"""All screens of the app with sample data, for tests that visit each of them."""
 
 from collections.abc import Callable, Mapping
 
 from playwright.sync_api import Page
 
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.engine_server import EngineServer
 from tests.browser.signing_in import ADA, enrol, order
 
-Show = Callable[[Page, ReadingRoom], None]
+Show = Callable[[Page, EngineServer], None]
 
 TEXT = {
     "type": "doc",
@@ -39,52 +39,52 @@ TAGS = {
 }
 
 
-def furnish(room: ReadingRoom) -> None:
-    """Give the site people, orders, a template, a group, and a patient with an earlier report."""
-    enrol(room)
+def add_sample_data(engine: EngineServer) -> None:
+    """Add users, orders, a template, a prelim group, and a patient with an earlier report."""
+    enrol(engine)
     for number in range(1, 8):
-        order(room, number, StudyDescription=f"CT Abdomen {number}", StudyDate="20260313")
-    room.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": TEXT})
-    room.call(
+        order(engine, number, StudyDescription=f"CT Abdomen {number}", StudyDate="20260313")
+    engine.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": TEXT})
+    engine.call(
         "POST", "admin/sites/SITE1/prelim-groups", {"name": "Night", "tags": ["Resident", "Fellow"]}
     )
-    room.launch("A90", mrn="P90", who=ADA, tags={**TAGS, "StudyDate": "20250102"})
+    engine.launch("A90", mrn="P90", email=ADA, tags={**TAGS, "StudyDate": "20250102"})
 
 
-def _login(page: Page, room: ReadingRoom) -> None:
-    page.goto(f"{room.url}/reporting/login")
+def _login(page: Page, engine: EngineServer) -> None:
+    page.goto(f"{engine.url}/reporting/login")
     page.locator("input[type=password]").wait_for()
 
 
-CAME = {
+LAST_ELEMENTS = {
     "worklist": "[role=row][data-report]",
     "settings": "main select",
     "administration": "form.fields input[type=number]",
 }
-"""What comes last on the screens of somebody who is signed in."""
+"""The element that each screen of a signed-in user shows last."""
 
 
 def _signed_in(path: str) -> Show:
-    def show(page: Page, room: ReadingRoom) -> None:
-        page.goto(f"{room.url}/reporting/{path}")
-        page.locator(CAME[path]).first.wait_for()
+    def show(page: Page, engine: EngineServer) -> None:
+        page.goto(f"{engine.url}/reporting/{path}")
+        page.locator(LAST_ELEMENTS[path]).first.wait_for()
 
     return show
 
 
-def turn_to(page: Page, screen: str) -> None:
-    """Go to another screen by its link, as people do; nothing is loaded anew."""
+def navigate(page: Page, screen: str) -> None:
+    """Go to another screen by its link, without a page load."""
     page.locator(f"nav a[href='/reporting/{screen}']").click()
-    page.locator(CAME[screen]).first.wait_for()
+    page.locator(LAST_ELEMENTS[screen]).first.wait_for()
 
 
-def report(page: Page, room: ReadingRoom, accession: str = "A91", **app: object) -> None:
-    """Open a report with a text, findings, and a bracket to fill."""
+def report(page: Page, engine: EngineServer, accession: str = "A91", **app: object) -> None:
+    """Open a report with text, findings and an empty bracket."""
     page.goto(
-        room.launch(
+        engine.launch(
             accession,
             mrn="P90",
-            who=ADA,
+            email=ADA,
             tags=TAGS,
             reportingApp={
                 "ApplyTemplate": 7,
@@ -95,9 +95,9 @@ def report(page: Page, room: ReadingRoom, accession: str = "A91", **app: object)
     page.wait_for_selector("#sign:visible")
 
 
-def _waiting(page: Page, room: ReadingRoom) -> None:
+def _waiting(page: Page, engine: EngineServer) -> None:
     body = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": {"UserEmail": ADA, "UserName": "Ada"}}
-    link = room.call("POST", "report/init", body).json()["sessionLink"]
+    link = engine.call("POST", "report/init", body).json()["sessionLink"]
     page.goto(link)
     page.locator("main h1").wait_for()
 
@@ -110,4 +110,4 @@ SCREENS: Mapping[str, Show] = {
     "report": report,
     "waiting": _waiting,
 }
-"""By name; all but the login for somebody who is signed in."""
+"""All screens by name; all except the login require a signed-in user."""

@@ -1,12 +1,12 @@
-"""axe-core over every screen, in both themes, wide and in a side panel; keys instead of a mouse."""
+"""axe-core on every screen, in both themes and two widths; work with the keyboard alone."""
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complaints
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.axe import violations
+from tests.browser.engine_server import EngineServer
 from tests.browser.screens import SCREENS, report
-from tests.browser.signing_in import PASSWORD, REA, admit, order
+from tests.browser.signing_in import PASSWORD, REA, open_signed_in, order
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -14,14 +14,14 @@ SIZES = {"wide": (1400, 900), "panel": (420, 800)}
 
 
 @pytest.fixture
-def signed_in(furnished: ReadingRoom, page: Page) -> Page:
-    """A page of an administrator."""
-    admit(page, furnished)
+def signed_in(sample_engine: EngineServer, page: Page) -> Page:
+    """The page of a signed-in administrator."""
+    open_signed_in(page, sample_engine)
     return page
 
 
 def overflow(page: Page) -> int:
-    """Return by how many pixels the page is wider than its window."""
+    """Return how many pixels the page is wider than its window."""
     wider: int = page.evaluate(
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
@@ -29,62 +29,64 @@ def overflow(page: Page) -> int:
 
 
 def theme(page: Page, name: str) -> None:
-    """Show the page in another theme, without the time that colours take to change."""
+    """Set the theme without the transition of colours."""
     page.emulate_media(reduced_motion="reduce")
     page.evaluate("name => { document.documentElement.dataset.theme = name; }", name)
 
 
 @pytest.mark.parametrize("screen", [each for each in SCREENS if each != "login"])
-def test_axe_finds_nothing(signed_in: Page, furnished: ReadingRoom, screen: str) -> None:
-    """Dark and light, wide and narrow; and nothing reaches beyond the window."""
-    SCREENS[screen](signed_in, furnished)
+def test_axe_finds_nothing(signed_in: Page, sample_engine: EngineServer, screen: str) -> None:
+    """Axe finds no violation, dark and light, wide and narrow, and nothing overflows."""
+    SCREENS[screen](signed_in, sample_engine)
     for width, height in SIZES.values():
         signed_in.set_viewport_size({"width": width, "height": height})
         for name in ("dark", "light"):
             theme(signed_in, name)
-            assert (width, name, complaints(signed_in)) == (width, name, [])
+            assert (width, name, violations(signed_in)) == (width, name, [])
         assert (width, overflow(signed_in)) == (width, 0)
 
 
-def test_axe_finds_nothing_at_the_login(furnished: ReadingRoom, page: Page) -> None:
-    """Dark and light, wide and narrow."""
-    SCREENS["login"](page, furnished)
+def test_axe_finds_nothing_at_the_login(sample_engine: EngineServer, page: Page) -> None:
+    """Axe finds no violation on the login page, dark and light, wide and narrow."""
+    SCREENS["login"](page, sample_engine)
     for width, height in SIZES.values():
         page.set_viewport_size({"width": width, "height": height})
         for name in ("dark", "light"):
             theme(page, name)
-            assert (width, name, complaints(page)) == (width, name, [])
+            assert (width, name, violations(page)) == (width, name, [])
         assert (width, overflow(page)) == (width, 0)
 
 
-def test_axe_finds_nothing_in_dialogs(furnished: ReadingRoom, page: Page) -> None:
-    """The checks before signing, the preliminary read, a take menu that is open, microphones."""
-    report(page, furnished, "A95")  # nobody else's: a window that is killed writes for a while yet
+def test_axe_finds_nothing_in_dialogs(sample_engine: EngineServer, page: Page) -> None:
+    """Axe finds no violation in the dialogs and menus of a report."""
+    report(
+        page, sample_engine, "A95"
+    )  # not used by other tests, whose windows may still hold a lease
     page.click("#microphones")
     expect(page.locator("#microphone")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
     page.click("#sign")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
     page.keyboard.press("Escape")
     page.click("#prelim")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
     page.keyboard.press("Escape")
     page.click("#more summary")
-    assert complaints(page) == []
+    assert violations(page) == []
     page.click("#preferences-open")
     expect(page.locator("dialog[open]")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
 
 
 def test_from_the_login_to_a_signed_report_by_keys_alone(
-    furnished: ReadingRoom, page: Page
+    sample_engine: EngineServer, page: Page
 ) -> None:
-    """Login, worklist, search, the report's text and bracket, Ctrl+Enter: no mouse anywhere."""
+    """A user signs in, searches, writes and signs a report without a mouse."""
     keys = page.keyboard
-    order(furnished, 77, StudyDescription="MR Knee")
-    page.goto(f"{furnished.url}/reporting/worklist")
+    order(sample_engine, 77, StudyDescription="MR Knee")
+    page.goto(f"{sample_engine.url}/reporting/worklist")
     expect(page.locator("input[name=email]")).to_be_focused()
     keys.type(REA)
     keys.press("Tab")
@@ -103,14 +105,14 @@ def test_from_the_login_to_a_signed_report_by_keys_alone(
     keys.type("none")
     keys.press("Control+Enter")
     expect(page.locator("#badge")).to_have_attribute("data-status", "Final")
-    assert furnished.content("A77", "P77") == "Meniscus intact. Effusion none."
+    assert sample_engine.content("A77", "P77") == "Meniscus intact. Effusion none."
 
 
 def test_every_control_can_be_reached_and_shows_the_focus(
-    furnished: ReadingRoom, page: Page
+    sample_engine: EngineServer, page: Page
 ) -> None:
-    """Tab goes through the report page, out of the text by Escape, and always shows where it is."""
-    report(page, furnished, "A96")
+    """Tab reaches the controls of the report page and always shows the focus."""
+    report(page, sample_engine, "A96")
     wanted: int = page.locator("button:visible, select:visible, input:visible").count()
     page.keyboard.press("Escape")
     reached = set()

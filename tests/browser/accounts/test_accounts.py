@@ -1,4 +1,4 @@
-"""Accounts in Chromium: the login, what people choose, tokens, and a site's administration."""
+"""Accounts in Chromium: login, preferences, tokens, and the administration of a site."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import httpx
 import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect
 
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.engine_server import EngineServer
 from tests.browser.signing_in import ADA, PASSWORD, REA, enrol, sign_in
 from tests.eventually import PATIENCE
 
@@ -23,49 +23,47 @@ MRRT = """<!DOCTYPE html><html><head><title>Chest CT</title><meta charset="UTF-8
 
 
 @pytest.fixture
-def people(room: ReadingRoom) -> ReadingRoom:
+def engine_with_users(engine: EngineServer) -> EngineServer:
     """A site with an administrator and a radiologist."""
-    enrol(room)
-    return room
+    enrol(engine)
+    return engine
 
 
-def test_a_wrong_password_is_told_and_the_right_one_leads_on(
-    people: ReadingRoom, page: Page
-) -> None:
-    """To the page that was asked for; signing out leads back to the login."""
-    page.goto(f"{people.url}/reporting/settings")
+def test_sign_in_and_sign_out(engine_with_users: EngineServer, page: Page) -> None:
+    """A wrong password is an error. Sign-in opens the requested page, sign-out the login."""
+    page.goto(f"{engine_with_users.url}/reporting/settings")
     page.get_by_label("E-mail").fill(REA)
     page.get_by_label("Password", exact=True).fill("not this one")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("is incorrect")
-    sign_in(page, people, REA, "settings")
+    sign_in(page, engine_with_users, REA, "settings")
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/reporting/login")
-    page.goto(f"{people.url}/reporting/worklist")
+    page.goto(f"{engine_with_users.url}/reporting/worklist")
     page.wait_for_url("**/reporting/login?next=/reporting/worklist")
 
 
-def test_what_was_asked_before_signing_out_leads_nowhere_else(
-    people: ReadingRoom, page: Page
+def test_a_late_401_does_not_redirect_after_sign_out(
+    engine_with_users: EngineServer, page: Page
 ) -> None:
-    """A question that is refused because the session is over does not change the way out."""
+    """A request that fails because the session has ended does not change the redirect."""
     held: list[Route] = []
     refused: list[int] = []
 
-    def hold(question: Route) -> None:
-        held.append(question)
+    def hold(request_route: Route) -> None:
+        held.append(request_route)
 
     page.route("**/reporting/api/account/tokens", hold)
-    sign_in(page, people, REA, "settings")
+    sign_in(page, engine_with_users, REA, "settings")
     while not held:
         page.wait_for_timeout(10)
 
     def sign_out(route: Route) -> None:
         answer = route.fetch()
-        for question in held:
-            late = question.fetch()
-            refused.append(late.status)
-            question.fulfill(response=late)
+        for request_route in held:
+            response = request_route.fetch()
+            refused.append(response.status)
+            request_route.fulfill(response=response)
         route.fulfill(response=answer)
 
     page.route("**/reporting/api/account/sign-out", sign_out)
@@ -76,13 +74,13 @@ def test_what_was_asked_before_signing_out_leads_nowhere_else(
     assert refused == [401]
 
 
-def test_the_login_works_without_scripts(people: ReadingRoom, page: Page) -> None:
-    """The form stands in the page before, and without, the app."""
+def test_the_login_works_without_scripts(engine_with_users: EngineServer, page: Page) -> None:
+    """The page contains the login form before, and without, the app."""
     browser = page.context.browser
     assert browser is not None
     context = browser.new_context(java_script_enabled=False)
     plain = context.new_page()
-    plain.goto(f"{people.url}/reporting/login")
+    plain.goto(f"{engine_with_users.url}/reporting/login")
     plain.fill("[name=email]", REA)
     plain.fill("[name=password]", PASSWORD)
     plain.click("button")
@@ -90,15 +88,17 @@ def test_the_login_works_without_scripts(people: ReadingRoom, page: Page) -> Non
     context.close()
 
 
-def test_what_is_typed_before_the_app_has_come_stays(people: ReadingRoom, page: Page) -> None:
-    """The app takes the plain form's place with what was typed into it."""
+def test_input_before_the_app_has_loaded_is_kept(
+    engine_with_users: EngineServer, page: Page
+) -> None:
+    """The app keeps the input of the plain form that it replaces."""
     held: list[Route] = []
 
     def hold(script: Route) -> None:
         held.append(script)
 
     page.route("**/assets/report-*.js", hold, times=1)
-    page.goto(f"{people.url}/reporting/login", wait_until="commit")
+    page.goto(f"{engine_with_users.url}/reporting/login", wait_until="commit")
     page.fill("[name=email]", REA)
     page.fill("[name=password]", PASSWORD)
     while not held:
@@ -112,13 +112,13 @@ def test_what_is_typed_before_the_app_has_come_stays(people: ReadingRoom, page: 
     page.wait_for_url("**/reporting/worklist")
 
 
-def test_no_page_frames_the_login(people: ReadingRoom, page: Page) -> None:
-    """A page of another origin that tries sees nothing of it."""
+def test_no_page_frames_the_login(engine_with_users: EngineServer, page: Page) -> None:
+    """A frame of another origin does not show the login."""
     page.route(
         "http://evil.localhost/",
         lambda route: route.fulfill(
             content_type="text/html",
-            body=f'<iframe src="{people.url}/reporting/login"></iframe>',
+            body=f'<iframe src="{engine_with_users.url}/reporting/login"></iframe>',
         ),
     )
     stopped: list[str] = []
@@ -129,9 +129,11 @@ def test_no_page_frames_the_login(people: ReadingRoom, page: Page) -> None:
     assert framed.locator("input").count() == 0
 
 
-def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: Page) -> None:
-    """A radiologist's own token makes such a link; after the login the report is open."""
-    sign_in(page, people, REA, "settings")
+def test_a_link_of_a_personal_token_requires_sign_in(
+    engine_with_users: EngineServer, page: Page
+) -> None:
+    """A link that a radiologist's own token made opens the report after sign-in."""
+    sign_in(page, engine_with_users, REA, "settings")
     token = create_token(page, "Viewer")
     page.get_by_role("button", name="Close").click()
     body = {
@@ -140,7 +142,7 @@ def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: P
         "response": {"type": "link"},
     }
     made = httpx.post(
-        f"{people.url}/api/report/launch/clinical",
+        f"{engine_with_users.url}/api/report/launch/clinical",
         json=body,
         headers={"x-access-token": token},
         timeout=PATIENCE,
@@ -157,7 +159,7 @@ def test_a_link_that_needs_a_login_leads_through_it(people: ReadingRoom, page: P
 
 
 def create_token(page: Page, name: str) -> str:
-    """Make an access token in the settings and return what is shown once."""
+    """Create an access token in the settings and return it."""
     page.get_by_label("Name", exact=True).last.fill(name)
     page.get_by_role("button", name="Create token").click()
     token = page.get_by_label("Access token", exact=True).input_value()
@@ -165,13 +167,15 @@ def create_token(page: Page, name: str) -> str:
     return token
 
 
-def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page) -> None:
-    """Name, expiry and last use are listed; a revoked one is refused at once."""
-    sign_in(page, people, ADA, "settings")
+def test_a_token_is_shown_once_used_and_revoked(
+    engine_with_users: EngineServer, page: Page
+) -> None:
+    """A token is shown once, works, and is refused as soon as it is revoked."""
+    sign_in(page, engine_with_users, ADA, "settings")
     token = create_token(page, "Viewer")
     headers = {"x-access-token": token}
-    asked = f"{people.url}/api/worklist?SiteID=SITE1"
-    assert httpx.get(asked, headers=headers, timeout=PATIENCE).status_code == 200
+    address = f"{engine_with_users.url}/api/worklist?SiteID=SITE1"
+    assert httpx.get(address, headers=headers, timeout=PATIENCE).status_code == 200
     page.get_by_role("button", name="Close").click()
     page.reload()
     row = page.get_by_role("row").filter(has_text="Viewer")
@@ -180,12 +184,12 @@ def test_a_token_is_shown_once_used_and_revoked(people: ReadingRoom, page: Page)
     page.on("dialog", lambda dialog: dialog.accept())
     row.get_by_role("button", name="Revoke").click()
     expect(row).to_contain_text("Revoked")
-    assert httpx.get(asked, headers=headers, timeout=PATIENCE).status_code == 401
+    assert httpx.get(address, headers=headers, timeout=PATIENCE).status_code == 401
 
 
-def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
-    """Chosen once, there again after a reload."""
-    sign_in(page, people, REA, "settings")
+def test_theme_name_and_signature_stay(engine_with_users: EngineServer, page: Page) -> None:
+    """Theme, signature text and image are kept over a reload."""
+    sign_in(page, engine_with_users, REA, "settings")
     page.get_by_role("combobox", name="Appearance").select_option("light")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.get_by_label("Text below the name").fill("Consultant radiologist")
@@ -200,23 +204,25 @@ def test_theme_name_and_signature_stay(people: ReadingRoom, page: Page) -> None:
     expect(page.get_by_role("img", name="Image")).to_be_visible()
 
 
-def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_path: Path) -> None:
-    """Sign delay and hosts, a user, a prelim group, templates by hand and from MRRT, codes."""
-    sign_in(page, people, ADA, "administration")
+def test_an_administrator_sets_the_site_up(
+    engine_with_users: EngineServer, page: Page, tmp_path: Path
+) -> None:
+    """An administrator sets delay, hosts, users, prelim groups, templates and billing codes."""
+    sign_in(page, engine_with_users, ADA, "administration")
     page.get_by_label("Sign delay").fill("90")
     page.get_by_label("Host origins").fill("https://viewer.test")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved.").first).to_be_visible()
-    site = people.call("GET", "admin/sites/SITE1").json()
+    site = engine_with_users.call("GET", "admin/sites/SITE1").json()
     assert (site["signDelay"], site["hostOrigins"]) == (90, ["https://viewer.test"])
     framed = {"sec-fetch-dest": "iframe", "referer": "https://other.test/"}
-    httpx.get(people.launch(), headers=framed, timeout=PATIENCE)
+    httpx.get(engine_with_users.launch(), headers=framed, timeout=PATIENCE)
     page.reload()
     page.get_by_role("button", name="Allow https://other.test").click()
     expect(page.get_by_label("Host origins")).to_have_value(
         "https://viewer.test\nhttps://other.test"
     )
-    site = people.call("GET", "admin/sites/SITE1").json()
+    site = engine_with_users.call("GET", "admin/sites/SITE1").json()
     assert site["hostOrigins"] == ["https://viewer.test", "https://other.test"]
     expect(page.locator("#unknown-hosts")).to_have_count(0)
 
@@ -242,10 +248,10 @@ def test_an_administrator_sets_the_site_up(people: ReadingRoom, page: Page, tmp_
     expect(page.get_by_role("row").filter(has_text="Chest")).to_be_visible()
     file: FilePayload = {"name": "ct.html", "mimeType": "text/html", "buffer": MRRT.encode()}
     page.locator("input[type=file]").set_input_files([file])
-    page.get_by_text("ct.html").wait_for()  # it has been read
+    page.get_by_text("ct.html").wait_for()  # the page has read the file
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Chest CT")).to_be_visible()
-    found = people.call("GET", "admin/sites/SITE1/templates").json()
+    found = engine_with_users.call("GET", "admin/sites/SITE1/templates").json()
     assert [each["number"] for each in found] == [1, 2]
     assert found[0]["document"]["content"][0]["type"] == "section"
 

@@ -1,4 +1,4 @@
-"""One whole installation for all pages of the console, with people of three roles."""
+"""One installation for the tests of the console's pages, with users of each role."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE, eventually
 
-OPERATOR, VIEWER, STRANGER = "olga@site1.test", "vera@site1.test", "sven@site1.test"
+OPERATOR, VIEWER, WITHOUT_ROLE = "olga@site1.test", "vera@site1.test", "sven@site1.test"
 CHIEF = "chen@site1.test"
 
 
 @dataclass
 class ServiceHarness:
-    """The installation; what it sends is received by `ris`."""
+    """The installation and `ris`, the receiver of its results."""
 
     house: House
     ris: Sink
     stray_port: int
 
     def cookies(self, email: str) -> dict[str, str]:
-        """Sign in as a browser does; give the cookies."""
+        """Sign in as a browser does; return the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
         answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == 303, answer.text
@@ -37,14 +37,14 @@ class ServiceHarness:
     def call(
         self, email: str, method: str, path: str, body: object = None, **headers: str
     ) -> httpx.Response:
-        """Call an endpoint of the console as a page of it does."""
-        told = {"origin": self.house.url, **headers}
+        """Call an endpoint of the console as its pages do."""
+        sent = {"origin": self.house.url, **headers}
         return httpx.request(
             method,
             f"{self.house.url}/console/api/{path}",
             json=body,
             cookies=self.cookies(email),
-            headers=told,
+            headers=sent,
             timeout=PATIENCE,
         )
 
@@ -60,11 +60,11 @@ class ServiceHarness:
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     """A delivered report (A7001), an order without one (A7002), a parked message (A7003)."""
     with sink() as ris, identity_provider() as provider:
         provider.email = VIEWER
-        house = House(Path(tmp_path_factory.mktemp("ward")) / "home")
+        house = House(Path(tmp_path_factory.mktemp("service")) / "home")
         house.destination("ris", ris.port)
         stray = house.listener("stray", site="SITE9")
         house.settings += (
@@ -78,9 +78,9 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
         house.start()
         try:
             _people(house)
-            ward = ServiceHarness(house, ris, stray)
-            _traffic(ward)
-            yield ward
+            service = ServiceHarness(house, ris, stray)
+            _traffic(service)
+            yield service
         finally:
             house.stop()
             house.kill()
@@ -92,22 +92,22 @@ def _people(house: House) -> None:
         VIEWER: ("--role", "viewer"),
         CHIEF: ("--role", "system-administrator"),
     }
-    for email in (OPERATOR, VIEWER, STRANGER, CHIEF):
-        who = (email, "--name", email[:4].title(), "--site", "SITE1")
-        printed = house.bridge("user", "add", *who)
+    for email in (OPERATOR, VIEWER, WITHOUT_ROLE, CHIEF):
+        account = (email, "--name", email[:4].title(), "--site", "SITE1")
+        printed = house.bridge("user", "add", *account)
         if email in roles:
             printed = house.bridge("console", "grant", email, *roles[email])
         open_link(printed.split()[-1], house.url, PASSWORD)
 
 
-def _traffic(ward: ServiceHarness) -> None:
-    house = ward.house
+def _traffic(service: ServiceHarness) -> None:
+    house = service.house
     with Sender(house.mllp_port) as sender:
         for number in (7001, 7002):
             sender.ask(order(number, accession=f"A{number}"))
-    with Sender(ward.stray_port) as sender:
+    with Sender(service.stray_port) as sender:
         sender.ask(order(7003, accession="A7003"))
     house.settle()
     house.draft("M7001", "A7001", "No acute finding.")
     house.sign("M7001", "A7001")
-    ward.ris.wait(1)
+    service.ris.wait(1)

@@ -1,4 +1,4 @@
-"""Corrections in the console, in Chromium: replay, sites, roles, audit, live pages."""
+"""Console pages in Chromium: edit and replay, sites, roles, audit trail, live updates, sign-in."""
 
 from collections.abc import Iterator
 
@@ -7,11 +7,11 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
-from tests.browser.axe import complaints
+from tests.browser.axe import violations
+from tests.browser.checked_pages import window
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import enter
 from tests.browser.signing_in import PASSWORD
-from tests.browser.watching import window
 from tests.enrolment import open_link
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -25,24 +25,24 @@ def page(chromium: Browser) -> Iterator[Page]:
         yield page
 
 
-def test_a_parked_message_is_edited_and_sent_again(ward: ServiceHarness, page: Page) -> None:
-    """The check speaks as one types; the new message is led to, and the old one leads to it."""
-    row = ward.found(OPERATOR, kind="order", number="A7003")[0]
-    enter(page, ward, OPERATOR, f"messages/{row['id']}")
+def test_a_parked_message_is_edited_and_sent_again(service: ServiceHarness, page: Page) -> None:
+    """The form checks while the user types; the new message and the old one link to each other."""
+    row = service.found(OPERATOR, kind="order", number="A7003")[0]
+    enter(page, service, OPERATOR, f"messages/{row['id']}")
     page.get_by_role("button", name="Edit and resend").focus()
     page.keyboard.press("Enter")
     send = page.get_by_role("button", name="Send as a new message")
     patient = page.get_by_label("Segment 2, PID")
-    kept = patient.input_value()
-    patient.fill(kept.replace("M7003", ""))
+    original = patient.input_value()
+    patient.fill(original.replace("M7003", ""))
     expect(page.get_by_text("PID-3.1")).to_be_visible()
     expect(send).to_be_disabled()
     page.get_by_label("Segment 1, MSH").fill("MSH!^~\\&")
     expect(page.get_by_text("the delimiters stay as they were")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Edit and resend").click()
-    patient.fill(kept.replace("M7003", "M7009"))
+    patient.fill(original.replace("M7003", "M7009"))
     expect(page.get_by_text("No problems found.")).to_be_visible()
     page.get_by_label("Reason").fill("patient number was mistyped")
     page.get_by_label("Reason").press("Enter")
@@ -52,33 +52,33 @@ def test_a_parked_message_is_edited_and_sent_again(ward: ServiceHarness, page: P
     expect(page.get_by_text("Edited and resent as message")).to_be_visible()
 
 
-def test_all_that_a_search_finds_is_replayed(ward: ServiceHarness, page: Page) -> None:
-    """Where it is parked; the record has each."""
-    enter(page, ward, OPERATOR, "messages")
+def test_all_messages_of_a_search_are_replayed(service: ServiceHarness, page: Page) -> None:
+    """`Replay all` queues the parked messages of a search."""
+    enter(page, service, OPERATOR, "messages")
     page.get_by_label("State").select_option("parked")
     page.get_by_label("Listener").select_option("stray")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("button", name="Replay all").click()
     expect(page.get_by_role("status").filter(has_text="queued for replay")).to_be_visible()
-    ward.house.settle()
+    service.house.settle()
 
 
-def test_a_destination_is_tested(ward: ServiceHarness, page: Page) -> None:
-    """Connected to for real; what is found stands below it, and no message was sent."""
-    before = len(ward.ris.received)
-    enter(page, ward, OPERATOR, "channels")
+def test_a_destination_is_tested(service: ServiceHarness, page: Page) -> None:
+    """The test connects, shows its result, and sends no message."""
+    before = len(service.ris.received)
+    enter(page, service, OPERATOR, "channels")
     page.get_by_role("button", name="Test ris").click()
     expect(page.get_by_text("Stays open")).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="ris is reachable")).to_be_visible()
     page.get_by_role("button", name="Test orders").click()
     expect(page.get_by_role("status").filter(has_text="orders is reachable")).to_be_visible()
-    assert complaints(page) == []
-    assert len(ward.ris.received) == before
+    assert violations(page) == []
+    assert len(service.ris.received) == before
 
 
-def test_a_site_is_added_and_its_parts_are_changed(ward: ServiceHarness, page: Page) -> None:
-    """The reporting app's own forms, by the console's rights; a token is shown once."""
-    enter(page, ward, CHIEF, "sites")
+def test_a_site_is_added_and_its_parts_are_changed(service: ServiceHarness, page: Page) -> None:
+    """The console has the forms of the reporting app; a token is shown once."""
+    enter(page, service, CHIEF, "sites")
     page.get_by_label("SiteID").fill("NORTH")
     page.get_by_label("Name").fill("North clinic")
     page.get_by_role("button", name="Add").click()
@@ -98,12 +98,12 @@ def test_a_site_is_added_and_its_parts_are_changed(ward: ServiceHarness, page: P
     for part in ("Prelim groups", "Templates", "Billing codes"):
         page.get_by_role("button", name=part).click()
         page.wait_for_load_state("networkidle")
-        assert (part, complaints(page)) == (part, [])
+        assert (part, violations(page)) == (part, [])
 
 
-def test_a_role_is_given_and_limits_what_is_seen(ward: ServiceHarness, page: Page) -> None:
-    """To one site: of another site's listener and messages there is nothing."""
-    enter(page, ward, CHIEF, "access")
+def test_a_role_limits_its_user_to_a_site(service: ServiceHarness, page: Page) -> None:
+    """A user with a role at one site sees no listener and no message of another site."""
+    enter(page, service, CHIEF, "access")
     page.get_by_label("E-mail").fill("sven@site1.test")
     page.get_by_role("combobox", name="Role").select_option("site-administrator")
     page.get_by_label("Only these sites").select_option("SITE1")
@@ -111,9 +111,9 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: ServiceHarness, page: Pag
     row = page.get_by_role("row", name="sven@site1.test")
     expect(row).to_contain_text("SITE1")
     link = page.get_by_label("Enrolment link for sven@site1.test").input_value()
-    open_link(link, ward.house.url, PASSWORD)
+    open_link(link, service.house.url, PASSWORD)
     page.context.clear_cookies()
-    enter(page, ward, "sven@site1.test", "channels")
+    enter(page, service, "sven@site1.test", "channels")
     listeners = page.get_by_role("table", name="Listeners")
     expect(listeners).to_contain_text("orders")
     expect(listeners).not_to_contain_text("stray")
@@ -122,15 +122,15 @@ def test_a_role_is_given_and_limits_what_is_seen(ward: ServiceHarness, page: Pag
     expect(found).to_contain_text("orders")
     expect(found).not_to_contain_text("stray")
     page.context.clear_cookies()
-    enter(page, ward, CHIEF, "access")
+    enter(page, service, CHIEF, "access")
     row.get_by_role("button", name="Remove role").click()
     expect(row).to_have_count(0)
 
 
-def test_the_audit_trail_is_searched_and_verified(ward: ServiceHarness, page: Page) -> None:
-    """The console's, by what was done; the service's, by site; the chain is whole."""
-    ward.call(VIEWER, "POST", "messages/1/replay", {})
-    enter(page, ward, CHIEF, "deeds")
+def test_the_audit_trail_is_searched_and_verified(service: ServiceHarness, page: Page) -> None:
+    """Console events are found by action, service events by site, and the chain is intact."""
+    service.call(VIEWER, "POST", "messages/1/replay", {})
+    enter(page, service, CHIEF, "deeds")
     page.get_by_label("Action").fill("replay")
     page.get_by_label("Action").press("Enter")
     table = page.get_by_role("table", name="Audit")
@@ -145,12 +145,12 @@ def test_the_audit_trail_is_searched_and_verified(ward: ServiceHarness, page: Pa
     expect(table.get_by_role("row", name="ris final").first).to_be_visible()
     page.get_by_role("button", name="Verify hash chain").click()
     expect(page.get_by_role("status").filter(has_text="Hash chain intact")).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
 
 
-def test_the_worklist_leads_to_order_tracking(ward: ServiceHarness, page: Page) -> None:
-    """Patients with bodies; an accession goes along, and stands in no address."""
-    enter(page, ward, OPERATOR, "worklist")
+def test_the_worklist_leads_to_order_tracking(service: ServiceHarness, page: Page) -> None:
+    """Users who may read bodies see patients; the accession is not in the address."""
+    enter(page, service, OPERATOR, "worklist")
     page.get_by_role("combobox", name="Site").select_option("SITE1")
     table = page.get_by_role("table", name="Worklist")
     expect(table.get_by_role("row", name="A7001")).to_contain_text("M7001")
@@ -159,15 +159,15 @@ def test_the_worklist_leads_to_order_tracking(ward: ServiceHarness, page: Page) 
     assert "A7001" not in page.url
 
 
-def test_an_answer_that_comes_late_changes_nothing(ward: ServiceHarness, page: Page) -> None:
-    """What was asked for first arrives last: the rows are those of what was asked for last."""
+def test_a_late_response_is_ignored(service: ServiceHarness, page: Page) -> None:
+    """If the response to the first search arrives last, the page shows the last search."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
-        asks_all = not (route.request.post_data_json or {}).get("status")
-        held.append(route) if asks_all and not held else route.continue_()
+        is_first = not (route.request.post_data_json or {}).get("status")
+        held.append(route) if is_first and not held else route.continue_()
 
-    enter(page, ward, OPERATOR, "worklist")
+    enter(page, service, OPERATOR, "worklist")
     table = page.get_by_role("table", name="Worklist")
     status = page.get_by_role("combobox", name="Report status")
     page.get_by_role("combobox", name="Site").select_option("SITE1")
@@ -183,20 +183,20 @@ def test_an_answer_that_comes_late_changes_nothing(ward: ServiceHarness, page: P
     expect(table.get_by_role("row", name="A7002")).to_have_count(0)
 
 
-def test_the_dashboard_is_live(ward: ServiceHarness, page: Page) -> None:
-    """A message that comes while one looks is counted without a touch."""
-    enter(page, ward, VIEWER)
+def test_the_dashboard_is_live(service: ServiceHarness, page: Page) -> None:
+    """An open dashboard counts a new message without a reload."""
+    enter(page, service, VIEWER)
     received = page.get_by_role("listitem").filter(has_text="Received, last hour")
     expect(received).to_be_visible()
     before = int(received.locator(".count").inner_text())
-    with Sender(ward.house.mllp_port) as sender:
+    with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7090))
     expect(received.locator(".count")).to_have_text(str(before + 1))
 
 
-def test_sign_in_with_the_hospital_account(ward: ServiceHarness, page: Page) -> None:
-    """The button leads to the provider and back to the console, with the role of the address."""
-    page.goto(f"{ward.house.url}/console")
+def test_sign_in_with_the_hospital_account(service: ServiceHarness, page: Page) -> None:
+    """The identity provider signs the user in, with the role of the e-mail address."""
+    page.goto(f"{service.house.url}/console")
     page.get_by_role("link", name="Hospital account").click()
     page.wait_for_url("**/console")
     expect(page.get_by_role("heading", name="Dashboard")).to_be_visible()

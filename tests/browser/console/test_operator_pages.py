@@ -10,10 +10,10 @@ from bridge.admin.packages.activation import packed, unpacked
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
-from tests.browser.axe import complaints
+from tests.browser.axe import violations
+from tests.browser.checked_pages import window
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
 from tests.browser.console.test_pages import enter
-from tests.browser.watching import window
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -26,37 +26,37 @@ def page(chromium: Browser) -> Iterator[Page]:
         yield page
 
 
-def test_an_exception_is_marked_as_reviewed(ward: ServiceHarness, page: Page) -> None:
-    """A cancelled order whose report has text: counted, listed with its order, and seen."""
-    house = ward.house
+def test_an_exception_is_marked_as_reviewed(service: ServiceHarness, page: Page) -> None:
+    """A cancelled order with a dictated report is counted, listed, and marked by an operator."""
+    house = service.house
     with Sender(house.mllp_port) as sender:
         sender.ask(order(7010, accession="A7010"))
         house.settle()
         house.draft("M7010", "A7010", "Begun.")
         sender.ask(order(7010, accession="A7010", control="CA", msh10="C7011"))
     house.settle()
-    enter(page, ward, VIEWER)
+    enter(page, service, VIEWER)
     tile = page.get_by_role("listitem").filter(has_text="Needs attention")
     expect(tile).to_contain_text("1")
     page.goto(f"{house.url}/console/parked")
     table = page.get_by_role("table", name="Needs attention")
     expect(table).to_contain_text("Its report contains text")
     expect(table.get_by_role("button", name="Mark as reviewed")).to_have_count(0)
-    enter(page, ward, OPERATOR, "parked")
-    assert complaints(page) == []
+    enter(page, service, OPERATOR, "parked")
+    assert violations(page) == []
     table.get_by_role("button", name="Mark as reviewed").click()
     expect(table).to_contain_text(OPERATOR)
     table.get_by_role("button", name="Track order A7010").click()
     expect(page.get_by_role("table", name="Orders")).to_contain_text("A7010")
 
 
-def test_an_order_is_found_by_other_numbers(ward: ServiceHarness, page: Page) -> None:
-    """By the placer's, and by the patient's: then all orders of the patient are shown."""
-    with Sender(ward.house.mllp_port) as sender:
+def test_an_order_is_found_by_other_numbers(service: ServiceHarness, page: Page) -> None:
+    """Order tracking finds an order by placer number, and all orders of a patient."""
+    with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7012, accession="A7012", mrn="M7001"))
-    ward.house.settle()
-    ward.found(OPERATOR, kind="order", number="P7012")
-    enter(page, ward, OPERATOR, "find")
+    service.house.settle()
+    service.found(OPERATOR, kind="order", number="P7012")
+    enter(page, service, OPERATOR, "find")
     page.get_by_label("Accession, placer or filler number").fill("P7012")
     page.keyboard.press("Enter")
     orders = page.get_by_role("table", name="Orders")
@@ -65,23 +65,23 @@ def test_an_order_is_found_by_other_numbers(ward: ServiceHarness, page: Page) ->
     page.get_by_label("Patient ID", exact=True).fill("M7001")
     page.keyboard.press("Enter")
     expect(orders).to_contain_text("A7001")
-    assert complaints(page) == []
+    assert violations(page) == []
     orders.get_by_role("button", name="Show only A7001").click()
     expect(orders).not_to_contain_text("A7012")
     expect(orders).to_contain_text("Final")
 
 
-def test_a_code_without_an_entry_gets_one(ward: ServiceHarness, page: Page) -> None:
-    """It came in a message, is listed with its table, and its entry is in the draft."""
+def test_an_unmapped_code_gets_an_entry(service: ServiceHarness, page: Page) -> None:
+    """A code that a message had is listed with its table; the new entry is in the draft."""
     raw = order(7013, accession="A7013").replace(b"|19700203|F\r", b"|19700203|Q9\r")
-    with Sender(ward.house.mllp_port) as sender:
+    with Sender(service.house.mllp_port) as sender:
         sender.ask(raw)
-    eventually(lambda: "Q9" in ward.call(CHIEF, "GET", "unknown-codes").text)
-    enter(page, ward, CHIEF, "mappings")
+    eventually(lambda: "Q9" in service.call(CHIEF, "GET", "unknown-codes").text)
+    enter(page, service, CHIEF, "mappings")
     table = page.get_by_role("table", name="Unmapped codes")
     expect(table).to_contain_text("field left empty")
     page.get_by_label("Value for Q9").fill("O")
-    assert complaints(page) == []
+    assert violations(page) == []
     page.keyboard.press("Enter")
     expect(table).to_contain_text("In your draft: O")
     table.get_by_role("link", name="orders").click()
@@ -90,10 +90,10 @@ def test_a_code_without_an_entry_gets_one(ward: ServiceHarness, page: Page) -> N
 
 
 def test_an_interface_package_is_exported_and_imported(
-    ward: ServiceHarness, page: Page, tmp_path: Path
+    service: ServiceHarness, page: Page, tmp_path: Path
 ) -> None:
-    """Exported; under another name it is shown what it would change, and taken in."""
-    enter(page, ward, CHIEF, "mappings")
+    """An exported package is imported under another name after a review of its changes."""
+    enter(page, service, CHIEF, "mappings")
     with page.expect_download() as download:
         page.get_by_role("button", name="Export ris").click()
     file = tmp_path / "ris.zip"
@@ -112,27 +112,27 @@ def test_an_interface_package_is_exported_and_imported(
     dialog.get_by_role("button", name="Review changes").click()
     expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()
     expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
-    assert complaints(page) == []
-    assert "ris-2" not in destinations(ward)
+    assert violations(page) == []
+    assert "ris-2" not in destinations(service)
     dialog.get_by_label("Reason").fill("a second receiver")
     dialog.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Imported: ris-2")).to_be_visible()
-    assert "ris-2" in destinations(ward), "in force at once, and in no file"
-    assert "ris-2" not in [each.name for each in load(ward.house.home).destination]
-    deeds = ward.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
-    assert (deeds[0]["subject"], deeds[0]["reason"]) == ("interface ris-2", "a second receiver")
+    assert "ris-2" in destinations(service), "active at once, and in no file"
+    assert "ris-2" not in [each.name for each in load(service.house.home).destination]
+    events = service.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
+    assert (events[0]["subject"], events[0]["reason"]) == ("interface ris-2", "a second receiver")
 
 
-def destinations(ward: ServiceHarness) -> list[str]:
-    """The destinations in force."""
-    found = ward.call(CHIEF, "GET", "channels").json()["destinations"]
+def destinations(service: ServiceHarness) -> list[str]:
+    """The active destinations."""
+    found = service.call(CHIEF, "GET", "channels").json()["destinations"]
     return [each["name"] for each in found]
 
 
-def test_nothing_typed_is_lost_when_a_session_ends(ward: ServiceHarness, page: Page) -> None:
-    """The page is covered until somebody is signed in again; what was written is still there."""
-    row = ward.found(OPERATOR, kind="order", number="A7003")[0]
-    enter(page, ward, OPERATOR, f"messages/{row['id']}")
+def test_nothing_typed_is_lost_when_a_session_ends(service: ServiceHarness, page: Page) -> None:
+    """A dialog covers the page until the user signs in again; the typed text is still there."""
+    row = service.found(OPERATOR, kind="order", number="A7003")[0]
+    enter(page, service, OPERATOR, f"messages/{row['id']}")
     page.get_by_role("button", name="Edit and resend").click()
     patient = page.get_by_label("Segment 2, PID")
     patient.fill(patient.input_value().replace("M7003", "M7777"))
@@ -143,12 +143,12 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: ServiceHarness, page: P
     expect(ended).to_be_visible()
     page.keyboard.press("Escape")
     expect(ended).to_be_visible()
-    assert complaints(page) == []
+    assert violations(page) == []
     ended.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("You are not signed in yet")).to_be_visible()
-    jar = ward.cookies(OPERATOR)
+    jar = service.cookies(OPERATOR)
     page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": ward.house.url} for name in jar]
+        [{"name": name, "value": jar[name], "url": service.house.url} for name in jar]
     )
     ended.get_by_role("button", name="Continue").click()
     expect(ended).to_have_count(0)
@@ -156,20 +156,20 @@ def test_nothing_typed_is_lost_when_a_session_ends(ward: ServiceHarness, page: P
     assert patient.input_value().endswith("|more")
 
 
-def test_long_names_do_not_break_the_layout(ward: ServiceHarness, page: Page) -> None:
-    """A person's, in the head; a patient's, in the worklist. Hostile text is text."""
+def test_long_names_do_not_break_the_layout(service: ServiceHarness, page: Page) -> None:
+    """A user's long name fits into the header, a patient's into the worklist; markup is escaped."""
     long = {"email": VIEWER, "name": "Very Long Name " * 10, "role": "user"}
-    assert ward.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
+    assert service.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
     name = f"<script>alert(1)</script>^{'L' * 200}"
-    with Sender(ward.house.mllp_port) as sender:
+    with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7014, accession="A7014", name=name))
-    ward.house.settle()
-    enter(page, ward, VIEWER, "messages")
+    service.house.settle()
+    enter(page, service, VIEWER, "messages")
     links = page.get_by_role("navigation").get_by_role("link")
     links.first.wait_for()
     boxes = [each.bounding_box() for each in links.all()]
     assert len({box["y"] for box in boxes if box}) == 1
-    enter(page, ward, OPERATOR, "worklist")
+    enter(page, service, OPERATOR, "worklist")
     row = page.get_by_role("row").filter(has_text="A7014")
     expect(row).to_contain_text("<script>alert(1)</script>")
     box = row.get_by_role("button", name="Track order").bounding_box()
@@ -177,10 +177,10 @@ def test_long_names_do_not_break_the_layout(ward: ServiceHarness, page: Page) ->
     assert box["x"] + box["width"] <= 1280
 
 
-def test_the_settings_of_a_site_are_accessible(ward: ServiceHarness, page: Page) -> None:
-    """All that the page asks the service for is let through."""
-    enter(page, ward, CHIEF, "sites/SITE1")
+def test_the_settings_of_a_site_are_accessible(service: ServiceHarness, page: Page) -> None:
+    """The page of a site may send all requests that it needs."""
+    enter(page, service, CHIEF, "sites/SITE1")
     page.get_by_label("Time zone").wait_for()
     page.wait_for_load_state("networkidle")
     expect(page.get_by_role("status").filter(has_text="wrong")).to_have_count(0)
-    assert ward.call(CHIEF, "GET", "sites/SITE1/observed-hosts").status_code == 200
+    assert service.call(CHIEF, "GET", "sites/SITE1/observed-hosts").status_code == 200

@@ -1,4 +1,4 @@
-"""Dictation in a real Chromium with a microphone that beeps; the recognizer listens on a port."""
+"""Dictation in Chromium with a fake microphone and a recognizer that listens on a port."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from playwright.sync_api import Browser, Page, Playwright, expect
 from bridge.engine.settings import ModelEndpoint, WritingAids
 from tests.bridge.engine.http.model_server import Model, listening
 from tests.browser.conftest import CHROMIUM
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.engine_server import EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WITHOUT = "delete window.SpeechRecognition; delete window.webkitSpeechRecognition;"
-"""A browser without a recognizer of its own."""
+"""A browser without its own recognizer."""
 
 SPEAKING = """
 window.SpeechRecognition = class {
@@ -26,7 +26,7 @@ window.SpeechRecognition = class {
   fail(error) { this.onerror({ error }); this.onend?.(); }
 };
 """
-"""A browser whose recognizer hears what the test says."""
+"""A browser whose recognizer returns the words that the test gives."""
 
 
 @pytest.fixture
@@ -46,26 +46,26 @@ def page(driver: Playwright) -> Iterator[Page]:
 
 
 @pytest.fixture
-def recognizer(room: ReadingRoom) -> Iterator[Model]:
-    """The installation's own recognizer; the engine is started again with it."""
+def recognizer(engine: EngineServer) -> Iterator[Model]:
+    """A recognizer of the installation; the engine restarts with it."""
     with listening(Model({"text": "no effusion period"})) as model:
-        room.stop()
+        engine.stop()
         endpoint = ModelEndpoint(model.url, "hear-1")
-        room.assistance = WritingAids(transcription=endpoint)
-        room.start()
+        engine.assistance = WritingAids(transcription=endpoint)
+        engine.start()
         yield model
 
 
-def opened(page: Page, room: ReadingRoom, script: str, **app: str) -> None:
-    """Open a report in a browser that begins with a script."""
+def opened(page: Page, engine: EngineServer, script: str, **app: str) -> None:
+    """Open a report in a browser that runs a script first."""
     page.add_init_script(script)
-    page.goto(room.launch(reportingApp=app))
+    page.goto(engine.launch(reportingApp=app))
     page.wait_for_selector("#recorder")
     page.click("#text")
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait for a condition; the page's policy lets nothing be evaluated in it by itself."""
+    """Wait for a condition; the page's policy forbids `wait_for_function`."""
     for _ in range(2400):
         if page.evaluate(condition):
             return
@@ -74,10 +74,10 @@ def until(page: Page, condition: str) -> None:
 
 
 def test_the_installations_recognizer_writes_at_the_caret(
-    room: ReadingRoom, page: Page, recognizer: Model
+    engine: EngineServer, page: Page, recognizer: Model
 ) -> None:
-    """Where the browser has none: recorded, sent, written as text; the level moves meanwhile."""
-    opened(page, room, WITHOUT)
+    """Without a browser recognizer the page records, shows the level, and inserts the text."""
+    opened(page, engine, WITHOUT)
     page.keyboard.type("Lungs clear,")
     page.click("#recorder")
     expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "true")
@@ -92,11 +92,11 @@ def test_the_installations_recognizer_writes_at_the_caret(
     assert b'name="language"\r\n\r\nen\r\n' in body
 
 
-def test_a_recognizer_that_fails_is_told_and_text_stays_text(
-    room: ReadingRoom, page: Page, recognizer: Model
+def test_a_failed_recognition_is_reported(
+    engine: EngineServer, page: Page, recognizer: Model
 ) -> None:
-    """Refused: the recorder goes off and says why. Markup and brackets arrive as they are heard."""
-    opened(page, room, WITHOUT)
+    """After an error the recorder stops with a message; markup in a result is inserted as text."""
+    opened(page, engine, WITHOUT)
     page.click("#recorder")
     until(page, "document.querySelector('#level')?.value > 0.02")
     page.wait_for_timeout(800)
@@ -112,25 +112,25 @@ def test_a_recognizer_that_fails_is_told_and_text_stays_text(
     expect(page.locator("#text p")).to_have_text(["<b>no</b> [size] effusion"])
 
 
-def test_nothing_is_signed_while_words_are_on_their_way(
-    room: ReadingRoom, page: Page, recognizer: Model
+def test_signing_waits_for_the_last_dictation(
+    engine: EngineServer, page: Page, recognizer: Model
 ) -> None:
-    """Signed with the recorder on: it goes off, and its last words are in what is signed."""
+    """Sign stops the recorder, and the signed report contains the last dictation."""
     recognizer.answer = {"text": "no effusion"}
-    opened(page, room, WITHOUT)
+    opened(page, engine, WITHOUT)
     page.keyboard.type("Lungs clear.")
     page.click("#recorder")
     until(page, "document.querySelector('#level')?.value > 0.02")
     page.wait_for_timeout(800)
     page.click("#sign")
     expect(page.locator("#badge")).to_have_attribute("data-status", "Final")
-    assert room.content() == "Lungs clear. No effusion"
+    assert engine.content() == "Lungs clear. No effusion"
     expect(page.locator("#recorder")).to_have_count(0)
 
 
-def test_the_browsers_recognizer_writes_marks_and_lines(room: ReadingRoom, page: Page) -> None:
-    """In the language of the launch; a selected bracket is filled."""
-    opened(page, room, SPEAKING, SpeechLanguage="de-DE")
+def test_the_browsers_recognizer_writes_marks_and_lines(engine: EngineServer, page: Page) -> None:
+    """The browser's recognizer writes punctuation and lines, and fills a selected bracket."""
+    opened(page, engine, SPEAKING, SpeechLanguage="de-DE")
     page.click("#recorder")
     until(page, "Boolean(window.speaker)")
     assert page.evaluate("speaker.lang") == "de-DE"
@@ -142,11 +142,11 @@ def test_the_browsers_recognizer_writes_marks_and_lines(room: ReadingRoom, page:
     expect(page.locator("#text p").last).to_have_text("Herz [Größe]")
 
 
-def test_a_recognizer_that_is_none_gives_way(
-    room: ReadingRoom, page: Page, recognizer: Model
+def test_the_installations_recognizer_replaces_a_failed_one(
+    engine: EngineServer, page: Page, recognizer: Model
 ) -> None:
-    """The browser's fails: the installation's goes on without being asked for."""
-    opened(page, room, SPEAKING)
+    """If the browser's recognizer fails, that of the installation continues."""
+    opened(page, engine, SPEAKING)
     page.click("#recorder")
     until(page, "Boolean(window.speaker)")
     page.evaluate("speaker.fail('network')")
@@ -157,9 +157,9 @@ def test_a_recognizer_that_is_none_gives_way(
     assert recognizer.asked
 
 
-def test_without_any_recognizer_the_app_says_so(room: ReadingRoom, page: Page) -> None:
-    """Nothing is recorded."""
-    opened(page, room, WITHOUT)
+def test_without_a_recognizer_the_app_reports_it(engine: EngineServer, page: Page) -> None:
+    """The recorder shows a message and does not start."""
+    opened(page, engine, WITHOUT)
     page.click("#recorder")
     expect(page.locator(".dictation [role=status]")).to_contain_text(
         "does not support speech recognition"
@@ -167,9 +167,9 @@ def test_without_any_recognizer_the_app_says_so(room: ReadingRoom, page: Page) -
     expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")
 
 
-def test_microphones_are_chosen(room: ReadingRoom, page: Page) -> None:
-    """The list names them, and the choice outlives the page."""
-    opened(page, room, SPEAKING)
+def test_microphones_are_chosen(engine: EngineServer, page: Page) -> None:
+    """The list names the microphones, and the choice is kept over a reload."""
+    opened(page, engine, SPEAKING)
     page.click("#microphones")
     options = page.locator("#microphone option")
     expect(options.nth(1)).to_be_attached()
@@ -180,9 +180,9 @@ def test_microphones_are_chosen(room: ReadingRoom, page: Page) -> None:
     expect(page.locator("#microphone option:checked")).to_have_text(names[-1])
 
 
-def test_the_recorder_has_a_key(room: ReadingRoom, page: Page) -> None:
-    """F4 starts and stops it from the text, and leaves the caret where it is."""
-    opened(page, room, SPEAKING)
+def test_the_recorder_has_a_key(engine: EngineServer, page: Page) -> None:
+    """F4 starts and stops the recorder and leaves the caret in the text."""
+    opened(page, engine, SPEAKING)
     page.keyboard.press("F4")
     until(page, "Boolean(window.speaker)")
     expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "true")

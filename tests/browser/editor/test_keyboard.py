@@ -3,8 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.editor.test_writing import opened, saved, selected
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.editor.report_page import opened, phase
+from tests.browser.editor.test_writing_aids import selected
+from tests.browser.engine_server import EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -19,21 +20,21 @@ def line(text: str, *fields: dict[str, str]) -> dict[str, object]:
     return {"type": "paragraph", "content": [{"type": "text", "text": text}, *fields]}
 
 
-def templated(room: ReadingRoom, page: Page, *content: dict[str, object]) -> None:
+def templated(engine: EngineServer, page: Page, *content: dict[str, object]) -> None:
     """Open a report with a template."""
     document = {"type": "doc", "content": list(content)}
-    room.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": document})
-    opened(page, room, reportingApp={"ApplyTemplate": 7})
+    engine.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": document})
+    opened(page, engine.launch(reportingApp={"ApplyTemplate": 7}))
     page.click("#text p >> nth=0", position={"x": 1, "y": 5})
     page.keyboard.press("Control+Home")
 
 
 def test_a_pick_list_opens_at_its_bracket_and_is_chosen_by_arrows(
-    room: ReadingRoom, page: Page
+    engine: EngineServer, page: Page
 ) -> None:
-    """Arrows move, Enter takes; Escape closes; a list that was answered opens again."""
+    """Arrow keys move, and Enter selects the choice and closes the list."""
     templated(
-        room,
+        engine,
         page,
         line("Heart: ", field("normal / enlarged / not seen")),
         line("Lungs: ", field("clear|opaque")),
@@ -57,14 +58,16 @@ def test_a_pick_list_opens_at_its_bracket_and_is_chosen_by_arrows(
     expect(choices.locator(".active")).to_have_text("clear")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    saved(page)
-    assert room.content() == "Heart: not seen\nLungs: opaque"
+    phase(page, "saved")
+    assert engine.content() == "Heart: not seen\nLungs: opaque"
 
 
-def test_default_text_is_visited_and_signed_without_brackets(room: ReadingRoom, page: Page) -> None:
-    """Tab selects it to be replaced; what is left is text when the report is signed."""
+def test_default_text_is_visited_and_signed_without_brackets(
+    engine: EngineServer, page: Page
+) -> None:
+    """Tab selects default text to replace it; Sign keeps the rest as text."""
     templated(
-        room,
+        engine,
         page,
         line("Lungs: ", field("Unremarkable.")),
         line("Heart: ", field("heart", "Normal in size.")),
@@ -77,19 +80,19 @@ def test_default_text_is_visited_and_signed_without_brackets(room: ReadingRoom, 
     page.keyboard.press("Tab")
     assert selected(page) == "[Intact.]"
     page.keyboard.type("Old fracture.")
-    saved(page)
+    phase(page, "saved")
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     wanted = "Lungs: Unremarkable.\nHeart: Normal in size.\nBones: Old fracture."
-    assert room.content() == wanted
+    assert engine.content() == wanted
     expect(page.locator("#text")).to_have_text(wanted.replace("\n", ""))
 
 
-def test_dialogs_give_the_focus_back(room: ReadingRoom, page: Page) -> None:
-    """To the button that asked, to the menu that hides it, or to the text."""
-    opened(page, room)
+def test_dialogs_restore_the_focus(engine: EngineServer, page: Page) -> None:
+    """Escape returns the focus to the button, the menu or the text."""
+    opened(page, engine.launch())
     page.fill("#text", "See [where].")
-    saved(page)
+    phase(page, "saved")
     page.click("#sign")
     expect(page.locator("#checks")).to_be_visible()
     page.keyboard.press("Escape")
@@ -106,9 +109,9 @@ def test_dialogs_give_the_focus_back(room: ReadingRoom, page: Page) -> None:
     expect(page.locator("#more summary")).to_be_focused()
 
 
-def test_caps_lock_changes_no_command(room: ReadingRoom, page: Page) -> None:
-    """Undo, redo and save by the letters that Caps Lock makes."""
-    opened(page, room)
+def test_shortcuts_work_with_caps_lock(engine: EngineServer, page: Page) -> None:
+    """Undo, redo and save accept upper-case letters."""
+    opened(page, engine.launch())
     page.focus("#text")
     page.keyboard.type("one")
     text = page.locator("#text")

@@ -1,10 +1,10 @@
-"""What is pasted from Word and Google Docs, in a real browser: lists, emphasis, tables."""
+"""Pasting from Word and Google Docs in Chromium: lists, emphasis, tables."""
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.editor.writing import opened, phase
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.editor.report_page import opened, phase
+from tests.browser.engine_server import EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -19,7 +19,7 @@ PASTE = """
 
 
 def paste(page: Page, html: str) -> None:
-    """Paste markup at the caret, as the clipboard of another program gives it."""
+    """Paste markup at the caret."""
     page.focus("#text")
     page.evaluate(PASTE, ["#text", html])
 
@@ -34,9 +34,9 @@ def word(marker: str, text: str, level: int = 1) -> str:
     )
 
 
-def test_word_lists_are_saved_as_lists(room: ReadingRoom, page: Page) -> None:
-    """Bullets and numbers of Word are list items, without the characters that Word writes."""
-    opened(page, room.launch())
+def test_word_lists_are_saved_as_lists(engine: EngineServer, page: Page) -> None:
+    """Bulleted and numbered paragraphs of Word become list items."""
+    opened(page, engine.launch())
     between = "<p class=MsoNormal>Impression<o:p></o:p></p>"
     markup = [word("·", "Nodule"), word("·", "Effusion"), between, word("1.", "a"), word("2.", "b")]
     paste(
@@ -45,12 +45,12 @@ def test_word_lists_are_saved_as_lists(room: ReadingRoom, page: Page) -> None:
     expect(page.locator("#text ul > li")).to_have_text(["Nodule", "Effusion"])
     expect(page.locator("#text ol > li")).to_have_text(["a", "b"])
     phase(page, "saved")
-    assert room.content() == "- Nodule\n- Effusion\nImpression\n1. a\n2. b"
+    assert engine.content() == "- Nodule\n- Effusion\nImpression\n1. a\n2. b"
 
 
-def test_google_docs_are_bold_only_where_they_say_so(room: ReadingRoom, page: Page) -> None:
-    """The `<b>` around everything is no emphasis; nested lists stay nested."""
-    opened(page, room.launch())
+def test_google_docs_emphasis_and_nested_lists(engine: EngineServer, page: Page) -> None:
+    """The page ignores the `<b>` around a Google Docs fragment and keeps nested lists."""
+    opened(page, engine.launch())
     paste(
         page,
         '<meta charset="utf-8"><b style="font-weight:normal;" id="docs-internal-guid-1">'
@@ -62,9 +62,9 @@ def test_google_docs_are_bold_only_where_they_say_so(room: ReadingRoom, page: Pa
     expect(page.locator("#text ul ul > li")).to_have_text(["inner"])
 
 
-def test_a_table_keeps_its_rows_and_can_be_left(room: ReadingRoom, page: Page) -> None:
-    """Rows and cells come as such; Tab goes from cell to cell, an arrow key to a line below."""
-    opened(page, room.launch())
+def test_a_table_keeps_its_rows_and_can_be_left(engine: EngineServer, page: Page) -> None:
+    """A pasted table keeps rows and cells; Tab moves between cells, an arrow key leaves it."""
+    opened(page, engine.launch())
     cells = [("Node", "Size"), ("4R", "12 mm")]
     rows = "".join(
         f"<tr>{''.join(f'<td><p class=MsoNormal>{cell}</p></td>' for cell in row)}</tr>"
@@ -81,4 +81,4 @@ def test_a_table_keeps_its_rows_and_can_be_left(room: ReadingRoom, page: Page) -
     page.keyboard.type("below")
     expect(page.locator("#text > p")).to_have_text(["below"])
     phase(page, "saved")
-    assert room.content() == "Node  Size\n4L    12 mm\nbelow"
+    assert engine.content() == "Node  Size\n4L    12 mm\nbelow"

@@ -1,39 +1,29 @@
-"""A report in the editor, from its first word to its addendum, in a real browser."""
+"""The life of a report in the editor, in Chromium."""
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.reading_room import OTHER, READER, ReadingRoom
+from tests.browser.editor.report_page import opened, phase
+from tests.browser.engine_server import OTHER, READER, EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def opened(page: Page, room: ReadingRoom, **launch: object) -> None:
-    """Launch and open a report."""
-    page.goto(room.launch(**launch))  # type: ignore[arg-type]
-    page.wait_for_selector("#text")
-
-
-def saved(page: Page) -> None:
-    """Wait until what is typed is saved."""
-    expect(page.locator("#saving")).to_have_attribute("data-phase", "saved")
-
-
-def test_a_report_from_its_first_word_to_its_addendum(room: ReadingRoom, page: Page) -> None:
-    """Typed and saved by itself, signed, recalled, signed by keyboard, addended, reloaded."""
+def test_a_report_from_draft_to_addendum(engine: EngineServer, page: Page) -> None:
+    """A report is saved, signed, recalled, signed by keyboard, amended and reloaded."""
     tags = {"PatientName": "<b>EXAMPLE</b>^PERSON", "KeyFindings": "Nodule, 4 mm."}
-    link = room.launch(tags=tags)
+    link = engine.launch(tags=tags)
     page.goto(link)
     page.wait_for_selector("#sign:visible")
-    # The handle does not stay in the address; which report it was does.
+    # The address names the report and no longer the launch handle.
     assert page.url.startswith(link.partition("?")[0] + "?report=")
     assert page.inner_text("#patient") == "<b>EXAMPLE</b>, PERSON"
     assert page.inner_text("#text") == "Nodule, 4 mm."
     page.fill("#text", "Nodule, 4 mm.\nNo effusion.")
     expect(page.locator("#saving")).to_contain_text("Saved")
-    assert room.content() == "Nodule, 4 mm.\nNo effusion."
+    assert engine.content() == "Nodule, 4 mm.\nNo effusion."
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     assert "released in" in page.inner_text("#cooling")
@@ -53,10 +43,12 @@ def test_a_report_from_its_first_word_to_its_addendum(room: ReadingRoom, page: P
     assert page.get_attribute("#text", "contenteditable") == "false"
 
 
-def test_another_users_draft_is_taken_over_after_a_question(room: ReadingRoom, page: Page) -> None:
-    """States: the transfer prompt stands instead of the report until somebody proceeds."""
-    opened(page, room, who=READER)
-    page.goto(room.launch(who=OTHER))
+def test_another_users_draft_is_transferred_after_a_prompt(
+    engine: EngineServer, page: Page
+) -> None:
+    """The page shows the transfer prompt instead of the report until the user proceeds."""
+    opened(page, engine.launch(email=READER))
+    page.goto(engine.launch(email=OTHER))
     page.wait_for_selector("#proceed:visible")
     assert not page.is_visible("#text")
     page.click("#proceed")
@@ -64,9 +56,9 @@ def test_another_users_draft_is_taken_over_after_a_question(room: ReadingRoom, p
     assert page.inner_text("#badge") == "Draft"
 
 
-def test_a_recall_ends_by_sign_now_or_by_the_clock(room: ReadingRoom, page: Page) -> None:
-    """The countdown runs; Sign Now ends it; after it nothing can be recalled."""
-    opened(page, room)
+def test_the_recall_period_ends(engine: EngineServer, page: Page) -> None:
+    """The recall period ends by Sign Now or when the countdown expires."""
+    opened(page, engine.launch())
     page.fill("#text", "Normal.")
     page.click("#sign")
     page.wait_for_selector("#sign-now:visible")
@@ -74,19 +66,21 @@ def test_a_recall_ends_by_sign_now_or_by_the_clock(room: ReadingRoom, page: Page
     expect(page.locator("#cooling")).not_to_have_text(first)
     page.click("#sign-now")
     expect(page.locator("#unsign")).to_have_count(0)
-    assert room.status() == "Final"
-    room.call("PATCH", "admin/sites/SITE1", {"signDelay": 2})
-    opened(page, room, accession="A2")
+    assert engine.status() == "Final"
+    engine.call("PATCH", "admin/sites/SITE1", {"signDelay": 2})
+    opened(page, engine.launch(accession="A2"))
     page.fill("#text", "Normal.")
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     expect(page.locator("#unsign")).to_have_count(0)
 
 
-def test_preliminary_and_final_side_by_side(room: ReadingRoom, page: Page) -> None:
-    """A read with group and tag; what changed since is shown word by word."""
-    room.call("POST", "admin/sites/SITE1/prelim-groups", {"name": "Night", "tags": ["One", "Two"]})
-    opened(page, room)
+def test_preliminary_and_final_side_by_side(engine: EngineServer, page: Page) -> None:
+    """A preliminary read has group and tag; the comparison shows changed words."""
+    engine.call(
+        "POST", "admin/sites/SITE1/prelim-groups", {"name": "Night", "tags": ["One", "Two"]}
+    )
+    opened(page, engine.launch())
     page.fill("#text", "No fracture of the radius.")
     page.click("#prelim")
     page.select_option("#prelim-tag", "Two")
@@ -104,23 +98,23 @@ def test_preliminary_and_final_side_by_side(room: ReadingRoom, page: Page) -> No
     expect(page.locator("#compare")).to_have_count(0)
 
 
-def test_a_draft_is_discarded_after_a_question(room: ReadingRoom, page: Page) -> None:
-    """No is no; yes removes the draft and closes the page."""
-    opened(page, room)
+def test_a_draft_is_discarded_after_confirmation(engine: EngineServer, page: Page) -> None:
+    """Escape keeps the draft; confirmation removes it and closes the page."""
+    opened(page, engine.launch())
     page.fill("#text", "Not needed.")
     page.click("#more")
     page.click("#discard")
     page.keyboard.press("Escape")
-    saved(page)
+    phase(page, "saved")
     page.click("#more")
     page.click("#discard")
     page.click("#confirm-yes")
     expect(page.get_by_text("The report is closed")).to_be_visible()
 
 
-def test_it_is_saved_as_a_file_and_printed(room: ReadingRoom, page: Page) -> None:
-    """PDF, DOCX and RTF with what is on the page; on paper the report alone."""
-    opened(page, room)
+def test_a_report_is_exported_and_printed(engine: EngineServer, page: Page) -> None:
+    """The page exports PDF, DOCX and RTF; the printed page shows only the report."""
+    opened(page, engine.launch())
     page.fill("#text", "Unmistakable.")
     for kind, start in (("pdf", b"%PDF"), ("docx", b"PK"), ("rtf", b"{\\rtf")):
         page.click("#more")
@@ -140,11 +134,11 @@ def test_it_is_saved_as_a_file_and_printed(room: ReadingRoom, page: Page) -> Non
     expect(page.locator(".print-sheet")).to_have_count(0)
 
 
-def test_codes_are_derived_and_links_given_and_taken_back(room: ReadingRoom, page: Page) -> None:
-    """Billing codes by the site's map; a share opens for anybody until it is revoked."""
+def test_billing_codes_and_shared_links(engine: EngineServer, page: Page) -> None:
+    """Billing codes follow the site's map; anyone can open a shared link until it is revoked."""
     rows = "system,match,code,description\ncpt,KNEE,73560,Knee\nicd10,fracture,S82,Fracture\n"
-    room.call("PUT", "admin/sites/SITE1/code-map", {"csv": rows})
-    opened(page, room, tags={"StudyDescription": "KNEE"})
+    engine.call("PUT", "admin/sites/SITE1/code-map", {"csv": rows})
+    opened(page, engine.launch(tags={"StudyDescription": "KNEE"}))
     page.fill("#text", "A fracture.")
     page.click("#room-outside")
     page.click("#codes-make")

@@ -1,18 +1,18 @@
-"""What administrators decide about writing: macros for everybody, checks before signing."""
+"""Macros and checks that administrators set for a site."""
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.reading_room import ReadingRoom
-from tests.browser.signing_in import admit, enrol
+from tests.browser.engine_server import EngineServer
+from tests.browser.signing_in import enrol, open_signed_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_macros_and_checks_are_set_in_the_app(room: ReadingRoom, page: Page) -> None:
-    """Set by the administrator, they hold at the next report."""
-    enrol(room)
-    admit(page, room, path="administration")
+def test_macros_and_checks_are_set_in_the_app(engine: EngineServer, page: Page) -> None:
+    """Macros and checks of the administrator apply to the next report."""
+    enrol(engine)
+    open_signed_in(page, engine, path="administration")
     page.get_by_role("button", name="Macros").click()
     page.fill("#site-macro-trigger", ".nf")
     page.fill("#site-macro-text", "No fracture of the [bone].")
@@ -20,13 +20,13 @@ def test_macros_and_checks_are_set_in_the_app(room: ReadingRoom, page: Page) -> 
     expect(page.locator("#site-macros code")).to_have_text([".nf"])
     page.get_by_role("button", name="Checks").click()
     page.select_option("#check-openBracket", "prohibit")
-    # That the macro was saved may still be told: the answer is what counts.
+    # The message about the saved macro may still be visible, so wait for the response.
     with page.expect_response(lambda answer: answer.request.method == "PATCH"):
         page.get_by_role("button", name="Save").click()
-    page.goto(room.launch())
+    page.goto(engine.launch())
     page.wait_for_selector("#sign:visible")
     page.click("#room-aids")
-    expect(page.locator("#macros code")).to_have_text([".nf"])  # they come after the page
+    expect(page.locator("#macros code")).to_have_text([".nf"])  # they load after the page
     page.click("#text")
     page.keyboard.type(".nf ")
     expect(page.locator("#text")).to_have_text("No fracture of the [bone].")

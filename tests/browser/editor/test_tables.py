@@ -1,12 +1,12 @@
-"""Tables of a report in a real browser: the toolbar's button, the menu, the keyboard."""
+"""Tables of a report in Chromium: toolbar, menu, keyboard."""
 
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.editor.writing import opened, phase
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.editor.report_page import opened, phase
+from tests.browser.engine_server import EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -26,9 +26,9 @@ def change(page: Page, name: str) -> None:
     page.click(f"#table-menu [data-change={name}]")
 
 
-def test_a_table_is_inserted_and_changed(room: ReadingRoom, page: Page, tmp_path: Path) -> None:
-    """Inserted by the button, filled by Tab, changed by menu and keyboard; saved as a table."""
-    opened(page, room.launch())
+def test_a_table_is_inserted_and_changed(engine: EngineServer, page: Page, tmp_path: Path) -> None:
+    """The user inserts, fills and changes a table by menu and keyboard; the page saves it."""
+    opened(page, engine.launch())
     page.click("#text")
     page.click("#table-menu > summary")
     for name in ("row_below", "table_delete"):

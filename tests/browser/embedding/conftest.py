@@ -1,4 +1,4 @@
-"""A host and a report of different sites in a real Chromium, under several conditions."""
+"""An example host and an engine on different sites in Chromium, for several kinds of host."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import Browser, Playwright
 
 from docs.guides.example_host.host import Host
-from tests.browser.embedding.house import Reports, Viewer, hosting, origin_of, reports
-from tests.browser.embedding.kinds import CHROMIUM, EVERYDAY, HostKind, browsing
+from tests.browser.embedding.kinds import CHROMIUM, DEFAULT_KINDS, HostKind, browsing
+from tests.browser.embedding.origins import Reports, Viewer, hosting, origin_of, reports
 
 STUDIES = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs a browser."""
+    """Mark all tests of this folder as browser tests."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Installed:
-    """An engine, a host and a browser, as a kind of host has them."""
+    """An engine, a host and a browser for one kind of host."""
 
     kind: HostKind
     reports: Reports
@@ -36,9 +36,9 @@ class Installed:
     browser: Browser
 
 
-@pytest.fixture(scope="module", params=EVERYDAY)
+@pytest.fixture(scope="module", params=DEFAULT_KINDS)
 def kind(request: pytest.FixtureRequest) -> HostKind:
-    """Every kind of host, unless a test names its own."""
+    """Each default kind of host, unless a test names its own."""
     chosen: HostKind = request.param
     return chosen
 
@@ -47,7 +47,7 @@ def kind(request: pytest.FixtureRequest) -> HostKind:
 def installed(
     kind: HostKind, driver: Playwright, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
-    """One engine, one host and one browser for a module's tests under a kind."""
+    """One engine, host and browser for the tests of a module with one kind."""
     folder = tmp_path_factory.mktemp(kind.name)
     with (
         hosting(coep=kind is HostKind.ISOLATED) as host,
@@ -60,7 +60,7 @@ def installed(
 
 @pytest.fixture
 def viewer(installed: Installed) -> Iterator[Viewer]:
-    """The example host in a fresh profile, with a study and a reader of the test's own."""
+    """The example host in a fresh profile; each test has its own study and reader."""
     number = next(STUDIES)
     reader = f"reader-{number}@site1.test"
     installed.host.user = {"UserEmail": reader, "UserName": "Rea Der"}
@@ -71,7 +71,7 @@ def viewer(installed: Installed) -> Iterator[Viewer]:
 
 @contextmanager
 def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
-    """A page of the example host in a profile of its own; script errors fail the test."""
+    """A page of the example host in its own profile; script errors fail the test."""
     context = browser.new_context(
         ignore_https_errors=True,
         viewport={"width": 1400, "height": 900},
@@ -94,5 +94,5 @@ def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
     finally:
         context.close()
     wrong = [each for each in viewer.errors if viewer.expected not in each]
-    # What the browser's network layer gave up and the page asked for again is no fault of ours.
+    # A request that the browser gave up and the page repeated is not an error of the page.
     assert [each for each in wrong if "ERR_TOO_MANY_RETRIES" not in each] == []

@@ -1,8 +1,8 @@
 """
-The kinds of host that reports are embedded by, and a Chromium as each of them finds it.
+The kinds of host that embed reports, and a Chromium with the settings of each kind.
 
-Contexts that a driver makes refuse third-party cookies unless the profile's own setting says
-otherwise, so that the setting is made in either case.
+A context that Playwright creates blocks third-party cookies unless the profile allows them, so the
+profile always has the setting.
 """
 
 import json
@@ -21,12 +21,12 @@ ALLOW, BLOCK = 0, 1
 
 
 class HostKind(StrEnum):
-    """Under what conditions a host embeds reports; all over HTTPS but the last."""
+    """The conditions under which a host embeds reports; all over HTTPS except the last."""
 
-    PLAIN = "plain"  # third-party cookies are kept
+    PLAIN = "plain"  # third-party cookies allowed
     BLOCKED = "third-party cookies blocked"
     ISOLATED = "cross-origin isolated"  # COOP same-origin, COEP require-corp
-    UNENCRYPTED = "unencrypted"  # a frame of another site keeps no cookie at all
+    UNENCRYPTED = "unencrypted"  # a cross-site frame has no cookies
 
     @property
     def secure(self) -> bool:
@@ -34,13 +34,13 @@ class HostKind(StrEnum):
         return self is not HostKind.UNENCRYPTED
 
 
-EVERYDAY = (HostKind.PLAIN, HostKind.BLOCKED, HostKind.ISOLATED)
-"""What every event and action is tested under."""
+DEFAULT_KINDS = (HostKind.PLAIN, HostKind.BLOCKED, HostKind.ISOLATED)
+"""The kinds with which the tests of events and actions run."""
 
 
 @contextmanager
 def browsing(driver: Playwright, kind: HostKind, profile: Path) -> Iterator[Browser]:
-    """A browser whose contexts have the cookie setting of a kind."""
+    """Run a browser whose contexts have the cookie setting of a kind."""
     mode = BLOCK if kind is HostKind.BLOCKED else ALLOW
     settings = profile / "Default" / "Preferences"
     settings.parent.mkdir(parents=True)

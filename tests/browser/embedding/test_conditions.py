@@ -1,20 +1,20 @@
-"""The same work where browsers and hosts make it hard, and that they really do make it hard."""
+"""Embedding with each kind of host, and a check that each kind has its conditions."""
 
 import pytest
 
-from tests.browser.embedding.house import Viewer
 from tests.browser.embedding.kinds import HostKind
+from tests.browser.embedding.origins import Viewer
 
-EVERY_KIND = pytest.mark.parametrize("kind", list(HostKind), indirect=True)
+ALL_KINDS = pytest.mark.parametrize("kind", list(HostKind), indirect=True)
 PLANT = """() => {
     document.cookie = "probe=1; Secure; SameSite=None; Path=/";
     return document.cookie.includes("probe=1");
 }"""
 
 
-@EVERY_KIND
-def test_prewarmed_opened_written_signed_and_loaded_again(viewer: Viewer, kind: HostKind) -> None:
-    """Pre-warm says nothing; the study opens in the same frame, and survives its reload."""
+@ALL_KINDS
+def test_a_report_from_prewarm_to_reload(viewer: Viewer, kind: HostKind) -> None:
+    """A prewarmed frame sends no events, opens the study, and shows it again after a reload."""
     viewer.page.click("#prewarm")
     viewer.frame.get_by_role("heading", name="Waiting for a study").wait_for()
     viewer.act("save_report")
@@ -34,12 +34,12 @@ def test_prewarmed_opened_written_signed_and_loaded_again(viewer: Viewer, kind: 
     assert len(jar) == len(partitioned)
 
 
-@EVERY_KIND
-def test_the_conditions_are_what_they_are_called(viewer: Viewer, kind: HostKind) -> None:
+@ALL_KINDS
+def test_each_kind_has_its_conditions(viewer: Viewer, kind: HostKind) -> None:
     """
-    A frame's cookie is kept, and refused where third-party cookies are blocked.
+    A frame keeps its cookie and that of its site in a tab, except with blocked third-party cookies.
 
-    So is the one that its site got before in a tab. A cross-origin isolated host is isolated.
+    A cross-origin isolated host is isolated.
     """
     tab = viewer.page.context.new_page()
     tab.goto(viewer.reports.launch()["reportLink"])
@@ -53,9 +53,9 @@ def test_the_conditions_are_what_they_are_called(viewer: Viewer, kind: HostKind)
     assert viewer.page.evaluate("crossOriginIsolated") is (kind is HostKind.ISOLATED)
 
 
-@EVERY_KIND
-def test_a_launch_of_the_api_reaches_the_open_frame(viewer: Viewer) -> None:
-    """Signing, releasing and unsigning by the API are the same events."""
+@ALL_KINDS
+def test_actions_of_the_api_send_events_to_the_frame(viewer: Viewer) -> None:
+    """Signing, unsigning and releasing by the API send the same events."""
     viewer.open()
     viewer.type("By the API.")
     viewer.act("save_report")

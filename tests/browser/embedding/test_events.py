@@ -1,12 +1,12 @@
-"""Every event and action of the interface document, between two sites, for each kind of host."""
+"""Events and actions of the interface document between two sites, for each kind of host."""
 
 from playwright.sync_api import expect
 
-from tests.browser.embedding.house import Viewer
+from tests.browser.embedding.origins import Viewer
 
 
 def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
-    """Each action of the report and the events that follow, with their payloads."""
+    """Each action of a report is followed by its events with their payloads."""
     ready = viewer.open()
     assert ready["status"] == "DRAFT"
     assert ready["clinicalInfo"] == viewer.reports.identity()
@@ -38,8 +38,8 @@ def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
     assert {each["reportId"] for each in viewer.events()} == {ready["reportId"]}
 
 
-def test_an_addendum_from_its_first_word_to_its_release(viewer: Viewer) -> None:
-    """Written, signed, recalled, signed again, and released by the API into the open frame."""
+def test_an_addendum_from_draft_to_release(viewer: Viewer) -> None:
+    """An addendum is written, signed, recalled, signed again and released by the API."""
     viewer.open()
     viewer.type("Normal.")
     viewer.act("sign_report")
@@ -50,8 +50,8 @@ def test_an_addendum_from_its_first_word_to_its_release(viewer: Viewer) -> None:
     box.click()
     viewer.page.keyboard.type("Compared with 2024.")
     viewer.act("save_report")
-    told = viewer.event("addendum_content_updated")
-    assert told["content"] == "Compared with 2024."
+    updated = viewer.event("addendum_content_updated")
+    assert updated["content"] == "Compared with 2024."
     kinds = [each["type"] for each in viewer.events()]
     assert kinds[kinds.index("addendum_content_updated") - 1] == "report_content_updated"
     assert viewer.events("report_content_updated")[-1]["content"] == "Normal."
@@ -74,7 +74,7 @@ def test_an_addendum_from_its_first_word_to_its_release(viewer: Viewer) -> None:
 
 
 def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
-    """The caret goes to the next bracket and back; devices are listed; refusals are told."""
+    """The host moves between brackets, lists and changes microphones, and gets action_failed."""
     viewer.open()
     viewer.type("Size [mm] of [side].")
     viewer.page.keyboard.press("Control+Home")
@@ -103,11 +103,11 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     viewer.page.fill("#deviceId", "nowhere")
     viewer.act("change_microphone")
     assert viewer.event("action_failed", 1)["code"] == "unknown_device"
-    viewer.expected = "status of 500"  # not_signed is one
+    viewer.expected = "status of 500"  # for not_signed
 
 
-def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
-    """billing_code_generated: cpt or null, and every icd10, from the site's own map."""
+def test_billing_codes(viewer: Viewer) -> None:
+    """billing_code_generated has cpt or null, and all icd10 codes, by the site's map."""
     code_map = "system,match,code,description\nicd10,nodule,R91.1,Solitary pulmonary nodule\n"
     viewer.reports.administer("code-map", csv=code_map)
     viewer.open()
@@ -115,8 +115,8 @@ def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
     viewer.frame.locator("#room-outside").click()
     viewer.frame.locator("#codes-make").click()
     found = {"Code": "R91.1", "Description": "Solitary pulmonary nodule"}
-    told = viewer.event("billing_code_generated")
-    assert told["billingCode"] == {"cpt": None, "icd10": [found]}
+    generated = viewer.event("billing_code_generated")
+    assert generated["billingCode"] == {"cpt": None, "icd10": [found]}
     code_map += "cpt,CT Chest,71250,CT chest\n"
     viewer.reports.administer("code-map", csv=code_map)
     named = {**viewer.reports.identity(), "StudyDescription": "CT Chest"}
@@ -127,24 +127,24 @@ def test_codes_that_are_derived_are_told(viewer: Viewer) -> None:
     assert again["billingCode"] == {"cpt": cpt, "icd10": [found]}
 
 
-def test_what_is_deleted_elsewhere_is_discarded_here(viewer: Viewer) -> None:
-    """The API's delete reaches the open frame, which has nothing to show any more."""
+def test_a_deletion_by_the_api_closes_the_report(viewer: Viewer) -> None:
+    """After a deletion by the API, the frame sends report_discarded and closes the report."""
     viewer.open()
     assert viewer.reports.api("delete", clinicalInfo=viewer.reports.identity()).status_code == 200
     viewer.event("report_discarded")
     viewer.frame.locator(".ProseMirror").wait_for(state="detached")
-    viewer.expected = "status of 404"  # what was asked for in the moment of the end
+    viewer.expected = "status of 404"  # a request at the moment of the deletion
 
 
-def test_the_api_unassigns_and_the_frame_hears_it(viewer: Viewer) -> None:
-    """report_status_changed for whatever changes the status elsewhere."""
+def test_an_unassignment_by_the_api_sends_an_event(viewer: Viewer) -> None:
+    """A status change by the API sends report_status_changed."""
     viewer.open()
     assert viewer.reports.api("unassign", **viewer.reports.identity()).status_code == 200
     assert viewer.event("report_status_changed")["status"] == "ORDERED"
 
 
-def test_the_launching_user_owns_what_the_events_name(viewer: Viewer) -> None:
-    """Every event carries the document's members, whichever it is."""
+def test_every_event_names_the_report(viewer: Viewer) -> None:
+    """Every event has type, reportId and clinicalInfo; the launching user owns the report."""
     viewer.open()
     viewer.type("x")
     viewer.act("sign_report")

@@ -1,4 +1,4 @@
-"""A page of a host that is not allowed cannot frame, command or listen."""
+"""A page of a host that is not allowed cannot frame a report, control it or get its events."""
 
 import threading
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ from playwright.sync_api import Page
 from typing_extensions import override
 
 from tests.browser.embedding.conftest import Installed, viewing
-from tests.browser.embedding.house import Viewer, ask, hosting, origin_of
 from tests.browser.embedding.kinds import HostKind
+from tests.browser.embedding.origins import Viewer, ask, hosting, origin_of
 
 pytestmark = pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
 
-PAGE = b"""<!doctype html><meta charset=utf-8><title>stranger</title><body></body><script>
-window.heard = [];
-addEventListener("message", (event) => window.heard.push([event.origin, event.data]));
+PAGE = b"""<!doctype html><meta charset=utf-8><title>foreign</title><body></body><script>
+window.received = [];
+addEventListener("message", (event) => window.received.push([event.origin, event.data]));
 </script>"""
 
 
-class Stranger(BaseHTTPRequestHandler):
-    """A page that listens."""
+class ForeignPage(BaseHTTPRequestHandler):
+    """A page that records messages."""
 
     def do_GET(self) -> None:
-        """Serve it."""
+        """Serve the page."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -32,19 +32,19 @@ class Stranger(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:  # the library's name
-        """Say nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture
-def stranger(installed: Installed) -> Iterator[Page]:
-    """A page of a site that nobody has allowed."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+def foreign(installed: Installed) -> Iterator[Page]:
+    """A page of a host that is not allowed."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ForeignPage)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     context = installed.browser.new_context(ignore_https_errors=True)
     try:
         page = context.new_page()
-        page.goto(f"http://stranger.localhost:{server.server_port}/")
+        page.goto(f"http://foreign.localhost:{server.server_port}/")
         yield page
     finally:
         context.close()
@@ -68,33 +68,33 @@ def framed(page: Page, link: str, policy: str = "") -> None:
 
 
 def refused(page: Page) -> bool:
-    """Tell whether the browser shows its own page in every frame."""
+    """Tell whether the browser shows its error page in every frame."""
     return {each.url for each in page.frames[1:]} == {"chrome-error://chromewebdata/"}
 
 
-def test_a_foreign_page_cannot_frame_the_report(viewer: Viewer, stranger: Page) -> None:
-    """frame-ancestors of the site: nothing of the report is in the frame, and nothing is sent."""
-    framed(stranger, viewer.reports.launch()["reportLink"])
-    viewer.until(lambda: refused(stranger))
-    assert stranger.evaluate("heard") == []
+def test_a_foreign_page_cannot_frame_the_report(viewer: Viewer, foreign: Page) -> None:
+    """frame-ancestors blocks the frame, and the page gets no message."""
+    framed(foreign, viewer.reports.launch()["reportLink"])
+    viewer.until(lambda: refused(foreign))
+    assert foreign.evaluate("received") == []
 
 
-def test_a_foreign_opener_receives_no_messages(viewer: Viewer, stranger: Page) -> None:
-    """A tab that a stranger opened says nothing to it, and does not do what it says."""
+def test_a_foreign_opener_receives_no_messages(viewer: Viewer, foreign: Page) -> None:
+    """A tab that a foreign page opened sends it no events and ignores its actions."""
     link = viewer.reports.launch()["reportLink"]
-    with stranger.context.expect_page() as opening:
-        stranger.evaluate("link => { window.tab = window.open(link); }", link)
+    with foreign.context.expect_page() as opening:
+        foreign.evaluate("link => { window.tab = window.open(link); }", link)
     tab = opening.value
     tab.focus(".ProseMirror[contenteditable=true]")
     tab.keyboard.type("Ready to be signed.")
-    stranger.evaluate("tab.postMessage({action: 'sign_report'}, '*')")
+    foreign.evaluate("tab.postMessage({action: 'sign_report'}, '*')")
     tab.wait_for_timeout(1000)
     assert viewer.reports.record()["status"] == "Draft"
-    assert stranger.evaluate("heard") == []
+    assert foreign.evaluate("received") == []
 
 
 def test_a_frame_beside_the_report_cannot_command(viewer: Viewer) -> None:
-    """Neither another frame of the host's page, nor the report's own frames, are the host."""
+    """The report ignores actions of another frame of the host's page."""
     viewer.open()
     viewer.page.evaluate(
         """() => {
@@ -108,8 +108,8 @@ def test_a_frame_beside_the_report_cannot_command(viewer: Viewer) -> None:
     assert [each["type"] for each in viewer.events()] == ["report_ready"]
 
 
-def test_without_configured_hosts_the_framing_one_is_pinned(installed: Installed) -> None:
-    """A site that has not said who its hosts are: the frame speaks to whoever frames it, only."""
+def test_without_configured_hosts_the_framing_host_is_pinned(installed: Installed) -> None:
+    """For a site without configured hosts, the frame works with the host that frames it."""
     with hosting(site="OPEN") as host:
         host.app = installed.reports.url
         origin = origin_of(host).replace("viewer", "anywhere")
@@ -120,8 +120,8 @@ def test_without_configured_hosts_the_framing_one_is_pinned(installed: Installed
             viewer.event("report_signed")
 
 
-def test_the_login_is_never_framed(installed: Installed, stranger: Page) -> None:
-    """A link that needs a login does not open in a frame, whoever frames it."""
+def test_the_login_is_never_framed(installed: Installed, foreign: Page) -> None:
+    """A link that requires sign-in does not open in a frame."""
     engine = installed.reports
     body = {
         "clinicalInfo": engine.identity("LOGIN"),
@@ -129,23 +129,23 @@ def test_the_login_is_never_framed(installed: Installed, stranger: Page) -> None
         "response": {"type": "link"},
     }
     launched = ask(engine.url, "/api/report/launch/clinical", body, token=engine.reader_token)
-    framed(stranger, launched.json()["reportLink"])
-    frame = stranger.frames[1]
+    framed(foreign, launched.json()["reportLink"])
+    frame = foreign.frames[1]
     assert frame.url.startswith("chrome-error:") or "password" not in frame.content()
 
 
-def test_framing_by_a_foreign_page_changes_nothing(viewer: Viewer, stranger: Page) -> None:
-    """A lazy launch that a stranger frames is not opened, under whatever referrer."""
+def test_framing_by_a_foreign_page_changes_nothing(viewer: Viewer, foreign: Page) -> None:
+    """A lazy launch in a frame of a foreign page is not opened, with any referrer policy."""
     link = viewer.reports.launch(lazyLaunch=True)["reportLink"]
     for policy in ("no-referrer", "unsafe-url"):
-        framed(stranger, link, policy)
-    viewer.until(lambda: refused(stranger))
+        framed(foreign, link, policy)
+    viewer.until(lambda: refused(foreign))
     order = viewer.reports.identity()
     assert viewer.reports.api("status", clinicalInfo=[order]).status_code == 404
 
 
-def test_a_host_that_says_nothing_of_itself_still_embeds(viewer: Viewer) -> None:
-    """Without a referrer the browser shows a page of ours first, and the report then."""
+def test_a_host_without_a_referrer_can_embed(viewer: Viewer) -> None:
+    """Without a referrer the frame shows the waiting page first, and then the report."""
     viewer.page.evaluate("document.querySelector('#stage iframe').referrerPolicy = 'no-referrer'")
     viewer.page.click("#prewarm")
     viewer.frame.get_by_role("heading", name="Waiting for a study").wait_for()

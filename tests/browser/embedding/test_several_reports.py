@@ -1,59 +1,60 @@
-"""Several reports and several actions at the same time, and reports that close meanwhile."""
+"""Several reports and several actions at the same time, and actions on closed reports."""
 
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.embedding.house import Viewer
 from tests.browser.embedding.kinds import HostKind
+from tests.browser.embedding.origins import Viewer
 
 pytestmark = pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
 
-BESIDE = """link => {
+SECOND_REPORT = """link => {
     const frame = document.createElement("iframe");
     frame.src = link;
-    window.beside = [];
+    window.second = [];
     addEventListener("message", event => {
-        if (event.source === frame.contentWindow) window.beside.push(event.data);
+        if (event.source === frame.contentWindow) window.second.push(event.data);
     });
-    window.actBeside = action => frame.contentWindow.postMessage({ action }, new URL(link).origin);
+    const origin = new URL(link).origin;
+    window.actOnSecond = action => frame.contentWindow.postMessage({ action }, origin);
     document.body.append(frame);
 }"""
 
 
-def beside(viewer: Viewer, kind: str) -> dict[str, Any]:
-    """Return the event of a kind that the second report sent."""
+def event_of_second(viewer: Viewer, kind: str) -> dict[str, Any]:
+    """Wait for an event of the second report."""
     found: list[dict[str, Any]] = []
 
-    def came() -> bool:
-        found[:] = [each for each in viewer.page.evaluate("beside") if each["type"] == kind]
+    def has_arrived() -> bool:
+        found[:] = [each for each in viewer.page.evaluate("second") if each["type"] == kind]
         return bool(found)
 
-    viewer.until(came, what=kind)
+    viewer.until(has_arrived, what=kind)
     return found[0]
 
 
-def test_two_reports_on_one_page_are_two_reports(viewer: Viewer) -> None:
-    """Each is sent its own actions and tells of itself; signing one leaves the other."""
-    other = f"{viewer.reports.accession}-beside"
+def test_two_reports_on_one_page_are_independent(viewer: Viewer) -> None:
+    """Each report gets its own actions and sends its own events."""
+    other = f"{viewer.reports.accession}-second"
     viewer.open()
     viewer.type("The first.")
-    viewer.page.evaluate(BESIDE, viewer.reports.launch(other)["reportLink"])
-    assert beside(viewer, "report_ready")["clinicalInfo"] == viewer.reports.identity(other)
-    viewer.page.evaluate("actBeside('save_report')")
-    assert beside(viewer, "report_saved")["clinicalInfo"] == viewer.reports.identity(other)
+    viewer.page.evaluate(SECOND_REPORT, viewer.reports.launch(other)["reportLink"])
+    assert event_of_second(viewer, "report_ready")["clinicalInfo"] == viewer.reports.identity(other)
+    viewer.page.evaluate("actOnSecond('save_report')")
+    assert event_of_second(viewer, "report_saved")["clinicalInfo"] == viewer.reports.identity(other)
     viewer.act("sign_report")
     signed = viewer.event("report_signed")
     assert (signed["content"], signed["clinicalInfo"]) == ("The first.", viewer.reports.identity())
     viewer.event("report_status_changed")
-    kinds = [each["type"] for each in viewer.page.evaluate("beside")]
+    kinds = [each["type"] for each in viewer.page.evaluate("second")]
     assert kinds == ["report_ready", "report_saved"]
     assert "report_saved" not in [each["type"] for each in viewer.events()]
 
 
-def test_actions_that_are_sent_at_once_are_carried_out_in_order(viewer: Viewer) -> None:
-    """Each finds the report as the one before left it; nobody waits for events in between."""
+def test_simultaneous_actions_are_executed_in_order(viewer: Viewer) -> None:
+    """The frame executes actions in order although the host does not wait for events."""
     viewer.open()
     viewer.type("Normal.")
     actions = ["sign_report", "create_addendum", "cancel_addendum", "unsign_report", "sign_report"]
@@ -62,8 +63,8 @@ def test_actions_that_are_sent_at_once_are_carried_out_in_order(viewer: Viewer) 
     )
     viewer.event("report_signed", 1)
     viewer.event("report_status_changed", 2)
-    told = [each["type"] for each in viewer.events() if each["type"].endswith(("ed", "failed"))]
-    assert [each for each in told if "content" not in each and "status" not in each] == [
+    kinds = [each["type"] for each in viewer.events() if each["type"].endswith(("ed", "failed"))]
+    assert [each for each in kinds if "content" not in each and "status" not in each] == [
         "report_signed",
         "addendum_created",
         "addendum_cancelled",
@@ -75,7 +76,7 @@ def test_actions_that_are_sent_at_once_are_carried_out_in_order(viewer: Viewer) 
 
 
 def test_unknown_messages_are_ignored_and_bad_parameters_reported(viewer: Viewer) -> None:
-    """Unknown actions and no actions at all change nothing; a wrong type is a missing value."""
+    """Unknown messages have no effect; a parameter of a wrong type counts as missing."""
     viewer.open()
     viewer.page.evaluate(
         """() => {
@@ -99,19 +100,19 @@ def test_unknown_messages_are_ignored_and_bad_parameters_reported(viewer: Viewer
     assert len(viewer.events()) == 1 + len(failed) + 1
 
 
-@pytest.mark.parametrize("gone", ["delete", "unassign"])
-def test_actions_on_a_closed_report_are_refused(viewer: Viewer, gone: str) -> None:
-    """Deleted or given back elsewhere: nothing is signed or saved through a page left open."""
+@pytest.mark.parametrize("change", ["delete", "unassign"])
+def test_actions_on_a_closed_report_are_refused(viewer: Viewer, change: str) -> None:
+    """A page that is still open cannot sign a deleted or unassigned report."""
     viewer.open()
     viewer.type("Seen.")
     viewer.act("save_report")
     viewer.event("report_saved")
     order = viewer.reports.identity()
-    body = {"clinicalInfo": order} if gone == "delete" else order
-    assert viewer.reports.api(gone, **body).is_success
-    viewer.event("report_discarded" if gone == "delete" else "report_status_changed")
+    body = {"clinicalInfo": order} if change == "delete" else order
+    assert viewer.reports.api(change, **body).is_success
+    viewer.event("report_discarded" if change == "delete" else "report_status_changed")
     expect(viewer.frame.locator(".ProseMirror[contenteditable=true]")).to_have_count(0)
     viewer.act("sign_report")
     assert viewer.event("action_failed")["action"] == "sign_report"
     assert viewer.events("report_signed") == []
-    viewer.expected = "status of 40"  # what is refused
+    viewer.expected = "status of 40"  # for refused actions

@@ -1,21 +1,21 @@
-"""The recorder and the key findings, worked by a host of another site."""
+"""The recorder and the key findings, controlled by a host of another site."""
 
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.embedding.house import Viewer
 from tests.browser.embedding.kinds import HostKind
+from tests.browser.embedding.origins import Viewer
 
-SPEAKING = """
+RECOGNIZER = """
 window.SpeechRecognition = class { start() {} stop() { this.onend?.(); } };
 """
 FINDINGS = "Lungs: Nodule of 4 mm.\nHeart: enlarged"
 
 
 def with_findings(viewer: Viewer) -> dict[str, Any]:
-    """Register an order with key findings, open it, and write another text than these."""
+    """Register an order with key findings, open it, and type a text with their headings."""
     tags = {**viewer.reports.identity(), "KeyFindings": FINDINGS}
     viewer.reports.launch(clinicalInfo=tags, lazyLaunch=True, registerOrder=True)
     opened = viewer.open()
@@ -26,8 +26,8 @@ def with_findings(viewer: Viewer) -> dict[str, Any]:
 
 
 def test_the_recorder_goes_on_and_off(viewer: Viewer) -> None:
-    """toggle_recorder, recorder_on, recorder_off; and a microphone changed while it is on."""
-    viewer.page.add_init_script(SPEAKING)
+    """toggle_recorder sends recorder_on and recorder_off; a new microphone restarts it."""
+    viewer.page.add_init_script(RECOGNIZER)
     viewer.open()
     viewer.act("toggle_recorder")
     assert viewer.event("recorder_on")["clinicalInfo"] == viewer.reports.identity()
@@ -44,8 +44,8 @@ def test_the_recorder_goes_on_and_off(viewer: Viewer) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_findings_are_suggestions_until_somebody_decides(viewer: Viewer, keep: bool) -> None:
-    """apply_report_ai marks what it puts in; a second time there is nothing new; nothing signs."""
+def test_findings_are_suggestions_until_the_user_decides(viewer: Viewer, keep: bool) -> None:
+    """apply_report_ai inserts suggestions once, unsigned; the user keeps or removes them."""
     with_findings(viewer)
     viewer.act("apply_report_ai")
     marks = viewer.frame.locator("#text .suggested")
@@ -62,8 +62,8 @@ def test_findings_are_suggestions_until_somebody_decides(viewer: Viewer, keep: b
 
 
 @pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
-def test_what_is_signed_is_decided(viewer: Viewer) -> None:
-    """Nobody is asked to keep or remove anything in a text that cannot be changed any more."""
+def test_a_signed_report_has_no_suggestions(viewer: Viewer) -> None:
+    """The page of a signed report does not offer to keep or remove suggestions."""
     with_findings(viewer)
     viewer.act("apply_report_ai")
     viewer.frame.locator("#keep-all").wait_for()
@@ -74,8 +74,8 @@ def test_what_is_signed_is_decided(viewer: Viewer) -> None:
     expect(viewer.frame.locator("#keep-all")).to_have_count(0)
 
 
-def test_without_findings_the_host_is_told(viewer: Viewer) -> None:
-    """No key findings, no text of its own making."""
+def test_without_findings_the_action_fails(viewer: Viewer) -> None:
+    """apply_report_ai without key findings fails with no_findings."""
     viewer.open()
     viewer.act("apply_report_ai")
     failed = viewer.event("action_failed")

@@ -1,4 +1,4 @@
-"""Ownership, SyncLaunch, inactivity, tabs and WebView2, as hosts and users see them."""
+"""Ownership, SyncLaunch, inactivity, tabs and WebView2."""
 
 import json
 from typing import Any
@@ -7,18 +7,18 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.embedding.conftest import Installed
-from tests.browser.embedding.house import Viewer
 from tests.browser.embedding.kinds import HostKind
+from tests.browser.embedding.origins import Viewer
 
 WITH_OPENERS = pytest.mark.parametrize("kind", [HostKind.PLAIN, HostKind.BLOCKED], indirect=True)
-"""A cross-origin isolated page has no line to windows that it opens: browsers cut it."""
+"""Browsers disconnect a cross-origin isolated page from windows that it opens."""
 ONE_KIND = pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
-"""For what a tab of its own does: nothing is third-party there."""
+"""For behaviour in a separate tab, where nothing is third-party."""
 OTHER = {"UserEmail": "otto@site1.test", "UserName": "Otto Ther"}
 
 
-def test_another_users_draft_is_asked_for_first(viewer: Viewer) -> None:
-    """Cancel and Proceed are told to the host; the report opens after Proceed only."""
+def test_the_transfer_prompt_sends_events(viewer: Viewer) -> None:
+    """The host gets an event for Cancel and for Proceed; the report opens after Proceed."""
     viewer.reports.launch(user=OTHER)
     viewer.study()
     viewer.page.click("#open")
@@ -32,8 +32,8 @@ def test_another_users_draft_is_asked_for_first(viewer: Viewer) -> None:
     assert viewer.event("report_ready")["status"] == "DRAFT"
 
 
-def test_at_the_prompt_actions_are_refused_and_deletion_is_told(viewer: Viewer) -> None:
-    """Nothing is kept for a report that nobody has opened; one that is deleted is not offered."""
+def test_the_transfer_prompt_refuses_actions(viewer: Viewer) -> None:
+    """At the prompt an action fails with not_open; a deletion closes the prompt."""
     viewer.reports.launch(user=OTHER)
     viewer.study()
     viewer.page.click("#open")
@@ -43,14 +43,12 @@ def test_at_the_prompt_actions_are_refused_and_deletion_is_told(viewer: Viewer) 
     assert viewer.reports.api("delete", clinicalInfo=viewer.reports.identity()).is_success
     viewer.event("report_discarded")
     viewer.frame.get_by_role("heading", name="The report is closed").wait_for()
-    # What the page asked at that moment was answered with 404, and browsers print that.
+    # The browser prints the 404 of a request at the moment of the deletion.
     viewer.expected = "Failed to load resource"
 
 
-def test_the_previous_editor_is_told_who_took_the_report(
-    viewer: Viewer, installed: Installed
-) -> None:
-    """report_transferred with newOwnerName; forceOwnershipTransfer asks nobody."""
+def test_report_transferred_names_the_new_owner(viewer: Viewer, installed: Installed) -> None:
+    """A launch with forceOwnershipTransfer sends report_transferred to the previous editor."""
     viewer.open()
     viewer.type("Mine so far.")
     viewer.act("save_report")
@@ -70,7 +68,7 @@ def study(viewer: Viewer, number: int) -> str:
 
 
 def persistent(viewer: Viewer) -> Page:
-    """Open a study with SyncLaunch in a window of its own."""
+    """Open a study with SyncLaunch in a separate window."""
     viewer.study(study(viewer, 1), sync=True)
     with viewer.page.context.expect_page() as opening:
         viewer.page.click("#open-window")
@@ -92,22 +90,22 @@ def launch_only(viewer: Viewer, number: int) -> list[str]:
 
 
 @WITH_OPENERS
-def test_a_persistent_window_follows_and_saves_first(viewer: Viewer) -> None:
-    """SyncLaunch: what was typed is saved, the window shows the new study, events go on."""
+def test_a_persistent_window_saves_and_follows(viewer: Viewer) -> None:
+    """SyncLaunch: the window saves its text, shows the new study, and sends its events."""
     tab = persistent(viewer)
     tab.click(".ProseMirror")
     tab.keyboard.type("Typed just now.")
     assert launch_only(viewer, 2) == []
     assert viewer.event("report_ready", 1)["clinicalInfo"]["Accession"] == study(viewer, 2)
-    kept = viewer.reports.launch(study(viewer, 1))
-    assert kept["status"] == "Draft"
-    tab.goto(kept["reportLink"])
+    launched = viewer.reports.launch(study(viewer, 1))
+    assert launched["status"] == "Draft"
+    tab.goto(launched["reportLink"])
     tab.get_by_text("Typed just now.").wait_for()
 
 
 @pytest.mark.parametrize("kind", [HostKind.ISOLATED], indirect=True)
-def test_the_window_of_an_isolated_host_follows_though_it_cannot_tell(viewer: Viewer) -> None:
-    """Browsers cut its line to the host (Cross-Origin-Opener-Policy); the engine's stays."""
+def test_the_window_of_an_isolated_host_follows(viewer: Viewer) -> None:
+    """A window without opener (Cross-Origin-Opener-Policy) follows, but cannot send events."""
     viewer.study(study(viewer, 1), sync=True)
     with viewer.page.context.expect_page() as opening:
         viewer.page.click("#open-window")
@@ -120,8 +118,8 @@ def test_the_window_of_an_isolated_host_follows_though_it_cannot_tell(viewer: Vi
 
 
 @ONE_KIND
-def test_a_persistent_window_that_cannot_save_stays_and_says_so(viewer: Viewer) -> None:
-    """Refused visibly: a banner here, a warning in the launch's answer; then it follows."""
+def test_a_persistent_window_that_cannot_save_stays(viewer: Viewer) -> None:
+    """The window shows a banner and the launch has a warning; it follows after a save."""
     tab = persistent(viewer)
     viewer.errors.clear()
     tab.route("**/session/save", lambda route: route.abort())
@@ -136,8 +134,8 @@ def test_a_persistent_window_that_cannot_save_stays_and_says_so(viewer: Viewer) 
 
 
 @ONE_KIND
-def test_a_window_that_was_away_catches_up(viewer: Viewer) -> None:
-    """Durable: what was launched while the window had no line is followed when it has one."""
+def test_an_offline_window_catches_up(viewer: Viewer) -> None:
+    """A window that was offline follows the newest launch when it is online again."""
     tab = persistent(viewer)
     tab.context.set_offline(True)
     viewer.reports.launch(study(viewer, 2), app={"SyncLaunch": True})
@@ -148,7 +146,7 @@ def test_a_window_that_was_away_catches_up(viewer: Viewer) -> None:
 
 
 @ONE_KIND
-def test_a_frame_does_not_follow_unless_its_site_wants_it(viewer: Viewer) -> None:
+def test_a_frame_does_not_follow_by_default(viewer: Viewer) -> None:
     """SyncLaunch inside an embedded frame is disabled by default."""
     viewer.open(study(viewer, 1), sync=True)
     assert launch_only(viewer, 2) == []
@@ -156,13 +154,13 @@ def test_a_frame_does_not_follow_unless_its_site_wants_it(viewer: Viewer) -> Non
     assert len(viewer.events("report_ready")) == 1
 
 
-def test_nobody_there_means_signed_out_after_saving(viewer: Viewer) -> None:
-    """Warned a minute before; the host's user_activity keeps the session; then it ends, saved."""
+def test_inactivity_saves_and_signs_out(viewer: Viewer) -> None:
+    """The page warns a minute before, saves and signs out; user_activity of the host delays it."""
     viewer.page.clock.install()
     viewer.open()
     viewer.type("Kept.")
     viewer.page.clock.run_for(29 * 60_000)
-    with viewer.page.expect_request("**/session/activity"):  # the frame has heard it
+    with viewer.page.expect_request("**/session/activity"):  # the frame has received it
         viewer.act("user_activity")
     viewer.page.clock.run_for(5 * 60_000)
     viewer.frame.locator(".ProseMirror").wait_for()
@@ -174,7 +172,7 @@ def test_nobody_there_means_signed_out_after_saving(viewer: Viewer) -> None:
     assert viewer.reports.launch()["reportStatus"] == "Draft"
     exported = viewer.reports.api("export/json", clinicalInfo=viewer.reports.identity()).json()
     assert exported["reportInfo"]["content"] == "Kept."
-    # Half an hour of requests at once: what met the end was refused, and browsers print that.
+    # The browser prints requests that were refused after the end of the session.
     viewer.expected = "Failed to load resource"
 
 
@@ -193,8 +191,8 @@ window.deliver = (data) => listeners.forEach((listener) => listener({ data }));
 
 @ONE_KIND
 @pytest.mark.parametrize("serialized", [True, False])
-def test_webview2_gets_strings_and_sends_either(installed: Installed, *, serialized: bool) -> None:
-    """In WebView2 events arrive as serialized strings; actions may be objects or strings."""
+def test_webview2_messages(installed: Installed, *, serialized: bool) -> None:
+    """In WebView2 events are serialized strings; actions may be objects or strings."""
     page = installed.browser.new_page(ignore_https_errors=True)
     page.add_init_script(WEBVIEW)
     order = f"WEBVIEW-{serialized}"
@@ -207,7 +205,7 @@ def test_webview2_gets_strings_and_sends_either(installed: Installed, *, seriali
 
 
 def sent(page: Page, kind: str) -> dict[str, Any]:
-    """Return an event that the native host was sent, once it was."""
+    """Wait for an event that the page sends to the native host."""
     for _ in range(600):
         for text in page.evaluate("window.sent"):
             event: dict[str, Any] = json.loads(text)

@@ -1,4 +1,4 @@
-"""Every language on every screen: switched at once, nothing left untranslated, nothing broken."""
+"""Every language on every screen: no reload, no missing text, no broken layout."""
 
 import json
 import re
@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bridge.engine.launch import LANGUAGES
-from tests.browser.reading_room import ReadingRoom
-from tests.browser.screens import report, turn_to
-from tests.browser.signing_in import admit
-from tests.browser.watching import watched
+from tests.browser.checked_pages import checked_page
+from tests.browser.engine_server import EngineServer
+from tests.browser.screens import navigate, report
+from tests.browser.signing_in import open_signed_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -22,23 +22,23 @@ SIZES = ((1400, 900), (420, 800))
 
 
 @pytest.fixture(scope="module")
-def desk(furnished: ReadingRoom, chromium: Browser) -> Iterator[Page]:
-    """The page of an administrator, who stays signed in."""
+def signed_in(sample_engine: EngineServer, chromium: Browser) -> Iterator[Page]:
+    """The page of a signed-in administrator, for the layout_errors module."""
     profile = chromium.new_context(viewport={"width": 1400, "height": 900})
-    with watched(profile) as page:
-        admit(page, furnished, path="settings")
+    with checked_page(profile) as page:
+        open_signed_in(page, sample_engine, path="settings")
         yield page
     profile.close()
 
 
 def catalogue(code: str) -> dict[str, dict[str, str]]:
-    """Return the words of a language."""
-    words: dict[str, dict[str, str]] = json.loads((LOCALES / f"{code}.json").read_text("utf-8"))
-    return words
+    """Return the texts of a language."""
+    texts: dict[str, dict[str, str]] = json.loads((LOCALES / f"{code}.json").read_text("utf-8"))
+    return texts
 
 
-def whole(page: Page) -> list[str]:
-    """Return what is wrong with the layout: beyond the window, or cut off in a button."""
+def layout_errors(page: Page) -> list[str]:
+    """Return the elements that overflow the window or are cut off."""
     wrong: list[str] = page.evaluate(
         """() => {
             const root = document.documentElement;
@@ -65,26 +65,28 @@ def whole(page: Page) -> list[str]:
     return wrong
 
 
-def test_the_app_speaks_another_language_at_once(furnished: ReadingRoom, page: Page) -> None:
-    """All 17, one after the other on the same page, which is never loaded anew."""
-    admit(page, furnished, path="settings")
+def test_the_app_changes_its_language_without_a_reload(
+    sample_engine: EngineServer, page: Page
+) -> None:
+    """The settings page shows all 17 languages in turn without a page load."""
+    open_signed_in(page, sample_engine, path="settings")
     page.evaluate("window.stayed = true")
     chooser = page.locator("main select").first
     for code in LANGUAGES[1:] + LANGUAGES[:1]:
         chooser.select_option(code)
-        words = catalogue(code)
+        texts = catalogue(code)
         expect(page.locator("html")).to_have_attribute("lang", code)
-        expect(page.get_by_text(words["settings"]["tokens_lead"])).to_be_visible()
-        expect(page.get_by_text(words["shell"]["sign_out"]).first).to_be_visible()
+        expect(page.get_by_text(texts["settings"]["tokens_lead"])).to_be_visible()
+        expect(page.get_by_text(texts["shell"]["sign_out"]).first).to_be_visible()
         assert not KEY.search(page.locator("body").inner_text())
         assert page.evaluate("window.stayed")
 
 
-def test_a_report_changes_language_and_colours_where_it_stands(
-    furnished: ReadingRoom, page: Page
+def test_a_report_changes_language_and_theme_without_a_reload(
+    sample_engine: EngineServer, page: Page
 ) -> None:
-    """All 17 on the report's own page, which keeps its text; and the next report has the last."""
-    report(page, furnished, "A92")
+    """The report page keeps its text in all 17 languages; the next report has the last language."""
+    report(page, sample_engine, "A92")
     page.locator("#text").press_sequentially("Typed. ")
     page.evaluate("window.stayed = true")
     page.locator("#more summary").click()
@@ -98,13 +100,13 @@ def test_a_report_changes_language_and_colours_where_it_stands(
         for code in LANGUAGES[1:]:
             page.locator("#language").select_option(code)
             expect(page.locator("html")).to_have_attribute("lang", code)
-            words = catalogue(code)
-            expect(page.locator("#sign")).to_have_text(words["sign"]["sign"])
-            expect(page.locator("#room-priors")).to_have_text(words["panels"]["priors"])
+            texts = catalogue(code)
+            expect(page.locator("#sign")).to_have_text(texts["sign"]["sign"])
+            expect(page.locator("#room-priors")).to_have_text(texts["panels"]["priors"])
             assert not KEY.search(page.locator("body").inner_text())
     expect(page.locator("#text")).to_contain_text("Typed.")
     assert page.evaluate("window.stayed")
-    report(page, furnished, "A93")
+    report(page, sample_engine, "A93")
     expect(page.locator("html")).to_have_attribute("lang", LANGUAGES[-1])
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.locator("#more summary").click()
@@ -117,41 +119,43 @@ def test_a_report_changes_language_and_colours_where_it_stands(
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_no_screen_breaks_in_any_language(
-    furnished: ReadingRoom, desk: Page, page: Page, code: str
+    sample_engine: EngineServer, signed_in: Page, page: Page, code: str
 ) -> None:
     """Worklist, settings, administration, report: wide and in a side panel."""
-    turn_to(desk, "settings")
-    desk.locator("main select").first.select_option(code)
-    expect(desk.locator("html")).to_have_attribute("lang", code)
+    navigate(signed_in, "settings")
+    signed_in.locator("main select").first.select_option(code)
+    expect(signed_in.locator("html")).to_have_attribute("lang", code)
     for name in ("worklist", "settings", "administration"):
-        turn_to(desk, name)
-        sound(desk, code, name)
-    report(page, furnished, AppLanguage=code)
+        navigate(signed_in, name)
+        check_screen(signed_in, code, name)
+    report(page, sample_engine, AppLanguage=code)
     expect(page.locator("#sign")).to_have_text(catalogue(code)["sign"]["sign"])
-    sound(page, code, "report")
+    check_screen(page, code, "report")
 
 
-def sound(page: Page, code: str, screen: str) -> None:
-    """Hold a screen against what no language may do."""
+def check_screen(page: Page, code: str, screen: str) -> None:
+    """Check that a screen has no missing text and no broken layout."""
     expect(page.locator("html")).to_have_attribute("lang", code)
     assert not KEY.search(page.locator("body").inner_text())
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
-        assert (screen, width, whole(page)) == (screen, width, [])
+        assert (screen, width, layout_errors(page)) == (screen, width, [])
     page.set_viewport_size({"width": 1400, "height": 900})
 
 
-def test_dates_are_written_as_the_language_writes_them(furnished: ReadingRoom, page: Page) -> None:
-    """The same worklist, in German and in Japanese."""
-    admit(page, furnished, path="settings")
-    shown = {}
+def test_dates_are_written_as_the_language_writes_them(
+    sample_engine: EngineServer, page: Page
+) -> None:
+    """The worklist writes dates in the format of English, German and Japanese."""
+    open_signed_in(page, sample_engine, path="settings")
+    rows = {}
     for code in ("en-US", "de-DE", "ja-JP"):
-        turn_to(page, "settings")
+        navigate(page, "settings")
         page.locator("main select").first.select_option(code)
         expect(page.locator("html")).to_have_attribute("lang", code)
-        turn_to(page, "worklist")
+        navigate(page, "worklist")
         expect(page.locator("[role=row][data-report]").first).to_contain_text("CT Abdomen")
-        shown[code] = page.locator("[role=row][data-report]").first.inner_text()
-    assert "Mar 13, 2026" in shown["en-US"]
-    assert "13.03.2026" in shown["de-DE"]
-    assert "2026/03/13" in shown["ja-JP"]
+        rows[code] = page.locator("[role=row][data-report]").first.inner_text()
+    assert "Mar 13, 2026" in rows["en-US"]
+    assert "13.03.2026" in rows["de-DE"]
+    assert "2026/03/13" in rows["ja-JP"]

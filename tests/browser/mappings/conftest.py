@@ -1,7 +1,7 @@
 """
-One installation for the mapping pages, set up as the demonstration's, and its authors.
+One installation with mapping authors for the tests of the mapping pages.
 
-Three orders of the first sender have come in by then.
+It has received three orders.
 """
 
 from collections.abc import Iterator
@@ -15,30 +15,34 @@ from playwright.sync_api import Browser, Page, expect
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
+from tests.browser.checked_pages import window
 from tests.browser.signing_in import PASSWORD
-from tests.browser.watching import window
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE
 
-KEEPER, RIVAL, AUTHOR = "mara@example.org", "rita@example.org", "otto@example.org"
-NAMES = {KEEPER: "Mara Keeper", RIVAL: "Rita Rival", AUTHOR: "Otto Author"}
+ADMINISTRATOR, OTHER_AUTHOR, RESTRICTED_AUTHOR = (
+    "mara@example.org",
+    "rita@example.org",
+    "otto@example.org",
+)
+NAMES = {ADMINISTRATOR: "Mara Keeper", OTHER_AUTHOR: "Rita Rival", RESTRICTED_AUTHOR: "Otto Author"}
 
 
 @dataclass(frozen=True)
-class Desk:
-    """The installation, and the way to its pages."""
+class MappingConsole:
+    """An installation and a client of its mapping pages."""
 
     house: House
 
     def sign_in(self, email: str) -> dict[str, str]:
-        """Sign in as a browser does; give the cookies."""
+        """Sign in as a browser does; return the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
         answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 
     def call(self, email: str, method: str, path: str, body: object = None) -> httpx.Response:
-        """Call an endpoint of the mapping pages as a page of it does."""
+        """Call an endpoint of the console as its pages do."""
         return httpx.request(
             method,
             f"{self.house.url}/console/api/{path}",
@@ -49,7 +53,7 @@ class Desk:
         )
 
     def draft(self, email: str, name: str, **files: str) -> httpx.Response:
-        """Save a draft; keys are files without their ending."""
+        """Save a draft; `files` are texts by file name without suffix."""
         about = self.call(email, "GET", f"mappings/{name}")
         known = about.json() if about.status_code == 200 else {}
         own, active = known.get("draft") or {}, known.get("in_force") or {}
@@ -61,7 +65,7 @@ class Desk:
         return self.call(email, "PUT", f"mappings/{name}/draft", body)
 
     def activate(self, email: str, name: str, text: str, *listeners: str) -> httpx.Response:
-        """Write a definition of its own name, and put it into force."""
+        """Save a definition as a draft, and activate it."""
         saved = self.draft(email, name, **{name: text}).json()
         body = {"reason": "a test", "listeners": list(listeners)}
         known = {key: saved[key] for key in ("begun_on", "revision")}
@@ -69,16 +73,16 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MappingConsole]:
     """A running service with three stored orders."""
     house = House(Path(tmp_path_factory.mktemp("mappings")) / "home")
     house.make()
     house.start()
     try:
         roles = {
-            KEEPER: ("--role", "system-administrator", "--bodies"),
-            RIVAL: ("--role", "mapping-author", "--bodies"),
-            AUTHOR: ("--role", "mapping-author"),
+            ADMINISTRATOR: ("--role", "system-administrator", "--bodies"),
+            OTHER_AUTHOR: ("--role", "mapping-author", "--bodies"),
+            RESTRICTED_AUTHOR: ("--role", "mapping-author"),
         }
         for email, name in NAMES.items():
             house.bridge("user", "add", email, "--name", name, "--site", "SITE1")
@@ -88,7 +92,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             for number in (7001, 7002, 7003):
                 sender.ask(order(number, accession=f"A{number}"))
         house.settle()
-        yield Desk(house)
+        yield MappingConsole(house)
     finally:
         house.stop()
         house.kill()
@@ -101,27 +105,27 @@ def page(chromium: Browser) -> Iterator[Page]:
         yield page
 
 
-def enter(page: Page, desk: Desk, email: str, path: str = "mappings") -> None:
+def enter(page: Page, console: MappingConsole, email: str, path: str = "mappings") -> None:
     """Sign in, and go to a page."""
-    jar = desk.sign_in(email)
+    jar = console.sign_in(email)
     page.context.clear_cookies()
     page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": desk.house.url} for name in jar]
+        [{"name": name, "value": jar[name], "url": console.house.url} for name in jar]
     )
-    page.goto(f"{desk.house.url}/console/{path}")
+    page.goto(f"{console.house.url}/console/{path}")
     page.get_by_role("link", name="Mappings").first.wait_for()
 
 
 def editor(page: Page, file: str) -> None:
-    """Put the cursor into the editor of a file, at its beginning."""
+    """Place the cursor at the beginning of a file's editor."""
     page.get_by_role("textbox", name=f"Text of {file}").click()
     page.keyboard.press("Control+Home")
 
 
 def rewrite(page: Page, begins: str, text: str) -> None:
-    """Write a line of the open file anew, as deep as it stood."""
+    """Replace a line of the open file and keep its indentation."""
     old = page.locator(".cm-line").filter(has_text=begins).first
-    if old.count() == 0:  # lines are drawn where they are looked at
+    if old.count() == 0:  # the editor renders only visible lines
         page.keyboard.press("Control+End")
     old.click()
     page.keyboard.press("Control+Enter")  # a line below
@@ -132,13 +136,13 @@ def rewrite(page: Page, begins: str, text: str) -> None:
 
 
 def saved(page: Page, verdict: str = "No errors") -> None:
-    """Wait until the draft is saved, and judged so."""
+    """Wait until the draft is saved and has a verdict."""
     expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text("Changed files: 1.")
     expect(page.get_by_role("main").get_by_text("Draft saved")).to_contain_text(verdict)
 
 
 def fits(page: Page) -> bool:
-    """Whether nothing is wider or higher than the window."""
+    """Tell whether the page fits into the window."""
     inside: bool = page.evaluate(
         "document.documentElement.scrollWidth <= innerWidth"
         " && document.documentElement.scrollHeight <= innerHeight"

@@ -1,8 +1,8 @@
 """
-docs/tutorial/index.md, walked: a second sender, mapped in the console only.
+The steps of docs/tutorial/index.md: a second sender, mapped in the console only.
 
-The tests follow each other as the chapters do. `REPORT_BRIDGE_WRITE_PICTURES=1` takes the
-pictures of the tutorial anew.
+The tests depend on their order. `REPORT_BRIDGE_WRITE_PICTURES=1` writes the pictures of the
+tutorial.
 """
 
 import io
@@ -19,17 +19,17 @@ from playwright.sync_api import Browser, Page, expect
 
 from mappings.hl7.batch import messages_in
 from tests.acceptance.wire import Sender, Sink, sink
-from tests.browser.axe import complaints
+from tests.browser.axe import violations
+from tests.browser.checked_pages import BROWSER_PATIENCE
 from tests.browser.mappings.conftest import (
-    KEEPER,
-    Desk,
+    ADMINISTRATOR,
+    MappingConsole,
     editor,
     enter,
     fits,
     rewrite,
     saved,
 )
-from tests.browser.watching import BROWSER_PATIENCE
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -39,12 +39,12 @@ TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
 FOLDER = ROOT / "docs" / "tutorial"
 WRITE = os.environ.get("REPORT_BRIDGE_WRITE_PICTURES") == "1"
 COLOURS = 256
-ADOPTERS = 2  # intake and delivery, each with a line of its own in the log
+ADOPTERS = 2  # intake and delivery, each logs it
 
 
 @pytest.fixture(scope="module")
 def window(chromium: Browser) -> Iterator[Page]:
-    """One window for the whole story."""
+    """One window for all steps."""
     context = chromium.new_context(
         viewport={"width": 1280, "height": 720}, locale="en-GB", color_scheme="dark"
     )
@@ -55,9 +55,9 @@ def window(chromium: Browser) -> Iterator[Page]:
 
 
 def picture(page: Page, name: str) -> None:
-    """Look at a page as a reader of the tutorial does; keep the picture where it is asked for."""
+    """Check layout and accessibility of a page; write its picture if requested."""
     assert fits(page), name
-    assert (name, complaints(page)) == (name, [])
+    assert (name, violations(page)) == (name, [])
     file = FOLDER / f"{name}.png"
     assert f"({name}.png)" in TUTORIAL.read_text("utf-8"), name
     if WRITE:
@@ -67,29 +67,29 @@ def picture(page: Page, name: str) -> None:
     assert file.exists(), name
 
 
-def follow(desk: Desk) -> None:
-    """Wait until both who reads and who writes messages go by the first activation."""
-    eventually(lambda: desk.house.log().count(" adopted ") >= ADOPTERS)
+def wait_for_activation(console: MappingConsole) -> None:
+    """Wait until intake and delivery use the first activation."""
+    eventually(lambda: console.house.log().count(" adopted ") >= ADOPTERS)
 
 
-def send(desk: Desk, file: str) -> bytes:
-    """Send what a file of the tutorial holds, as its sender would; give the reply."""
+def send(console: MappingConsole, file: str) -> bytes:
+    """Send the message of a tutorial file; return the reply."""
     (message,) = messages_in((FOLDER / file).read_bytes())
-    with Sender(desk.house.mllp_port) as sender:
+    with Sender(console.house.mllp_port) as sender:
         reply = sender.ask(message)
     assert reply is not None
     return reply
 
 
-def test_1_what_is_in_force(desk: Desk, window: Page) -> None:
-    """The list names what each listener reads with."""
-    enter(window, desk, KEEPER)
+def test_1_active_definitions(console: MappingConsole, window: Page) -> None:
+    """The list shows the definitions of each listener."""
+    enter(window, console, ADMINISTRATOR)
     expect(window.get_by_role("table", name="Listeners")).to_contain_text("orders, patients")
     picture(window, "1-definitions")
 
 
-def test_2_a_proposal_from_samples(desk: Desk, window: Page) -> None:
-    """Six messages tell the delimiters, the charset, the accession and the Z segment."""
+def test_2_a_proposal_from_samples(console: MappingConsole, window: Page) -> None:
+    """Inference finds delimiters, charset, accession and Z segment in six messages."""
     window.get_by_role("button", name="New sender from samples").click()
     window.get_by_label("Upload").set_input_files(FOLDER / "samples.hl7")
     window.get_by_role("button", name="Propose a definition").click()
@@ -101,16 +101,16 @@ def test_2_a_proposal_from_samples(desk: Desk, window: Page) -> None:
     window.get_by_role("button", name="Create draft").click()
 
 
-def test_3_the_preview_shows_what_is_wrong(desk: Desk, window: Page) -> None:
-    """The insurance number stands where the patient's should: PID-2 is shown as not used."""
+def test_3_the_preview_shows_the_mistake(console: MappingConsole, window: Page) -> None:
+    """The preview shows the insurance number as patient number, and PID-2 as not used."""
     expect(window.get_by_text("6 of 6 accepted")).to_be_visible()
     expect(window.get_by_role("region", name="Result")).to_contain_text("INS44901")
     expect(window.get_by_title("PID-2", exact=True)).to_have_class(re.compile("unused"))
     picture(window, "3-preview")
 
 
-def test_4_it_is_put_right(desk: Desk, window: Page) -> None:
-    """Line by line, and every key has its effect beside it a moment later."""
+def test_4_the_draft_is_corrected(console: MappingConsole, window: Page) -> None:
+    """The preview updates after each corrected line."""
     rewrite(window, "PatientMRN:", "PatientMRM: {from: PID-2.1, required: true}")
     problems = window.get_by_role("region", name="Problems")
     expect(problems.get_by_role("button").first).to_contain_text("did you mean 'PatientMRN'?")
@@ -130,16 +130,16 @@ def test_4_it_is_put_right(desk: Desk, window: Page) -> None:
     picture(window, "5-draft")
 
 
-def test_5_what_would_change_for_others(desk: Desk, window: Page) -> None:
-    """Nothing: no message that came in so far is this sender's."""
+def test_5_comparison_with_stored_messages(console: MappingConsole, window: Page) -> None:
+    """No stored message gives a different result, because none is of this sender."""
     window.get_by_role("button", name="Compare").click()
     window.get_by_role("button", name="Compare results").click()
     expect(window.get_by_text("0 of 3 messages give a different result.")).to_be_visible()
     picture(window, "6-compare")
 
 
-def test_6_it_comes_into_force(desk: Desk, window: Page) -> None:
-    """With a reason, and before all else that the listener reads with."""
+def test_6_activation(console: MappingConsole, window: Page) -> None:
+    """The definition is activated with a reason, at the first position of the listener."""
     window.get_by_role("button", name="Activate …").click()
     window.get_by_label("Reason").fill("A second sender: RISC of SOUTH")
     window.get_by_role("checkbox", name="orders").check()
@@ -148,25 +148,25 @@ def test_6_it_comes_into_force(desk: Desk, window: Page) -> None:
     expect(window.get_by_text("active since")).to_be_visible()
 
 
-def test_7_its_orders_arrive(desk: Desk, window: Page) -> None:
-    """Acknowledged, mapped, and on the worklist under the right numbers."""
-    follow(desk)
-    assert b"MSA$AA$RC907" in send(desk, "order.hl7")
-    desk.house.settle()
-    told = desk.house.get("/api/report/changes", limit=500)["changes"]
-    (tags,) = [each for one in told for each in one["orders"] if each["Accession"] == "S26-907"]
+def test_7_orders_of_the_new_sender(console: MappingConsole, window: Page) -> None:
+    """An order of the new sender is acknowledged, mapped, and on the worklist."""
+    wait_for_activation(console)
+    assert b"MSA$AA$RC907" in send(console, "order.hl7")
+    console.house.settle()
+    changes = console.house.get("/api/report/changes", limit=500)["changes"]
+    (tags,) = [each for one in changes for each in one["orders"] if each["Accession"] == "S26-907"]
     assert (tags["PatientMRN"], tags["PatientName"]) == ("S907", "Šebesta^Chloë")
     kept = {key: tags["Metadata"][key] for key in ("ReadingRoom", "Protocol", "Price")}
     assert kept == {"ReadingRoom": "Room 3", "Protocol": "Contrast after 40 s", "Price": "60 €"}
-    window.goto(f"{desk.house.url}/console/mappings/ris-c")
+    window.goto(f"{console.house.url}/console/mappings/ris-c")
     window.get_by_role("button", name="Last 10 stored").click()
     result = window.get_by_role("region", name="Result")
     expect(result).to_contain_text(re.compile(r"Accession\s*S26-907"))
     picture(window, "8-in-force")
 
 
-def test_8_one_step_back(desk: Desk, window: Page) -> None:
-    """A second version, which was none too good, and the first again."""
+def test_8_rollback(console: MappingConsole, window: Page) -> None:
+    """A second version is activated and rolled back."""
     editor(window, "ris-c.yaml")
     rewrite(window, "Price:", "Price: ZRM-5")
     saved(window)
@@ -187,20 +187,20 @@ def test_8_one_step_back(desk: Desk, window: Page) -> None:
 
 @pytest.fixture(scope="module")
 def street() -> Iterator[Sink]:
-    """The department across the street."""
+    """The receiver of the destination `street`."""
     with sink() as running:
         yield running
 
 
-def result(desk: Desk, street: Sink, accession: str) -> str:
-    """Sign the report of an order, and give what the department across the street is sent."""
-    desk.house.draft("S907", accession, "No fracture.")
-    desk.house.sign("S907", accession)
+def result(console: MappingConsole, street: Sink, accession: str) -> str:
+    """Sign the report of an order; return the result that the destination gets."""
+    console.house.draft("S907", accession, "No fracture.")
+    console.house.sign("S907", accession)
     return street.wait(1)[-1].decode()
 
 
-def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
-    """A form: checked as it is filled in, tried for real, and at work without a restart."""
+def test_9_a_second_receiver(console: MappingConsole, window: Page, street: Sink) -> None:
+    """The form checks while the user types, tests the connection, and starts the destination."""
     window.get_by_role("link", name="Connections").click()
     window.get_by_role("button", name="New destination").click()
     form = window.get_by_role("dialog", name="New destination")
@@ -219,19 +219,19 @@ def test_9_a_second_receiver(desk: Desk, window: Page, street: Sink) -> None:
     row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
     expect(row).to_contain_text("running")
     picture(window, "11-connections")
-    logged(desk, "connected", 1)
-    message = result(desk, street, "S26-907")
+    logged(console, "connected", 1)
+    message = result(console, street, "S26-907")
     assert "|STREET|" in message.split("\r")[0]
     assert "No fracture." in message
 
 
-def logged(desk: Desk, event: str, times: int) -> None:
-    """Wait until the service has begun, or ended, to send there so many times."""
-    eventually(lambda: len(re.findall(rf" {event} .*street", desk.house.log())) >= times)
+def logged(console: MappingConsole, event: str, times: int) -> None:
+    """Wait until the log has so many events of the destination."""
+    eventually(lambda: len(re.findall(rf" {event} .*street", console.house.log())) >= times)
 
 
-def test_10_changed_and_back(desk: Desk, window: Page) -> None:
-    """Switched off by the same form, and on again by one step back."""
+def test_10_disable_and_rollback(console: MappingConsole, window: Page) -> None:
+    """The form disables the destination, and a rollback enables it."""
     open_settings = window.get_by_role("button", name="Settings street")
     open_settings.click()
     form = window.get_by_role("dialog", name="Destination street")
@@ -240,7 +240,7 @@ def test_10_changed_and_back(desk: Desk, window: Page) -> None:
     form.get_by_role("button", name="Save and activate").click()
     row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
     expect(row).to_contain_text("off")
-    logged(desk, "ended", 1)
+    logged(console, "ended", 1)
     open_settings.click()
     past = form.get_by_role("table", name="Settings history")
     expect(past.get_by_role("row")).to_have_count(2)
@@ -250,20 +250,20 @@ def test_10_changed_and_back(desk: Desk, window: Page) -> None:
     picture(window, "12-one-step-back")
     back.click()
     expect(row).to_contain_text("running")
-    logged(desk, "connected", 2)
+    logged(console, "connected", 2)
 
 
-def test_the_tutorial_names_what_is_there() -> None:
-    """Whatever it tells to press or to look at has this name in the console."""
+def test_the_tutorial_uses_the_texts_of_the_console() -> None:
+    """Each button and label that the tutorial names exists in the console."""
     words = json.loads((ROOT / "web" / "src" / "console" / "en.json").read_text("utf-8"))
     known = set(texts(words))
-    told = re.findall(r"\*\*(.+?)\*\*", TUTORIAL.read_text("utf-8"))
-    assert len(told) > 10
-    assert [each for each in told if each not in known] == []
+    named = re.findall(r"\*\*(.+?)\*\*", TUTORIAL.read_text("utf-8"))
+    assert len(named) > 10
+    assert [each for each in named if each not in known] == []
 
 
 def texts(words: dict[str, Any]) -> Iterator[str]:
-    """All texts of the console; a number stands where they have one."""
+    """All texts of the console, with a number in place of {count}."""
     for value in words.values():
         if isinstance(value, dict):
             yield from texts(value)

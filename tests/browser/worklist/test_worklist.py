@@ -1,39 +1,41 @@
-"""The worklist in Chromium: found, moved through by keyboard, opened, assigned, kept up to date."""
+"""The worklist in Chromium: search, keyboard, opening, assignment, live updates."""
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.reading_room import ReadingRoom
-from tests.browser.signing_in import ADA, REA, admit, enrol, order
+from tests.browser.engine_server import EngineServer
+from tests.browser.signing_in import ADA, REA, enrol, open_signed_in, order
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
-def worklist(room: ReadingRoom, page: Page) -> Page:
+def worklist(engine: EngineServer, page: Page) -> Page:
     """An administrator's worklist of three orders."""
-    enrol(room)
+    enrol(engine)
     for number in (1, 2, 3):
-        order(room, number, StudyDescription=f"Study {number}")
-    admit(page, room)
+        order(engine, number, StudyDescription=f"Study {number}")
+    open_signed_in(page, engine)
     expect(rows(page)).to_have_count(3)
     return page
 
 
 def rows(page: Page) -> Locator:
-    """Every row that shows a report."""
+    """The rows that show a report."""
     return page.locator("[role=row][data-report]")
 
 
-def test_the_oldest_order_comes_first_and_enter_opens_it(room: ReadingRoom, worklist: Page) -> None:
-    """To read: oldest first. By keyboard alone from the list to the open report."""
+def test_the_oldest_order_comes_first_and_enter_opens_it(
+    engine: EngineServer, worklist: Page
+) -> None:
+    """The oldest order is first; arrow keys and Enter open a report."""
     expect(worklist.locator("[role=grid]")).to_be_focused()
     worklist.keyboard.press("ArrowDown")
     expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 2")
     worklist.keyboard.press("Enter")
     worklist.wait_for_url("**/reporting/report/*")
     expect(worklist.get_by_text("PATIENT, 002").first).to_be_visible()
-    assert room.status("A2", "P2") == "Draft"
+    assert engine.status("A2", "P2") == "Draft"
     worklist.go_back()
     expect(rows(worklist)).to_have_count(2)
     worklist.keyboard.press("2")
@@ -41,23 +43,23 @@ def test_the_oldest_order_comes_first_and_enter_opens_it(room: ReadingRoom, work
     expect(rows(worklist)).to_contain_text("Study 2")
 
 
-def test_an_urgent_order_is_marked(room: ReadingRoom, page: Page) -> None:
-    """STAT is written beside the order that has the priority S, and beside no other."""
-    enrol(room)
-    order(room, 1, Metadata={"Priority": "S"})
-    order(room, 2, Metadata={"Priority": "R"})
-    admit(page, room)
+def test_an_urgent_order_is_marked(engine: EngineServer, page: Page) -> None:
+    """Only an order with priority S shows STAT."""
+    enrol(engine)
+    order(engine, 1, Metadata={"Priority": "S"})
+    order(engine, 2, Metadata={"Priority": "R"})
+    open_signed_in(page, engine)
     expect(rows(page)).to_have_count(2)
     expect(page.locator(".priority")).to_have_text(["STAT"])
     expect(page.locator("[data-report]", has_text="STAT")).to_contain_text("PATIENT, 001")
 
 
-def test_a_new_order_appears_without_reload(room: ReadingRoom, worklist: Page) -> None:
-    """While somebody looks: an order comes, another one is cancelled."""
-    order(room, 4, StudyDescription="Study 4")
+def test_a_new_order_appears_without_reload(engine: EngineServer, worklist: Page) -> None:
+    """An open worklist shows a new order and removes a cancelled one."""
+    order(engine, 4, StudyDescription="Study 4")
     expect(rows(worklist)).to_have_count(4)
     identity = {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"}
-    room.call("POST", "report/delete", {"clinicalInfo": identity})
+    engine.call("POST", "report/delete", {"clinicalInfo": identity})
     expect(rows(worklist)).to_have_count(3)
 
 
@@ -70,12 +72,12 @@ def test_search_finds_by_name_and_number(worklist: Page) -> None:
     expect(worklist.locator("[role=grid]")).to_be_focused()
     worklist.get_by_label("Search").fill("P2")
     expect(rows(worklist)).to_contain_text("Study 2")
-    worklist.get_by_label("Search").fill("nobody")
+    worklist.get_by_label("Search").fill("unknown")
     expect(worklist.get_by_text("No reports found.")).to_be_visible()
 
 
-def test_columns_sort_and_status_filters(room: ReadingRoom, worklist: Page) -> None:
-    """A click on a heading sorts, a second one turns the order round."""
+def test_columns_sort_and_status_filters(engine: EngineServer, worklist: Page) -> None:
+    """A click on a heading sorts, and a second click reverses the order."""
     worklist.get_by_role("button", name="Patient").click()
     expect(rows(worklist).first).to_contain_text("PATIENT, 001")
     worklist.get_by_role("button", name="Patient").click()
@@ -87,38 +89,38 @@ def test_columns_sort_and_status_filters(room: ReadingRoom, worklist: Page) -> N
     expect(worklist.get_by_text("No reports found.")).to_be_visible()
 
 
-def test_linked_orders_are_one_row(room: ReadingRoom, worklist: Page) -> None:
-    """The anchor speaks for the group; the row says how many more there are."""
+def test_linked_orders_are_one_row(engine: EngineServer, worklist: Page) -> None:
+    """The row shows the anchor and the number of linked orders."""
     tags = {"PatientName": "PATIENT^001", "StudyDescription": "Study 9"}
-    room.launch("A9", mrn="P1", lazyLaunch=True, registerOrder=True, tags=tags)
+    engine.launch("A9", mrn="P1", lazyLaunch=True, registerOrder=True, tags=tags)
     expect(rows(worklist)).to_have_count(4)
     linked = [{"PatientMRN": "P1", "Accession": each} for each in ("A1", "A9")]
-    room.call("POST", "report/link-orders", {"SiteID": "SITE1", "clinicalInfo": linked})
+    engine.call("POST", "report/link-orders", {"SiteID": "SITE1", "clinicalInfo": linked})
     expect(rows(worklist)).to_have_count(3)
     expect(rows(worklist).filter(has_text="+ 1 linked")).to_contain_text("Study 1")
 
 
-def test_an_administrator_assigns_by_keyboard(room: ReadingRoom, worklist: Page) -> None:
-    """A, choose, Enter: the order is the reader's Draft; and back to the worklist."""
+def test_an_administrator_assigns_by_keyboard(engine: EngineServer, worklist: Page) -> None:
+    """The key A assigns an order to a reader as Draft, and unassigns it."""
     worklist.keyboard.press("a")
     worklist.get_by_label("Reader").select_option(REA)
     worklist.get_by_role("button", name="Assign", exact=True).press("Enter")
     expect(rows(worklist)).to_have_count(2)
-    assert room.status("A1", "P1") == "Draft"
+    assert engine.status("A1", "P1") == "Draft"
     worklist.keyboard.press("5")
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(1)
     worklist.keyboard.press("a")
     worklist.get_by_role("button", name="Back to the worklist").click()
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(0)
-    assert room.status("A1", "P1") == "Ordered"
+    assert engine.status("A1", "P1") == "Ordered"
 
 
-def test_preliminary_reads_queue_by_group_and_tag(room: ReadingRoom, worklist: Page) -> None:
-    """Longest waiting first; only those of the chosen group and tag."""
+def test_preliminary_reads_queue_by_group_and_tag(engine: EngineServer, worklist: Page) -> None:
+    """The longest waiting read is first; a filter selects group and tag."""
     for name, tags in (("Night", ["Resident", "Fellow"]), ("Day", ["Resident"])):
-        room.call("POST", "admin/sites/SITE1/prelim-groups", {"name": name, "tags": tags})
+        engine.call("POST", "admin/sites/SITE1/prelim-groups", {"name": name, "tags": tags})
     for number, group, tag in ((3, "Night", "Fellow"), (1, "Night", "Resident")):
-        room.launch(f"A{number}", mrn=f"P{number}", who=REA)
+        engine.launch(f"A{number}", mrn=f"P{number}", email=REA)
         body = {
             "clinicalInfo": {
                 "SiteID": "SITE1",
@@ -128,7 +130,7 @@ def test_preliminary_reads_queue_by_group_and_tag(room: ReadingRoom, worklist: P
             "prelimGroup": group,
             "prelimTag": tag,
         }
-        room.call("POST", "report/prelim", body)
+        engine.call("POST", "report/prelim", body)
     worklist.reload()
     worklist.get_by_role("button", name="Preliminary reads").click()
     expect(rows(worklist)).to_have_count(2)
@@ -138,20 +140,20 @@ def test_preliminary_reads_queue_by_group_and_tag(room: ReadingRoom, worklist: P
     expect(rows(worklist)).to_contain_text("Night · Resident")
 
 
-def test_a_radiologist_assigns_nothing(room: ReadingRoom, page: Page) -> None:
-    """Only site administrators assign; the key does nothing for others."""
-    enrol(room)
-    order(room, 1)
-    admit(page, room, REA)
+def test_a_radiologist_assigns_nothing(engine: EngineServer, page: Page) -> None:
+    """The key A has no effect for a user who is no site administrator."""
+    enrol(engine)
+    order(engine, 1)
+    open_signed_in(page, engine, REA)
     expect(rows(page)).to_have_count(1)
     page.keyboard.press("a")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("link", name="Administration")).to_have_count(0)
 
 
-def test_a_long_list_is_scrolled_to_its_end(room: ReadingRoom, page: Page) -> None:
-    """Thousands of orders: few rows in the page, End asks for the last ones alone."""
-    enrol(room)
+def test_a_long_list_is_scrolled_to_its_end(engine: EngineServer, page: Page) -> None:
+    """With 3,000 orders the page renders few rows, and End requests only the last ones."""
+    enrol(engine)
     count = 3000
     for start in range(0, count, 500):
         batch = [
@@ -169,34 +171,34 @@ def test_a_long_list_is_scrolled_to_its_end(room: ReadingRoom, page: Page) -> No
             }
             for number in range(start, start + 500)
         ]
-        room.call("POST", "report/launch/clinical/batch", batch)
-    admit(page, room)
+        engine.call("POST", "report/launch/clinical/batch", batch)
+    open_signed_in(page, engine)
     expect(page.get_by_text("3,000 reports")).to_be_visible()
     assert rows(page).count() < 100
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.keyboard.press("End")
     expect(page.locator("[aria-selected=true]")).to_contain_text("Study 2999")
-    assert len([url for url in asked if "/rows?" in url]) <= 2, asked
+    assert len([url for url in requested if "/rows?" in url]) <= 2, requested
     assert rows(page).count() < 100
 
 
-def test_the_list_survives_a_server_that_goes_away(room: ReadingRoom, worklist: Page) -> None:
-    """It says so, and is right again without a reload once the server is back."""
-    room.stop()
+def test_the_list_survives_a_server_restart(engine: EngineServer, worklist: Page) -> None:
+    """The list shows an error, and is current again after the restart without a reload."""
+    engine.stop()
     worklist.get_by_role("button", name="All").click()
     expect(worklist.get_by_role("alert")).to_contain_text("cannot be reached")
-    room.start()
-    order(room, 4)
+    engine.start()
+    order(engine, 4)
     worklist.get_by_role("button", name="Try again").click()
     expect(rows(worklist)).to_have_count(4)
-    order(room, 5)
+    order(engine, 5)
     expect(rows(worklist)).to_have_count(5)
 
 
-def test_the_account_of_the_session_decides(room: ReadingRoom, worklist: Page) -> None:
-    """A Draft of another user asks before it changes hands."""
-    room.launch("A1", mrn="P1", who=REA)
+def test_opening_a_draft_of_another_user_asks(engine: EngineServer, worklist: Page) -> None:
+    """The page asks before it transfers the Draft of another user."""
+    engine.launch("A1", mrn="P1", email=REA)
     worklist.keyboard.press("5")
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(1)
     worklist.get_by_text("Study 1").click()
@@ -205,11 +207,11 @@ def test_the_account_of_the_session_decides(room: ReadingRoom, worklist: Page) -
     expect(proceed).to_be_visible()
     proceed.click()
     expect(worklist.get_by_text("PATIENT, 001").first).to_be_visible()
-    assert ADA in room.call("GET", "worklist?SiteID=SITE1&Accession=A1").text
+    assert ADA in engine.call("GET", "worklist?SiteID=SITE1&Accession=A1").text
 
 
-def test_back_at_the_row_that_was_opened(room: ReadingRoom, worklist: Page) -> None:
-    """By the report's key and by the browser's way back: same view, row and focus."""
+def test_back_to_the_opened_row(engine: EngineServer, worklist: Page) -> None:
+    """Alt+W and the browser's Back restore view, row and focus."""
     worklist.keyboard.press("5")
     worklist.get_by_role("button", name="Patient").click()
     expect(rows(worklist).first).to_contain_text("Study 1")
@@ -225,8 +227,8 @@ def test_back_at_the_row_that_was_opened(room: ReadingRoom, worklist: Page) -> N
         expect(worklist.locator("[role=grid]")).to_be_focused()
 
 
-def test_sign_and_next(room: ReadingRoom, worklist: Page) -> None:
-    """The report is signed and the next one of the list is open; after the last, the worklist."""
+def test_sign_and_next(engine: EngineServer, worklist: Page) -> None:
+    """Sign and next opens the next report of the list; after the last one, the worklist."""
     worklist.keyboard.press("ArrowDown")
     worklist.keyboard.press("Enter")
     expect(worklist.get_by_text("PATIENT, 002").first).to_be_visible()
@@ -234,12 +236,12 @@ def test_sign_and_next(room: ReadingRoom, worklist: Page) -> None:
     worklist.keyboard.type("Normal.")
     worklist.keyboard.press("Control+Shift+Enter")
     expect(worklist.get_by_text("PATIENT, 003").first).to_be_visible()
-    assert room.status("A2", "P2") == "Final"
+    assert engine.status("A2", "P2") == "Final"
     worklist.locator("#text").focus()
     worklist.keyboard.type("See [where].")
     worklist.locator("#sign-next").click()
     worklist.locator("#sign-anyway").click()
     worklist.wait_for_url("**/reporting/worklist")
-    assert room.status("A3", "P3") == "Final"
+    assert engine.status("A3", "P3") == "Final"
     expect(rows(worklist)).to_have_count(1)
     expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 1")

@@ -1,7 +1,7 @@
 """
 Two origins on one machine: the engine as `reports.localhost`, hosts as `viewer.localhost`.
 
-Browsers take these names for different sites, and for trustworthy ones.
+Browsers treat these names as different sites and as secure contexts.
 """
 
 import argparse
@@ -37,15 +37,15 @@ from tests.eventually import PATIENCE
 TOKEN = "service-secret"
 READER = "reader@site1.test"
 SITES = {"SITE1": 60, "OPEN": 0}
-"""Sites with their sign delay; OPEN has not said who its hosts are."""
+"""Sites with their sign delay; OPEN has no configured hosts."""
 
 
 @dataclass(frozen=True)
 class Reports:
     """
-    The engine on its own origin, and the token of a user who administers nothing.
+    The engine on its own origin, and the token of a user without administration rights.
 
-    `accession` and `reader` are the study and the user that a test has for itself.
+    `accession` and `reader` are the study and the user of one test.
     """
 
     url: str
@@ -58,22 +58,22 @@ class Reports:
         return ask(self.url, f"/api/report/{path}", body)
 
     def administer(self, part: str, **body: Any) -> None:
-        """Set a part of the site up."""
+        """Set a part of the site's configuration."""
         local = self.url.replace("reports.localhost", "127.0.0.1")
         path = f"{local}/api/admin/sites/SITE1/{part}"
-        verify = False  # the certificate is our own
+        verify = False  # self-signed certificate
         answer = httpx.put(
             path, json=body, headers={"x-access-token": TOKEN}, verify=verify, timeout=PATIENCE
         )
         assert answer.is_success, answer.text
 
     def identity(self, accession: str = "") -> dict[str, str]:
-        """Return an order of the example host's, or the test's own."""
+        """Return the identity of an order, by default the test's own."""
         accession = accession or self.accession
         return {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": accession}
 
     def launch(self, accession: str = "", **more: Any) -> dict[str, Any]:
-        """Launch for the reader in a frame; return the answer."""
+        """Launch a report for the reader; return the response."""
         user = {"UserEmail": self.reader, "UserName": "Rea Der", **more.pop("user", {})}
         body = {
             "clinicalInfo": self.identity(accession),
@@ -95,7 +95,7 @@ class Reports:
 
 @contextlib.contextmanager
 def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator[Reports]:
-    """An engine that listens, with https or without."""
+    """Run an engine, with HTTPS or without."""
     database = Database(fresh_file(folder / "engine.db"))
     with database.write() as connection:
         for site, delay in SITES.items():
@@ -127,7 +127,7 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
             await server.serve([listener])
             await engine.stop()
 
-        listener.listen()  # who comes before the engine is ready waits for it
+        listener.listen()  # early requests wait until the engine is ready
         serving = threading.Thread(target=lambda: asyncio.run(serve()))
         serving.start()
         try:
@@ -140,7 +140,7 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
 
 
 def certificate(folder: Path) -> dict[str, Any]:
-    """Return uvicorn's options for a certificate of our own."""
+    """Return uvicorn's options for a self-signed certificate."""
     issued = trustme.CA().issue_cert("reports.localhost")
     issued.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     return {"ssl_certfile": str(folder / "server.pem"), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
@@ -156,7 +156,7 @@ def listening() -> Iterator[tuple[int, socket.socket]]:
 
 @contextlib.contextmanager
 def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
-    """The example host of `docs/guides/example_host`, on a free port; `app` is to be filled in."""
+    """Run the example host of `docs/guides/example_host` on a free port; the caller sets `app`."""
     options = argparse.Namespace(
         app="", token=TOKEN, site=site, email=READER, name="Rea Der", coep=coep
     )
@@ -166,7 +166,7 @@ def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
         answer = ask(host.app, path, body)
         return answer.status_code, answer.json()
 
-    host.ask = asking  # type: ignore[method-assign]  # trusts our certificate
+    host.ask = asking  # type: ignore[method-assign]  # trusts the self-signed certificate
     serving = threading.Thread(target=host.serve_forever)
     serving.start()
     try:
@@ -178,15 +178,15 @@ def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
 
 
 def origin_of(host: Host) -> str:
-    """Return the origin that browsers know a host by."""
+    """Return the origin of a host in the browser."""
     return f"http://viewer.localhost:{host.server_port}"
 
 
 def ask(app: str, path: str, body: dict[str, Any], *, token: str = TOKEN) -> httpx.Response:
-    """Post to the engine; only browsers know that its name is this machine's."""
+    """Post to the engine; only browsers resolve names below `localhost`."""
     local = app.replace("reports.localhost", "127.0.0.1")
     headers = {"x-access-token": token}
-    verify = False  # the certificate is our own
+    verify = False  # self-signed certificate
     return httpx.post(local + path, json=body, headers=headers, verify=verify, timeout=PATIENCE)
 
 
@@ -198,7 +198,7 @@ class Viewer:
     reports: Reports
     errors: list[str] = field(default_factory=list)
     expected: str = "\0"
-    """What the browser's own lines say of answers that the test meant, also late ones."""
+    """Text of console lines that the browser prints for responses that the test expects."""
 
     @property
     def frame(self) -> FrameLocator:
@@ -206,7 +206,7 @@ class Viewer:
         return self.page.frame_locator("#stage iframe")
 
     def study(self, accession: str = "", **boxes: bool) -> None:
-        """Say which study is meant; `sync` and `force` are the checkboxes."""
+        """Fill in the study; `sync` and `force` are checkboxes."""
         self.page.fill("input[name=Accession]", accession or self.reports.accession)
         for name, checked in boxes.items():
             self.page.set_checked(f"input[name={name}]", checked)
@@ -229,17 +229,17 @@ class Viewer:
         return [json.loads(line) for line in reversed(lines)]
 
     def event(self, kind: str, after: int = 0) -> dict[str, Any]:
-        """Return the event of a kind that comes after so many others of it."""
+        """Wait for the event of a kind after `after` others of it, and return it."""
         self.until(lambda: len(self.events(kind)) > after, kind)
         return self.events(kind)[after]
 
     def until(self, holds: Callable[[], bool], what: str = "") -> None:
-        """Wait until something holds."""
+        """Wait until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             if time.monotonic() > deadline:
                 kinds = [each["type"] for each in self.events()]
-                message = f"{what} did not come; {kinds}; {self.errors}"
+                message = f"no {what}; {kinds}; {self.errors}"
                 raise AssertionError(message)
             self.page.wait_for_timeout(50)
 
@@ -248,13 +248,13 @@ class Viewer:
         return next(each for each in self.page.frames if "reports.localhost" in each.url)
 
     def selected(self) -> str:
-        """Return what is selected in the frame."""
+        """Return the selected text of the frame."""
         inside = self.frame.locator("body")
         text: str = inside.evaluate("() => getSelection().toString()")
         return text
 
     def type(self, text: str) -> None:
-        """Write at the end of the report."""
+        """Type at the end of the report."""
         self.frame.locator(".ProseMirror[contenteditable=true]").first.focus()
         self.page.keyboard.press("Control+End")
         self.page.keyboard.type(text)

@@ -1,4 +1,4 @@
-"""An engine that really listens, and what a test wants of it: launch, administer, stop, start."""
+"""A running engine that tests launch, administer, stop and start."""
 
 import asyncio
 import secrets
@@ -30,8 +30,8 @@ READER, OTHER = "rea@site1.test", "otto@site1.test"
 
 
 @dataclass
-class ReadingRoom:
-    """One site, SITE1, behind an address that stays while the server goes and comes back."""
+class EngineServer:
+    """An engine with the site SITE1; it keeps its port over a restart."""
 
     folder: Path
     port: int = 0
@@ -47,7 +47,7 @@ class ReadingRoom:
         return f"http://127.0.0.1:{self.port}"
 
     def prepare(self, **settings: Any) -> None:
-        """Make the database and the site."""
+        """Create the database and the site."""
         fresh_file(self.folder / "engine.db")
         database = self._open()
         with database.write() as connection:
@@ -56,12 +56,12 @@ class ReadingRoom:
         database.dispose()
 
     def start(self) -> None:
-        """Listen, on the same port as before."""
+        """Start listening, on the same port as before."""
         self._database = self._open()
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", self.port))
-        listening.listen()  # who comes before the engine is ready waits for it
+        listening.listen()  # early requests wait until the engine is ready
         self.port = listening.getsockname()[1]
         settings = EngineSettings(
             (("1", self._keys),), public_url=self.url, assistance=self.assistance
@@ -87,7 +87,7 @@ class ReadingRoom:
         self._thread.start()
 
     def stop(self) -> None:
-        """Go away at once: connections are cut."""
+        """Stop at once and cut all connections."""
         if self._server and self._thread and self._database:
             self._server.force_exit = self._server.should_exit = True
             self._thread.join()
@@ -107,22 +107,22 @@ class ReadingRoom:
         return answer
 
     def launch(
-        self, accession: str = "A1", who: str = READER, mrn: str = "P1", **changes: Any
+        self, accession: str = "A1", email: str = READER, mrn: str = "P1", **changes: Any
     ) -> str:
-        """Launch for a user and return the link; `tags` go to clinicalInfo."""
+        """Launch a report for a user and return its link; `tags` go to clinicalInfo."""
         identity = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         body = {
             "clinicalInfo": {**identity, **changes.pop("tags", {})},
             "reportingApp": {},
             "response": {"type": "link"},
-            "userInfo": {"UserEmail": who, "UserName": who.partition("@")[0].title()},
+            "userInfo": {"UserEmail": email, "UserName": email.partition("@")[0].title()},
             **changes,
         }
         link: str = self.call("POST", "report/launch/clinical", body).json()["reportLink"]
         return link
 
     def content(self, accession: str = "A1", mrn: str = "P1") -> str:
-        """Return the report's text as the API gives it."""
+        """Return the report's text by the API."""
         query = f"SiteID=SITE1&PatientMRN={mrn}&Accession={accession}"
         text: str = self.call("GET", f"report/content?{query}").json()["content"]
         return text
@@ -134,11 +134,11 @@ class ReadingRoom:
         return str(record["status"])
 
     def enrol(self, email: str, password: str) -> None:
-        """Set somebody's password by an enrolment link."""
+        """Set a user's password by an enrolment link."""
         enrol(self.call, self.url, email, password)
 
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
-        """Sign in as the login form does; give the cookies as a browser's profile takes them."""
+        """Sign in as the login form does; return the cookies for a browser profile."""
         form = {"email": email, "password": password, "token": "", "next": ""}
         answer = httpx.post(f"{self.url}/reporting/login", data=form, timeout=PATIENCE)
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
@@ -149,12 +149,12 @@ class ReadingRoom:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[ReadingRoom]:
-    """An engine that listens; its site cools signatures for a minute."""
-    room = ReadingRoom(folder)
-    room.prepare(sign_delay=COOLING)
-    room.start()
+def opened(folder: Path) -> Iterator[EngineServer]:
+    """Run an engine whose site has a sign delay of a minute."""
+    engine = EngineServer(folder)
+    engine.prepare(sign_delay=COOLING)
+    engine.start()
     try:
-        yield room
+        yield engine
     finally:
-        room.stop()
+        engine.stop()

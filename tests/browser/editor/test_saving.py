@@ -1,4 +1,4 @@
-"""Nothing typed is lost: on reload, crash, a lost network, a lost server, another writer."""
+"""Typed text survives a reload, a crash, a lost network, a stopped server and another writer."""
 
 import contextlib
 import json
@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Error, Page, Playwright, Route, expect
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.editor.writing import opened, phase, typed
-from tests.browser.reading_room import ReadingRoom
+from tests.browser.editor.report_page import opened, phase, typed
+from tests.browser.engine_server import EngineServer
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -25,9 +25,9 @@ READ_JOURNAL = """() => new Promise((resolve) => {
 })"""
 
 
-def test_undo_goes_back_over_saves(room: ReadingRoom, page: Page) -> None:
-    """Saving is no border for undo, and what was undone is saved as well."""
-    opened(page, room.launch())
+def test_undo_goes_back_over_saves(engine: EngineServer, page: Page) -> None:
+    """Undo goes back beyond the last save, and the result is saved."""
+    opened(page, engine.launch())
     typed(page, "one")
     phase(page, "saved")
     page.wait_for_timeout(700)
@@ -37,16 +37,16 @@ def test_undo_goes_back_over_saves(room: ReadingRoom, page: Page) -> None:
     page.keyboard.press("Control+z")
     assert page.inner_text("#text").strip() == ""
     phase(page, "saved")
-    assert room.content() == ""
+    assert engine.content() == ""
     page.keyboard.press("Control+y")
     assert page.inner_text("#text") == "one"
 
 
-def test_a_tab_that_dies_loses_the_last_second_at_most(
-    room: ReadingRoom, profile: BrowserContext
+def test_a_crashed_tab_loses_a_second_at_most(
+    engine: EngineServer, profile: BrowserContext
 ) -> None:
-    """The tab is killed before anything was saved: the next one has the text, and says so."""
-    link = room.launch()
+    """The next tab restores the unsaved text of a crashed tab and shows a notice."""
+    link = engine.launch()
     page = profile.new_page()
     opened(page, link)
     page.route("**/session/save", lambda route: route.abort())
@@ -56,68 +56,65 @@ def test_a_tab_that_dies_loses_the_last_second_at_most(
         page.goto("chrome://crash")
     again = profile.new_page()
     again.goto(link)
-    again.click("#take-over")  # or half a minute of patience: the dead tab cannot give it back
+    again.click("#take-over")  # the crashed tab holds its lease for half a minute
     expect(again.locator("#text")).to_have_text("Never saved.")
     expect(again.locator("#restored")).to_be_visible()
     phase(again, "saved")
-    assert room.content() == "Never saved."
+    assert engine.content() == "Never saved."
 
 
-def test_a_tab_that_is_closed_saves_in_its_last_moment(
-    room: ReadingRoom, profile: BrowserContext
-) -> None:
+def test_a_closing_tab_saves(engine: EngineServer, profile: BrowserContext) -> None:
     """
-    Closed right behind the last letter: the text is saved and the lease is free.
+    A tab that closes just after typing saves the text and releases its lease.
 
-    Chromium gives a closing tab half a second, which a busy machine may use up: one of several.
+    Chromium gives a closing tab half a second, which may not suffice on a busy machine: one of
+    several attempts must succeed.
     """
     saved = next(
-        each for each in ("A1", "A2", "A3", "A4") if is_saved_at_the_end(room, profile, each)
+        each for each in ("A1", "A2", "A3", "A4") if is_saved_at_the_end(engine, profile, each)
     )
     again = profile.new_page()
-    again.goto(room.launch(saved))
+    again.goto(engine.launch(saved))
     expect(again.locator("#text")).to_have_text("To the last letter.")
     expect(again.locator("#text")).to_have_attribute("contenteditable", "true")
 
 
-def is_saved_at_the_end(room: ReadingRoom, profile: BrowserContext, accession: str) -> bool:
-    """Type a text and close its tab; tell whether it is saved soon."""
+def is_saved_at_the_end(engine: EngineServer, profile: BrowserContext, accession: str) -> bool:
+    """Type a text and close its tab; tell whether it is saved."""
     page = profile.new_page()
-    opened(page, room.launch(accession))
+    opened(page, engine.launch(accession))
     typed(page, "To the last letter.")
     page.close()
     try:
-        eventually(lambda: room.content(accession) == "To the last letter.", 10)
+        eventually(lambda: engine.content(accession) == "To the last letter.", 10)
     except AssertionError:
         return False
     return True
 
 
-def test_without_storage_the_page_says_so_and_saves_while_one_types(
-    room: ReadingRoom, driver: Playwright
+def test_without_storage_the_page_saves_while_the_user_types(
+    engine: EngineServer, driver: Playwright
 ) -> None:
-    """No secure context: nothing is kept here; what is typed without a pause arrives at once."""
+    """Without a secure context the page shows a notice and saves without waiting for a pause."""
     rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
     page = browser.new_page()
-    opened(page, room.launch().replace("127.0.0.1", "plain.test"))
+    opened(page, engine.launch().replace("127.0.0.1", "plain.test"))
     assert page.evaluate("isSecureContext") is False
     expect(page.locator("#no-journal")).to_be_visible()
     page.click("#text")
     count = 0
-    while not room.content():
+    while not engine.content():
         page.keyboard.type("word ", delay=20)
         count += 1
-        assert count < 300, "nothing came while somebody typed"
+        assert count < 300, "nothing was saved while typing"
     browser.close()
-    assert "word" in room.content()
+    assert "word" in engine.content()
 
 
-def test_a_session_that_ends_takes_no_text_with_it(
-    room: ReadingRoom, profile: BrowserContext
-) -> None:
-    """The session is over while text is unsaved: the next one finds it."""
-    link = room.launch()
+def test_the_end_of_a_session_loses_no_text(engine: EngineServer, profile: BrowserContext) -> None:
+    """The next session restores text that was unsaved when a session ended."""
+    link = engine.launch()
     page = profile.new_page()
     opened(page, link)
     page.route("**/session/save", lambda route: route.abort())
@@ -135,9 +132,11 @@ def test_a_session_that_ends_takes_no_text_with_it(
     expect(again.locator("#text")).to_have_text("Not saved yet.")
 
 
-def test_an_addendum_is_kept_as_the_report_is(room: ReadingRoom, profile: BrowserContext) -> None:
-    """Closed in the middle of an addendum, and crashed in the middle of it: it is there."""
-    link = room.launch()
+def test_an_addendum_survives_a_closed_and_a_crashed_tab(
+    engine: EngineServer, profile: BrowserContext
+) -> None:
+    """The text of an addendum survives a closed tab and a crashed tab."""
+    link = engine.launch()
     page = profile.new_page()
     opened(page, link)
     typed(page, "Report.")
@@ -145,7 +144,7 @@ def test_an_addendum_is_kept_as_the_report_is(room: ReadingRoom, profile: Browse
     page.click("#addendum-create")
     page.click("#addendum")
     page.keyboard.type("Closed here.")
-    page.wait_for_timeout(1000)  # then it is kept, also where the machine is too busy to save it
+    page.wait_for_timeout(1000)  # the journal has it by then
     page.close()
     again = profile.new_page()
     again.goto(link)
@@ -162,9 +161,9 @@ def test_an_addendum_is_kept_as_the_report_is(room: ReadingRoom, profile: Browse
     expect(last.locator("#addendum")).to_have_text("Closed here. Crashed here.")
 
 
-def test_what_is_kept_on_the_computer_cannot_be_read_there(room: ReadingRoom, page: Page) -> None:
-    """The journal is sealed, and empty once everything is saved."""
-    opened(page, room.launch())
+def test_the_journal_is_encrypted(engine: EngineServer, page: Page) -> None:
+    """The journal in IndexedDB is encrypted, and empty after everything is saved."""
+    opened(page, engine.launch())
     page.route("**/session/save", lambda route: route.abort())
     typed(page, "Unmistakable finding.")
     page.wait_for_timeout(1000)
@@ -176,49 +175,47 @@ def test_what_is_kept_on_the_computer_cannot_be_read_there(room: ReadingRoom, pa
     assert page.evaluate(READ_JOURNAL) == []
 
 
-def test_a_lost_network_is_said_and_made_up_for(
-    room: ReadingRoom, page: Page, profile: BrowserContext
+def test_text_typed_offline_is_saved_later(
+    engine: EngineServer, page: Page, profile: BrowserContext
 ) -> None:
-    """Offline the text stays here, and goes to the engine by itself afterwards."""
-    opened(page, room.launch())
+    """The page shows that it is offline, and saves the text when the network returns."""
+    opened(page, engine.launch())
     profile.set_offline(True)
     typed(page, "Written on the train.")
     phase(page, "offline")
     assert "kept on this computer" in page.inner_text("#saving")
     profile.set_offline(False)
     phase(page, "saved")
-    assert room.content() == "Written on the train."
+    assert engine.content() == "Written on the train."
 
 
-def test_a_server_that_goes_and_comes_back(room: ReadingRoom, page: Page) -> None:
-    """The server is killed while somebody types: nothing is lost, before or after."""
-    opened(page, room.launch())
+def test_a_server_restart_while_typing(engine: EngineServer, page: Page) -> None:
+    """Text typed before, during and after a server restart is saved."""
+    opened(page, engine.launch())
     typed(page, "Before. ")
-    room.stop()
+    engine.stop()
     typed(page, "Meanwhile. ")
     phase(page, "offline")
-    room.start()
+    engine.start()
     typed(page, "After.")
     phase(page, "saved")
-    assert room.content() == "Before. Meanwhile. After."
+    assert engine.content() == "Before. Meanwhile. After."
 
 
-def test_a_reloaded_page_goes_on_writing_at_once(room: ReadingRoom, page: Page) -> None:
-    """Typed a moment before the reload: there, and the page writes."""
-    opened(page, room.launch())
+def test_a_reloaded_page_is_writable_at_once(engine: EngineServer, page: Page) -> None:
+    """After a reload the page has the text of a moment before and accepts input."""
+    opened(page, engine.launch())
     typed(page, "Just now.")
     page.reload()
     expect(page.locator("#text")).to_have_text("Just now.")
     typed(page, " And on.")
     phase(page, "saved")
-    assert room.content() == "Just now. And on."
+    assert engine.content() == "Just now. And on."
 
 
-def test_a_save_without_an_answer_is_reported_and_blocks_nothing(
-    room: ReadingRoom, page: Page
-) -> None:
-    """The service hangs: the user is notified, the save is retried, and Sign works afterwards."""
-    opened(page, room.launch())
+def test_a_save_without_a_response_is_reported(engine: EngineServer, page: Page) -> None:
+    """If the service hangs, the page shows it, retries the save, and Sign works afterwards."""
+    opened(page, engine.launch())
     page.route("**/session/save", lambda route: None)
     typed(page, "First.")
     expect(page.locator("#saving")).to_contain_text("Not saved")
@@ -228,15 +225,15 @@ def test_a_save_without_an_answer_is_reported_and_blocks_nothing(
     expect(page.locator("#sign")).to_be_enabled()
     page.unroute("**/session/save")
     phase(page, "saved")
-    assert room.content() == "First."
+    assert engine.content() == "First."
     page.click("#sign")
     expect(page.locator("#unsign")).to_be_visible()
 
 
-def test_a_save_whose_answer_is_lost_is_no_conflict(room: ReadingRoom, page: Page) -> None:
-    """The engine has the text, the page does not know: what is typed next is saved all the same."""
+def test_a_lost_response_is_no_conflict(engine: EngineServer, page: Page) -> None:
+    """If the response to a save is lost, the next save succeeds without a conflict."""
     page.route("**/session/events*", lambda route: route.abort())
-    opened(page, room.launch())
+    opened(page, engine.launch())
 
     def lose(route: Route) -> None:
         route.fetch()
@@ -247,14 +244,14 @@ def test_a_save_whose_answer_is_lost_is_no_conflict(room: ReadingRoom, page: Pag
         typed(page, "First.")
     typed(page, " Second.")
     phase(page, "saved")
-    assert room.content() == "First. Second."
+    assert engine.content() == "First. Second."
     expect(page.locator("#conflict")).to_have_count(0)
 
 
 @pytest.mark.parametrize("status", [500, 502, 504])
-def test_a_server_error_does_not_end_saving(room: ReadingRoom, page: Page, status: int) -> None:
-    """The engine or a proxy answers with an error once or twice: the text is saved by itself."""
-    opened(page, room.launch())
+def test_a_server_error_does_not_end_saving(engine: EngineServer, page: Page, status: int) -> None:
+    """The page retries after an error of the engine or a proxy until the text is saved."""
+    opened(page, engine.launch())
     page.route(
         "**/session/save", lambda route: route.fulfill(status=status, body="<html>"), times=2
     )
@@ -262,14 +259,14 @@ def test_a_server_error_does_not_end_saving(room: ReadingRoom, page: Page, statu
     phase(page, "offline")
     assert "Not saved" in page.inner_text("#saving")
     phase(page, "saved")
-    assert room.content() == "Typed once."
+    assert engine.content() == "Typed once."
 
 
 def test_text_of_an_open_window_is_not_offered_in_another(
-    room: ReadingRoom, profile: BrowserContext
+    engine: EngineServer, profile: BrowserContext
 ) -> None:
-    """The first window still has its unsaved text; once it has crashed, the next one gets it."""
-    link = room.launch()
+    """Unsaved text of an open window stays there; after a crash the next window offers it."""
+    link = engine.launch()
     first = profile.new_page()
     opened(first, link)
     first.route("**/session/*", lambda route: route.abort())
@@ -291,14 +288,14 @@ def test_text_of_an_open_window_is_not_offered_in_another(
     expect(third.locator("#kept")).to_be_visible()
 
 
-def test_text_without_storage_stays_in_sight_when_the_session_ends(
-    room: ReadingRoom, driver: Playwright
+def test_text_without_storage_stays_visible_after_the_session(
+    engine: EngineServer, driver: Playwright
 ) -> None:
-    """Nothing can be kept on this computer: the page warns, and shows the text to be copied."""
+    """Without storage the page warns, and still shows unsaved text when the session ends."""
     rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
     page = browser.new_page()
-    opened(page, room.launch().replace("127.0.0.1", "plain.test"))
+    opened(page, engine.launch().replace("127.0.0.1", "plain.test"))
     page.route("**/session/save", lambda route: route.abort())
     typed(page, "Nowhere else.")
     phase(page, "offline")

@@ -1,4 +1,4 @@
-"""Two who would write one report: one does, the other takes over, and no text is lost by it."""
+"""Two windows or users edit one report: one writes, the other may take over, no text is lost."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.editor.writing import opened, phase, typed
-from tests.browser.reading_room import OTHER, ReadingRoom
+from tests.browser.editor.report_page import opened, phase, typed
+from tests.browser.engine_server import OTHER, EngineServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_one_window_writes_and_another_takes_over(
-    room: ReadingRoom, profile: BrowserContext
+    engine: EngineServer, profile: BrowserContext
 ) -> None:
-    """V100: the second window reads until it takes over; the first one's text is not lost."""
-    link = room.launch()
+    """The second window is read-only until it takes over; it keeps the text of the first."""
+    link = engine.launch()
     first, second = profile.new_page(), profile.new_page()
     opened(first, link)
     typed(first, "First window.")
@@ -29,18 +29,24 @@ def test_one_window_writes_and_another_takes_over(
     expect(first.locator("#writer")).to_be_visible()
     typed(second, " Second window.")
     phase(second, "saved")
-    assert room.content() == "First window. Second window."
+    assert engine.content() == "First window. Second window."
     expect(first.locator("#text")).to_have_text("First window. Second window.")
+
+
+def forced(engine: EngineServer) -> str:
+    """Launch for another user with a forced transfer of ownership."""
+    user = {"UserEmail": OTHER, "UserName": "Otto", "forceOwnershipTransfer": True}
+    return engine.launch(email=OTHER, userInfo=user)
 
 
 @contextlib.contextmanager
 def two_texts(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser
+    engine: EngineServer, profile: BrowserContext, chromium: Browser
 ) -> Iterator[tuple[Page, Page]]:
-    """Typed on two computers: the slower one, and the other, that is kept and still writes."""
-    link = room.launch()
-    elsewhere = chromium.new_context()
-    first, second = profile.new_page(), elsewhere.new_page()
+    """A conflict: the first browser has unsaved text, and the second has saved another."""
+    link = engine.launch()
+    other_context = chromium.new_context()
+    first, second = profile.new_page(), other_context.new_page()
     opened(first, link)
     first.route("**/session/*", lambda route: route.abort())
     typed(first, "Mine.")
@@ -53,88 +59,72 @@ def two_texts(
     first.unroute("**/session/*")
     expect(first.locator("#conflict")).to_be_visible()
     assert first.inner_text("#text") == "Mine."
-    assert room.content() == "Theirs."
+    assert engine.content() == "Theirs."
     yield first, second
-    elsewhere.close()
+    other_context.close()
 
 
-def test_two_texts_are_never_made_one_unasked(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser
+def test_the_user_decides_a_conflict(
+    engine: EngineServer, profile: BrowserContext, chromium: Browser
 ) -> None:
-    """The slower one keeps its text and decides; it is saved as soon as the other has left."""
-    with two_texts(room, profile, chromium) as (first, second):
+    """The first window keeps its text, and saves it once the other window releases its lease."""
+    with two_texts(engine, profile, chromium) as (first, second):
         first.click("#keep-mine")
         phase(first, "refused")
         expect(first.locator("#writer")).to_be_visible()
-        assert room.content() == "Theirs."
-        second.goto("about:blank")  # gives its lease back; one that was killed has it 30 s more
+        assert engine.content() == "Theirs."
+        second.goto("about:blank")  # releases the lease; a killed window holds it for 30 s
         phase(first, "saved")
-        assert room.content() == "Mine."
+        assert engine.content() == "Mine."
 
 
-def test_a_text_that_waits_is_saved_when_the_writing_is_taken_over(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser
+def test_take_over_saves_the_conflicting_text(
+    engine: EngineServer, profile: BrowserContext, chromium: Browser
 ) -> None:
-    """Nothing has to be saved before it, for nothing can be while the other one writes."""
-    with two_texts(room, profile, chromium) as (first, second):
+    """Take-over saves the text that could not be saved while the other window wrote."""
+    with two_texts(engine, profile, chromium) as (first, second):
         first.click("#keep-mine")
         phase(first, "refused")
         first.click("#take-over")
         phase(first, "saved")
-        assert room.content() == "Mine."
+        assert engine.content() == "Mine."
         expect(second.locator("#text")).to_have_text("Mine.")
 
 
-def test_text_of_a_draft_that_was_taken_over_stays_readable(
-    room: ReadingRoom, profile: BrowserContext
+def test_unsaved_text_stays_visible_after_a_transfer(
+    engine: EngineServer, profile: BrowserContext
 ) -> None:
-    """Ownership transfer: what was not saved stays in the previous editor's page."""
+    """After a transfer of ownership, the previous user's page still shows unsaved text."""
     first = profile.new_page()
-    opened(first, room.launch())
+    opened(first, engine.launch())
     first.route("**/session/save", lambda route: route.abort())
     typed(first, "Unsaved.")
     phase(first, "offline")
     second = profile.new_page()
-    opened(
-        second,
-        room.launch(
-            who=OTHER,
-            userInfo={
-                "UserEmail": OTHER,
-                "UserName": "Otto",
-                "forceOwnershipTransfer": True,
-            },
-        ),
-    )
+    opened(second, forced(engine))
     first.unroute("**/session/save")
     expect(first.locator("#not-owner")).to_contain_text("Otto")
     assert first.inner_text("#text") == "Unsaved."
     phase(first, "refused")
 
 
-def forced(room: ReadingRoom) -> str:
-    """Launch for another user, who takes the draft without being asked."""
-    user = {"UserEmail": OTHER, "UserName": "Otto", "forceOwnershipTransfer": True}
-    return room.launch(who=OTHER, userInfo=user)
-
-
 @pytest.mark.parametrize("way", ["forced", "asked", "own"])
-def test_what_was_typed_last_is_saved_before_another_takes_over(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser, way: str
+def test_the_last_input_is_saved_before_a_transfer(
+    engine: EngineServer, profile: BrowserContext, chromium: Browser, way: str
 ) -> None:
-    """V8: text that was typed a moment ago and not saved yet is in what the other one opens."""
+    """The other window opens the draft with the input of a moment ago."""
     first = profile.new_page()
-    link = room.launch()
+    link = engine.launch()
     opened(first, link)
-    elsewhere = chromium.new_context()
-    second = elsewhere.new_page()
+    other_context = chromium.new_context()
+    second = other_context.new_page()
     if way == "asked":
-        second.goto(room.launch(who=OTHER))
+        second.goto(engine.launch(email=OTHER))
         second.wait_for_selector("#proceed:visible")
     if way == "own":
         second.goto(link)
         second.wait_for_selector("#take-over:visible")
-    target = forced(room)
+    target = forced(engine)
     typed(first, "To the last letter.")
     if way == "asked":
         second.click("#proceed")
@@ -149,22 +139,22 @@ def test_what_was_typed_last_is_saved_before_another_takes_over(
     assert first.get_attribute("#text", "contenteditable") == "false"
     typed(second, " And on.")
     phase(second, "saved")
-    assert room.content() == "To the last letter. And on."
-    elsewhere.close()
+    assert engine.content() == "To the last letter. And on."
+    other_context.close()
 
 
-def test_a_window_that_cannot_save_holds_nobody_up(
-    room: ReadingRoom, profile: BrowserContext, chromium: Browser
+def test_a_window_that_cannot_save_does_not_block_a_transfer(
+    engine: EngineServer, profile: BrowserContext, chromium: Browser
 ) -> None:
-    """Its saves have no answer: the other one opens the draft, and the text stays where it is."""
+    """The other user opens the draft, and the first window still shows its text."""
     first = profile.new_page()
-    opened(first, room.launch())
+    opened(first, engine.launch())
     first.route("**/session/save", lambda route: None)
     typed(first, "Unsaved.")
-    elsewhere = chromium.new_context()
-    second = elsewhere.new_page()
-    second.goto(forced(room))
+    other_context = chromium.new_context()
+    second = other_context.new_page()
+    second.goto(forced(engine))
     expect(second.locator("#text")).to_have_attribute("contenteditable", "true")
     expect(first.locator("#not-owner")).to_be_visible()
     assert first.inner_text("#text") == "Unsaved."
-    elsewhere.close()
+    other_context.close()

@@ -1,4 +1,4 @@
-"""What a person does at the report's page: open it, type, see it saved."""
+"""Actions on the page of a report: open, type, wait for a save."""
 
 from playwright.sync_api import Page, expect
 
@@ -17,5 +17,5 @@ def typed(page: Page, words: str) -> None:
 
 
 def phase(page: Page, wanted: str) -> None:
-    """Wait for a phase of saving."""
+    """Wait until saving is in a phase."""
     expect(page.locator("#saving")).to_have_attribute("data-phase", wanted)
