@@ -147,6 +147,7 @@ class _Channel(HTTPChannel):
     _handlingRequest: bool  # noqa: N815  # Twisted's name
     _networkProducer: Any  # noqa: N815  # Twisted's name
     _dataBuffer: list[bytes]  # noqa: N815  # Twisted's name
+    _waitingForTransport: bool  # noqa: N815  # Twisted's name
     _buffer: bytes
     length: int | None
 
@@ -156,6 +157,7 @@ class _Channel(HTTPChannel):
         self._shaking = False  # the TLS handshake has not been completed
         self._waits_for_memory = False
         self._body_refused = False  # the connection closes once the 503 is written
+        self._turn_missed = False
         self._chunk_lines = self._chunk_bytes = 0
         self.host, self.source, self.since = "", "", 0.0
 
@@ -244,11 +246,21 @@ class _Channel(HTTPChannel):
         if self._buffer or self._dataBuffer:
             self.site.queue_next_request(self)
         else:
-            self.proceed(request)
+            super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
 
-    def proceed(self, request: Any) -> None:
-        """Handle the next request, after the response to this one."""
-        super().requestDone(request)  # type: ignore[no-untyped-call]  # Twisted's
+    def take_turn(self) -> None:
+        """Handle the next request, unless the client does not read the responses."""
+        if self._waitingForTransport:
+            self._turn_missed = True
+        else:
+            super().requestDone(self.requests[0])  # type: ignore[no-untyped-call]  # Twisted's
+
+    @override
+    def resumeProducing(self) -> None:
+        super().resumeProducing()  # type: ignore[no-untyped-call]  # Twisted's
+        if self._turn_missed:
+            self._turn_missed = False
+            self.site.queue_next_request(self)
 
     def _overdue(self) -> None:
         self._deadline = None
@@ -370,7 +382,7 @@ class MessageSite(Site):
             self.clock.callLater(0, self._take_turns)
         for channel in turns:
             if channel in self._open:
-                channel.proceed(channel.requests[0])
+                channel.take_turn()
 
     @override
     def log(self, request: Any) -> None:

@@ -221,6 +221,18 @@ def test_packets_of_many_connections_take_turns(site: SiteHarness) -> None:
     assert [each.value().count(b"HTTP/1.1 404 ") for _, each in called] == [3] * 4
 
 
+def test_a_client_that_does_not_read_gets_no_further_responses(site: SiteHarness) -> None:
+    """The next request waits until the client has read the responses before it."""
+    channel, transport = site.call()
+    channel.pauseProducing()  # type: ignore[attr-defined]  # as the transport does
+    send(channel, b"GET /unknown HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+    site.clock.advance(0)
+    assert transport.value().count(b"HTTP/1.1 404 ") == 1
+    channel.resumeProducing()  # type: ignore[attr-defined]
+    site.clock.advance(0)
+    assert transport.value().count(b"HTTP/1.1 404 ") == 3
+
+
 def test_requests_of_a_lost_connection_are_not_handled(site: SiteHarness) -> None:
     """The next request in the packet is dropped with its connection."""
     channel, _ = site.call()
