@@ -8,8 +8,8 @@ import pytest
 
 from bridge.engine.http.requests.request_limits import WaitingRequests
 from tests.bridge.engine.http.engine_service import ADMIN, READER, Page, Service, user
-from tests.bridge.engine.http.event_listener import listening
-from tests.eventually import PATIENCE
+from tests.bridge.engine.http.event_listener import Listener, listening
+from tests.eventually import PATIENCE, eventually_async
 
 
 @pytest.fixture
@@ -44,6 +44,25 @@ def test_streams_are_bounded(
             refused = await events(page)
             assert (refused.status_code, refused.json()["code"]) == (status, code)
             assert refused.headers["retry-after"]
+        async with listening(page) as listener:
+            assert listener.status == 200
+
+    service.runner.run(story())
+
+
+def test_streams_that_begin_at_the_same_moment_are_bounded(service: Service, page: Page) -> None:
+    """Beyond the limit a stream is refused, or ends at once."""
+    engine = service.application.state.engine
+    engine.streams = WaitingRequests(100, 2)
+
+    async def story() -> None:
+        listeners = [Listener(page) for _ in range(12)]
+        tasks = [asyncio.ensure_future(each.listen()) for each in listeners]
+        await eventually_async(lambda: sum(each.done() for each in tasks) >= 10)
+        for each in listeners:
+            each.leave()
+        await asyncio.gather(*tasks)
+        assert {each.status for each in listeners} <= {200, 429}
         async with listening(page) as listener:
             assert listener.status == 200
 

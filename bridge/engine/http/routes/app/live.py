@@ -26,6 +26,7 @@ from bridge.engine.http import window_handover
 from bridge.engine.http.models.fields import Body
 from bridge.engine.http.report_page import ReportPage, ReportPageDep
 from bridge.engine.http.requests.guard import session_router
+from bridge.engine.http.requests.response_bodies import HttpProblem
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.live import window_switch
@@ -140,6 +141,11 @@ class StreamState:
 async def stream_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
     """Yield the events of a page after a cursor (None: from now) until the session ends."""
     engine, session = page.engine, page.session
+    try:  # others may have begun at the same moment, after the check of the request
+        engine.streams.require_room(str(session.account_id))
+    except HttpProblem:
+        yield "retry: 5000\n\n"
+        return
     counted = engine.streams.counted(str(session.account_id))
     with counted, engine.hub.watching(session, stream) as watch:
         await _open_window(page, stream)
