@@ -1,16 +1,17 @@
 """Validation before the handler: findings of hl7apy, on a thread for each listener.
 
-Messages are validated in the order of arrival. Findings are kept until the definition inspects the
-message. There they become refusals, or are only counted. The texts of hl7apy quote field values;
-only kind and place are kept.
+The messages of a sender are validated in the order of arrival. Findings are kept until the
+definition inspects the message. There they become refusals, or are only counted. The texts of
+hl7apy quote field values; only kind and place are kept.
 """
 
 import asyncio
 import re
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 from twisted.python.failure import Failure
@@ -32,6 +33,7 @@ from mappings.hl7.refusals import (
     WrongDataType,
 )
 from mappings.language.diagnostics import Issue
+from mllp.admission import source_of
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
 
@@ -181,34 +183,63 @@ class Validator:
             return [ValidationFinding(InternalError(), is_error=True)]
 
 
+class _WaitingFrame(NamedTuple):
+    """A frame that waits for its validation."""
+
+    frame: Frame
+    peer: Peer
+    reply: ReplyCallback
+
+
 class ValidatingHandler:
-    """A handler that validates each frame on a thread before it passes it on."""
+    """
+    A handler that validates each frame on a thread before it passes it on.
+
+    Sources take turns, so that no sender waits for all messages of another. The frames of one
+    source keep their order.
+    """
 
     def __init__(self, validator: Validator, handle: Handler) -> None:
         """`handle` gets each frame after its validation."""
         self._validator = validator
         self._handle = handle
         self._thread = single_thread("validation")
+        self._waiting: OrderedDict[str, deque[_WaitingFrame]] = OrderedDict()
+        self._running = False
 
     def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """Validate on the thread, then handle on the loop, in the order of the calls."""
+        """Validate on the thread, then handle on the loop."""
+        frames = self._waiting.setdefault(source_of(peer.host), deque())
+        frames.append(_WaitingFrame(frame, peer, reply))
+        if not self._running:
+            self._validate_next()
+
+    def _validate_next(self) -> None:
+        self._running = bool(self._waiting)
+        if not self._waiting:
+            return
+        source, frames = self._waiting.popitem(last=False)
+        waiting = frames.popleft()
+        if frames:
+            self._waiting[source] = frames  # at the end of the rotation
         loop = asyncio.get_running_loop()
-        looked = loop.run_in_executor(self._thread, self._validator.prepare, frame)
+        validated = loop.run_in_executor(self._thread, self._validator.prepare, waiting.frame)
+        validated.add_done_callback(partial(self._go_on, waiting))
 
-        def go_on(done: "asyncio.Future[Findings]") -> None:
-            try:
-                findings = done.result()
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler validates again
-                findings = {}
-            self._validator.remember(findings)
+    def _go_on(self, waiting: _WaitingFrame, done: "asyncio.Future[Findings]") -> None:
+        try:
+            findings = done.result()
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler validates again
+            findings = {}
+        self._validator.remember(findings)
 
-            def answer(replies: Sequence[bytes] | Failure) -> None:
-                self._validator.forget(findings)
-                reply(replies)
+        def answer(replies: Sequence[bytes] | Failure) -> None:
+            self._validator.forget(findings)
+            waiting.reply(replies)
 
-            try:
-                self._handle(frame, peer, answer)
-            except Exception:  # noqa: BLE001  # the connection closes unanswered
-                answer(Failure())  # type: ignore[no-untyped-call]
-
-        looked.add_done_callback(go_on)
+        try:
+            self._handle(waiting.frame, waiting.peer, answer)
+        except Exception:  # noqa: BLE001  # the connection closes unanswered
+            answer(Failure())  # type: ignore[no-untyped-call]
+        finally:
+            self._validate_next()

@@ -215,6 +215,32 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
 
 
 @pytest.mark.anyio
+async def test_senders_take_turns() -> None:
+    """The messages of one sender do not wait for all of another; each sender's keep their order."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def look(_payload: bytes) -> Sequence[ValidationFinding]:
+        begun.set()
+        gate.wait(PATIENCE)
+        return ()
+
+    handled: list[bytes] = []
+
+    def handler(frame: Frame, _peer: object, reply: ReplyCallback) -> None:
+        handled.append(frame.payload)
+        reply([])
+
+    handle = ValidatingHandler(Validator("ris", look, Metrics(), refuse=True), handler)
+    for number in range(4):
+        handle(Frame(b"flood %d" % number), RecordingPeer("192.0.2.1"), lambda _: None)
+    handle(Frame(b"order"), RecordingPeer("192.0.2.2"), lambda _: None)
+    await eventually_async(begun.is_set)
+    gate.set()
+    await eventually_async(lambda: len(handled) == 5)
+    assert handled == [b"flood 0", b"flood 1", b"order", b"flood 2", b"flood 3"]
+
+
+@pytest.mark.anyio
 async def test_a_handler_that_raises_behind_a_validator() -> None:
     """An error in the handler closes the connection."""
 

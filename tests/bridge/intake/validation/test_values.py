@@ -106,3 +106,9 @@ def test_a_profile_of_another_version(tmp_path: Path) -> None:
     file = tmp_path / "orders.xml"
     file.write_text(PROFILE.replace("2.5.1", "2.9"), "utf-8")
     assert "ORM_O01" in load_profile(file)
+
+
+def test_a_message_with_very_many_segments() -> None:
+    """The time of hl7apy grows with the square of repeated segments."""
+    many = ["NTE"] * 90_000
+    assert told(validate(message(PID, ORC, OBR, *many))) == {("104", "MSH")}
