@@ -50,6 +50,17 @@ def is_email(text: str) -> bool:
     return True
 
 
+def is_same_mailbox(text: str) -> bool:
+    """
+    Tell whether an address differs from its canonical form in letter case at most.
+
+    Folding maps further letters to others, such as \u00df to ss. Their mailboxes may belong to two
+    people, so an identity provider's address must not have such a letter.
+    """
+    given = text.strip()
+    return is_email(given) and unicodedata.normalize("NFC", given).lower() == _folded(given)
+
+
 def _folded(text: str) -> str:
     once = unicodedata.normalize("NFKC", text).casefold()
     return unicodedata.normalize("NFKC", once).casefold()

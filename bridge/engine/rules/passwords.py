@@ -6,6 +6,7 @@ are refused at any length. Only the first characters are scored, which bounds th
 """
 
 import re
+import unicodedata
 from enum import StrEnum
 from typing import Final
 
@@ -38,6 +39,7 @@ def find_weakness(password: str, email: str, name: str = "") -> Weakness | None:
     """Return why the policy refuses a password, None if it accepts it."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Weakness.TOO_LONG
+    password = unicodedata.normalize("NFKC", password)  # full width is no disguise
     if not password.strip():
         return Weakness.TOO_WEAK
     own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}

@@ -20,6 +20,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
+from bridge.email import is_same_mailbox
 from bridge.engine.settings import SingleSignOn
 
 
@@ -194,7 +195,7 @@ class OidcProvider:
 
     def _email_of(self, claims: Mapping[str, Any]) -> str:
         email = claims.get(self._settings.email_claim)
-        if not isinstance(email, str) or "@" not in email:
+        if not isinstance(email, str) or not is_same_mailbox(email):
             raise SignOnFailed("no_email")
         if self._settings.verified_only and claims.get("email_verified") not in {True, "true"}:
             raise SignOnFailed("email_not_verified")

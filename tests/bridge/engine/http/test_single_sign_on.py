@@ -140,6 +140,34 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
     assert "stranger" not in str(event)
 
 
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "\uff41da@example.org",  # full width
+        "ada@e\u2179ample.org",  # a Roman numeral
+        "ada@example.or\u1d4d",  # a modifier letter
+        "gro\u00df@example.org",  # folds to ss
+        "GRO\u1e9e@example.org",
+        "gro\u017fs@example.org",  # a long s
+        "\u0430da@example.org",  # Cyrillic
+    ],
+)
+def test_an_address_that_only_folds_to_an_accounts_is_another_persons(
+    door: Door, variant: str
+) -> None:
+    """The provider has authenticated the owner of another mailbox."""
+    with door.database.write() as connection:
+        users.register(connection, "SITE1", "gross@example.org", "Gross", 1)
+    door.provider.lies = {"email": variant}
+    assert door.walk().status_code == 401
+
+
+def test_letter_case_is_no_difference(door: Door) -> None:
+    """Providers report addresses as people wrote them."""
+    door.provider.lies = {"email": "Ada@EXAMPLE.org"}
+    assert door.walk().status_code == 303
+
+
 def test_a_signature_of_another_key_lets_nobody_in(door: Door) -> None:
     """A token with an unknown key is refused."""
     door.provider.signing = RSAKey.generate_key(2048)

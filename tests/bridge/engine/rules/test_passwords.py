@@ -19,6 +19,8 @@ from bridge.engine.rules.passwords import MAX_BYTES, Weakness, find_weakness
         ("aaaaaaaaaaaaaaaa", Weakness.COMMON),
         ("1234567890123", Weakness.COMMON),
         ("passwordpassword", Weakness.COMMON),
+        ("\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff441234", Weakness.COMMON),  # full width
+        ("\uff41da@site1.test", Weakness.PERSONAL),
         ("ada@site1.test", Weakness.PERSONAL),
         ("Ada Reader 2026", Weakness.PERSONAL),
         ("", Weakness.TOO_WEAK),
