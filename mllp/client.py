@@ -96,8 +96,6 @@ class RequestQueue:
             request.fail(NotConnected(cause))
 
 
-__all__ = ["ClientObserver", "Endpoint", "MLLPClient", "ReplyMatcher"]
-
 CLOSE_GRACE = 1.0
 """Seconds for which `close` waits for the peer's TLS close."""
 

@@ -27,7 +27,6 @@ from mllp.contract import (
     Handler,
     ListenerContext,
     NakBuilder,
-    Peer,
     ReadThrottle,
     ServerLimits,
     ServerObserver,
@@ -242,17 +241,6 @@ class ServerConnection(Protocol):
             self.finish()
         else:
             self._idle.start()
-
-
-__all__ = [
-    "Handler",
-    "MLLPServerFactory",
-    "NakBuilder",
-    "Peer",
-    "ServerLimits",
-    "ServerObserver",
-    "close_in_silence",
-]
 
 
 def close_in_silence(_error: FramingError, _head: bytes) -> None:

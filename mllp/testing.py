@@ -19,16 +19,10 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from typing_extensions import override
 
+from mllp.contract import Handler, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import NotConnected
 from mllp.framing import Frame, FrameReader, frame
-from mllp.server import (
-    Handler,
-    MLLPServerFactory,
-    NakBuilder,
-    ServerLimits,
-    ServerObserver,
-    close_in_silence,
-)
+from mllp.server import MLLPServerFactory, close_in_silence
 
 END_OF_STREAM: Final = b""
 
@@ -133,18 +127,6 @@ def connect_protocols(clock: Clock, server: Any, client: Any) -> None:
 def deliver_all(clock: Clock) -> None:
     """Deliver everything that is under way."""
     clock.advance(0)
-
-
-__all__ = [
-    "MemoryCaller",
-    "MemoryClient",
-    "MemoryEndpoint",
-    "MemoryPeer",
-    "MemoryServer",
-    "RawConnection",
-    "answering",
-    "deliver_all",
-]
 
 
 class RawConnection(Protocol):

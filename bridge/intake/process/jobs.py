@@ -36,7 +36,7 @@ from mappings.language.diagnostics import RuleFailed
 from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")
-CLOCK_TOLERANCE_MS = 5_000
+MAX_SENT_AHEAD_MS = 5_000
 """A sending time that is later than the arrival by more than this comes from a wrong clock."""
 
 _RESOLUTIONS = {
@@ -207,7 +207,7 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
     Return MSH-7 with the clock that it was read from; None if it is not reliable.
 
     MSH-7 is not reliable if it is missing, has no minutes, comes from a sender without a name,
-    lies within an hour that local time repeats or skips, or is more than `CLOCK_TOLERANCE_MS`
+    lies within an hour that local time repeats or skips, or is more than `MAX_SENT_AHEAD_MS`
     after the arrival (`received_at`, ms).
     """
     header = peek(payload)
@@ -221,7 +221,7 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
         head = lines.first_line(lines.untrailed(payload)[0])  # the rest of the message may be long
         said = Message.parse(head, fallback=policy.charset).value(_SENT_AT)
     found = _parse_sent_at(said, policy.time_zone)
-    if found is None or found[0] > received_at + CLOCK_TOLERANCE_MS:
+    if found is None or found[0] > received_at + MAX_SENT_AHEAD_MS:
         return None
     at, resolution, zone = found
     return MessageTime(at, clock(_sender(*sender, zone), resolution))

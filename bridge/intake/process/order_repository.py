@@ -21,9 +21,9 @@ from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.process.order_lookup import look_up_orders, read_redirects, redirect_jobs
 from bridge.intake.process.order_values import has_moved_away
-from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
+from bridge.queue.ledger.arrivals import lane
 from bridge.queue.operations import replay_parked
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database

@@ -19,16 +19,6 @@ from bridge.queue.ledger.arrivals import MessageFlag, identity, lane, signed64
 from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
 
-__all__ = [
-    "ControlIds",
-    "acknowledges_us",
-    "lane",
-    "message_identity",
-    "payload_identity",
-    "signal",
-    "single_identity",
-]
-
 
 class ControlIds:
     """

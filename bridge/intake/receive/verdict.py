@@ -15,9 +15,9 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from bridge.intake.receive.identity import lane, lanes_of, part_number, parts_of
+from bridge.intake.receive.identity import lanes_of, part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.queue.ledger.arrivals import MAX_LANES
+from bridge.queue.ledger.arrivals import MAX_LANES, lane
 from config.listeners import Acknowledge
 from mappings.hl7.batch import miscounted, split, stray
 from mappings.hl7.header import Header, peek

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.intake.receive.identity import lane
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from config.listeners import MergedPatients

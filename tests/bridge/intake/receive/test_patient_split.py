@@ -6,8 +6,8 @@ import pytest
 from typing_extensions import override
 
 from bridge.intake.process.jobs import read
-from bridge.intake.receive.identity import lane
 from bridge.queue.inbox import Inbox
+from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from config.listeners import Acknowledge, SequenceNumbers
