@@ -301,7 +301,7 @@ async def export(
     )
 
 
-@package_router.post("/look", name="look")
+@package_router.post("/look")
 async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
     """Return what the import of a package would change; store nothing."""
     for each in _IMPORT:
@@ -310,7 +310,7 @@ async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
         return await Threads.CONSOLE.run(call.context.packages.preview, body.data)
 
 
-@package_router.post("/import", name="take_in")
+@package_router.post("/import")
 async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any]:
     """Import a package after its preview; all nodes activate it."""
     packages = call.context.packages

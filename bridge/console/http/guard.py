@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, code_of
+from bridge.audit.route_actions import CONSOLE, action_of
 from bridge.console import grants
 from bridge.console.actions import ConsoleAction, record_action
 from bridge.console.context import ConsoleContext
@@ -176,15 +177,15 @@ async def record_refusal(request: Request, code: str) -> None:
     """
     Record a request that was refused before `run_audited` recorded its action.
 
-    The action is the name of the route. Requests that only read, and requests without a signed-in
+    The action is that of the route. Requests that only read, and requests without a signed-in
     user, leave no event.
     """
     email = getattr(request.state, "user_email", "")
     if not email or request.method in _SAFE_METHODS or hasattr(request.state, "is_recorded"):
         return
     context = context_of(request)
-    name = str(getattr(request.scope.get("route"), "name", "request")).replace("_", " ")
-    refusal = ConsoleAction(email, name, _target(request), code, source=_client(request))
+    action = action_of(CONSOLE, request.scope, " ")
+    refusal = ConsoleAction(email, action, _target(request), code, source=_client(request))
     await Threads.CONSOLE.run(record_action, context.database, refusal, context.clock())
 
 

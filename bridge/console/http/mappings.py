@@ -157,7 +157,7 @@ async def rollback(name: Name, body: RollbackBody, call: CallDep) -> Mapping[str
     return await run_audited(call, action, lambda: call.context.drafts.rollback(activation))
 
 
-@router.put("/reading/{listener}", name="read_with")
+@router.put("/reading/{listener}")
 async def set_listener_definitions(
     listener: str, body: ListenerDefinitionsBody, call: CallDep
 ) -> Mapping[str, Any]:
@@ -181,7 +181,7 @@ async def stored(name: Name, body: StoredBody, call: CallDep) -> Mapping[str, An
     return {"messages": rows}
 
 
-@router.post("/mapping-material", name="material")
+@router.post("/mapping-material")
 async def sample_messages(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Return the messages in pasted text and uploaded files."""
     call.user.grant.require(Permission.AUTHOR)
@@ -244,7 +244,7 @@ async def unmapped_codes(call: CallDep) -> Mapping[str, Any]:
     return {"rows": await Threads.CONSOLE.run(call.context.drafts.unmapped_codes, email)}
 
 
-@code_router.post("/unknown-codes/leave", name="leave")
+@code_router.post("/unknown-codes/leave")
 async def ignore_code(body: IgnoredCodeBody, call: CallDep) -> Mapping[str, Any]:
     """Record that a code stays without an entry; its notifications end."""
     subject = f"code table {body.code_table} of mapping {body.mapping}"
@@ -254,7 +254,7 @@ async def ignore_code(body: IgnoredCodeBody, call: CallDep) -> Mapping[str, Any]
     return {}
 
 
-@code_router.put("/mappings/{name}/codes/{table}", name="add")
+@code_router.put("/mappings/{name}/codes/{table}")
 async def add_code(name: Name, table: Table, body: CodeBody, call: CallDep) -> Mapping[str, Any]:
     """Add an entry to a code table in the user's draft; activate nothing."""
     action = AuditedAction((Permission.AUTHOR,), "save draft", f"mapping {name}")

@@ -257,7 +257,7 @@ async def check(message_id: MessageId, body: EditedMessageBody, call: CallDep) -
     return await Threads.CONSOLE.run(work)
 
 
-@edit_router.post("/{message_id}/send-again", name="send_again")
+@edit_router.post("/{message_id}/send-again")
 async def resend(message_id: MessageId, body: ResentMessageBody, call: CallDep) -> dict[str, Any]:
     """Store the edited message as a new one, linked to the original, and queue it."""
     action = _action(call.context, message_id, "send again", *_EDIT, reason=body.reason.strip())
@@ -298,7 +298,7 @@ def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict
 order_router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
 
 
-@order_router.post("/find", name="where_is_it")
+@order_router.post("/find")
 async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
     """
     Track the orders with a number.

@@ -94,7 +94,7 @@ async def list_grants(call: CallDep) -> dict[str, Any]:
     return {"rows": [_row(each) for each in await call.context.access.entries()]}
 
 
-@router.put("/grants/{who}", name="give")
+@router.put("/grants/{who}")
 async def assign_role(who: Who, body: GrantBody, call: CallDep) -> dict[str, Any]:
     """Assign a role to an account; `link`: the owner must enrol again."""
     made = await await_audited(
@@ -105,7 +105,7 @@ async def assign_role(who: Who, body: GrantBody, call: CallDep) -> dict[str, Any
     return _enrolment(made)
 
 
-@router.delete("/grants/{who}", name="take")
+@router.delete("/grants/{who}")
 async def remove_role(who: Who, call: CallDep) -> dict[str, Any]:
     """Remove the role of an account; nobody removes their own."""
     await await_audited(

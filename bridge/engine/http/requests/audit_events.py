@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request
 
 from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
+from bridge.audit.route_actions import ENGINE, action_of
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
@@ -73,15 +74,21 @@ def record_refusal(request: Request, action: str, **details: Any) -> None:
     engine_of(request).audit_buffer.add([event])
 
 
-def record_refused_change(request: Request, code: str) -> None:
-    """Record a refused change, unless `record_refusal` has recorded it."""
+def record_refused_request(request: Request, code: str, *, forbidden: bool) -> None:
+    """
+    Record a refused change or a forbidden request, unless `record_refusal` has recorded it.
+
+    A request that was refused before its use case started has the action of its route.
+    """
     state = request.state
-    if request.method in _READ_METHODS or getattr(state, "refusal_noted", False):
+    harmless = request.method in _READ_METHODS and not forbidden
+    if harmless or getattr(state, "refusal_noted", False):
         return
     page = getattr(state, "report_page", None)
     if page is None and getattr(state, "caller", None) is None:
         return  # not authenticated: the authentication records its own refusals
-    action, site_id, target = getattr(state, "audited", (_name(request), None, None))
+    unnamed = (action_of(ENGINE, request.scope, "-"), None, None)
+    action, site_id, target = getattr(state, "audited", unnamed)
     account_id = None if page is None else page.session.account_id
     report_id = None if page is None else page.session.report_id
     event = audit_event(
@@ -96,12 +103,6 @@ def record_refused_change(request: Request, code: str) -> None:
         path=_route(request),
     )
     engine_of(request).audit_buffer.add([event])
-
-
-def _name(request: Request) -> str:
-    """Return the action of a request that was refused before its use case started."""
-    route = request.scope.get("route")
-    return str(getattr(route, "name", "request")).replace("_", "-")
 
 
 def _route(request: Request) -> str:

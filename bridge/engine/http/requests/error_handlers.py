@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.requests.audit_events import record_refused_change
+from bridge.engine.http.requests.audit_events import record_refused_request
 from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
@@ -151,8 +151,9 @@ def _answer(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception]
 
 
 def respond(request: Request, problem: Problem) -> Response:
-    """Return the problem response of a request, and record a refused change."""
-    record_refused_change(request, problem.code)
+    """Return the problem response of a request, and record the refusal."""
+    forbidden = problem.status == HTTPStatus.FORBIDDEN
+    record_refused_request(request, problem.code, forbidden=forbidden)
     instance = request.url.path[:MAX_INSTANCE]
     return problem.response(instance=instance, request_id=request.state.request_id)
 

@@ -158,15 +158,11 @@ class GuardedRoute(APIRoute):
             caller = await authenticate(engine, request)
             request.state.caller = caller
             _charge_quota(engine, caller, self.rate, request)
-            try:
-                if not caller.permits(self.scope):
-                    raise Forbidden  # noqa: TRY301  # recorded below
-                with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
-                    await require_json_body(strict)
-                    return await handler(strict)
-            except Forbidden:
-                record_refusal(request, "permission", code=Forbidden.code)
-                raise
+            if not caller.permits(self.scope):
+                raise Forbidden
+            with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
+                await require_json_body(strict)
+                return await handler(strict)
 
         return guarded
 

@@ -90,6 +90,8 @@ async def read_as_administrator(
     `shown` returns the (site, report) pairs that were read. `unrecorded` is for polling machines.
     """
     caller: Caller = request.state.caller
+    sites = list(dict.fromkeys(place.site_id for place in places))
+    request.state.audited = (action, sites[0] if len(sites) == 1 else None, None)
 
     def permitted(session: Session) -> Result:
         for place in dict.fromkeys(places):
@@ -99,7 +101,6 @@ async def read_as_administrator(
     engine = engine_of(request)
     result = await engine.work.read_session(permitted)
     if not unrecorded:
-        sites = (place.site_id for place in places)
         engine.audit_buffer.add(access_events(request, action, sites, shown(result)))
     return result
 

@@ -73,8 +73,6 @@ class AccountRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             engine = engine_of(request)
-            if request.method not in ("GET", "HEAD"):
-                require_same_origin(engine, request)
             signed = await signed_in_account(engine, request)
             if signed is None:
                 record_refusal(request, "account", code="signed_out")
@@ -82,6 +80,8 @@ class AccountRoute(APIRoute):
             request.state.signed = signed
             account = signed.account
             request.state.caller = Caller(NO_TOKEN, account.id, account.email)
+            if request.method not in ("GET", "HEAD"):
+                require_same_origin(engine, request)
             with bounded_request(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
                 await require_json_body(strict)
                 return await handler(strict)

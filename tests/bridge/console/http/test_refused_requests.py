@@ -32,16 +32,16 @@ def email_of(console: RunningConsole, who: str) -> str:
 @pytest.mark.parametrize(
     ("method", "path", "body", "action", "code"),
     [
-        ("POST", "/api/interfaces/import", IMPORT, "take in", "not_permitted"),
-        ("POST", "/api/interfaces/look", PACKAGE, "look", "not_permitted"),
-        ("PUT", f"/api/grants/{ADMIN}@site1.test", {"role": "emperor"}, "give", "bad_request"),
+        ("POST", "/api/interfaces/import", IMPORT, "import", "not_permitted"),
+        ("POST", "/api/interfaces/look", PACKAGE, "preview", "not_permitted"),
+        ("PUT", f"/api/grants/{ADMIN}@site1.test", {"role": "emperor"}, "grant", "bad_request"),
     ],
     ids=["an import", "a look into a package", "a role that does not exist"],
 )
 def test_a_request_that_is_refused_before_its_action_starts(
     console: RunningConsole, method: str, path: str, body: object, action: str, code: str
 ) -> None:
-    """The event names the route."""
+    """The event has the action of the route."""
     answer = console.call(AUTHOR, method, path, body)
     assert answer.status_code in {400, 403}, answer.text
     assert refusals(console, email_of(console, AUTHOR))[0] == (action, code)
@@ -64,7 +64,7 @@ def test_a_user_without_a_role(console: RunningConsole) -> None:
     assert asked.status_code == 403
     rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
     assert [(each["action"], each["outcome"], each["subject"]) for each in rows] == [
-        ("give", "not_permitted", email)
+        ("grant", "not_permitted", email)
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_request_from_another_origin(console: RunningConsole) -> None:
     )
     assert foreign.status_code == 403
     assert foreign.json()["code"] == "foreign_origin"
-    assert refusals(console, email_of(console, CHIEF))[0] == ("give", "foreign_origin")
+    assert refusals(console, email_of(console, CHIEF))[0] == ("grant", "foreign_origin")
 
 
 def test_a_request_without_sign_in(console: RunningConsole) -> None:

@@ -117,6 +117,20 @@ def test_no_other_page_acts_in_the_users_name(reader: Service, headers: dict[str
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
     labels = [each["label"] for each in account(reader, "GET", "/tokens").json()]
     assert "x" not in labels
+    reader.runner.run(reader.application.state.engine.audit_buffer.flush())
+    with reader.database.read() as connection:
+        query = audit_queries.TrailQuery(action="token-create")
+        (event,) = audit_queries.read_page(connection, query)
+    assert (event.user, event.details["code"]) == (READER, "foreign_origin")
+
+
+def test_a_forbidden_read_in_the_app_is_on_record(reader: Service) -> None:
+    """The worklist of a site that the user is not on."""
+    assert account(reader, "GET", "/rows?SiteID=SITE2").status_code == 403
+    reader.runner.run(reader.application.state.engine.audit_buffer.flush())
+    with reader.database.read() as connection:
+        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="worklist"))
+    assert (event.user, event.outcome) == (READER, "refused")
 
 
 def test_an_own_origin_will_do_for_browsers_without_fetch_metadata(reader: Service) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pytest
+
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.fhir_audit_event import audit_events
@@ -96,11 +98,9 @@ def test_refusals_are_on_record_and_counted(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
-        (permission,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        (status,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
         rows = audit_queries.newest_anonymous(connection, None, 100)
-    assert (permission.action, permission.outcome, permission.user) == (
-        *("permission", "refused"), FOREIGN
-    )  # fmt: skip
+    assert (status.action, status.outcome, status.user) == ("status", "refused", FOREIGN)
     (token,) = rows
     assert (token["action"], token["details"]["count"]) == ("token", 5)
 
@@ -176,6 +176,57 @@ def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
     assert refusal["actor"] == ADMIN
 
 
+REFUSED: dict[str, tuple[str, str, str, Any, str, str]] = {
+    "a change of another site": (
+        *("PUT", "/api/admin/sites/SITE1/templates/7", FOREIGN, {"name": "x", "text": "y"}),
+        *("template-update", "7"),
+    ),
+    "a token of another site": (
+        *("POST", "/api/admin/sites/SITE1/tokens", FOREIGN, {"email": READER}),
+        *("token-create", READER),
+    ),
+    "a read of another site": (
+        *("GET", "/api/admin/sites/SITE1/users", FOREIGN, None, "users-read", "SITE1"),
+    ),
+    "a report of another site": ("POST", "/api/report/sign", FOREIGN, ONE, "sign", "SITE1"),
+    "a lower role": ("POST", "/api/report/delete", READER, ONE, "delete", "SITE1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_a_forbidden_request_is_on_record_at_the_site(
+    service: Service, case: tuple[str, str, str, Any, str, str]
+) -> None:
+    """The site's administrator sees who tried which action on which target."""
+    method, path, who, body, action, target = case
+    answer = service.call(method, path, who, **({} if body is None else {"json": body}))
+    assert answer.status_code == 403
+    (event,) = events(service)
+    assert (event["actor"], event["action"], event["outcome"]) == (who, action, "refused")
+    assert event["target"]["id"] == target
+    assert event["details"]["code"] == "forbidden"
+
+
+def test_a_request_that_is_refused_before_its_use_case_has_the_action_of_its_route(
+    service: Service,
+) -> None:
+    """A token without the scope, and a body that is not valid."""
+    body = {"email": ADMIN, "scopes": ["launch"]}
+    made = service.post("admin/sites/SITE1/tokens", body).json()["token"]
+    assert service.post("admin/sites/SITE1/users", {}, made).status_code == 403
+    assert service.call("GET", "/api/admin/sites/SITE1/users", made).status_code == 403
+    assert service.post("report/launch/clinical/batch", {}).status_code == 400
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
+    with service.database.read() as connection:
+        rows = audit_queries.read_page(connection, audit_queries.TrailQuery())
+    found = [(each.action, each.details["code"]) for each in rows if each.outcome == "refused"]
+    assert found == [
+        ("user-update", "forbidden"),
+        ("users-read", "forbidden"),
+        ("launch", "invalid_request"),
+    ]
+
+
 def test_administration_names_its_target_and_what_changed(service: Service) -> None:
     """Administrative changes are recorded with actor, source, and the members before and after."""
     service.call("PATCH", "/api/admin/sites/SITE1", json={"name": "New name", "signDelay": 5})
@@ -244,7 +295,8 @@ def test_the_trail_is_the_sites_administrators(service: Service) -> None:
     for who in (FOREIGN, READER):
         assert service.get("admin/sites/SITE1/audit", who).status_code == 403
     events(service)
-    assert [each["action"] for each in events(service)] == ["audit-read"]
+    found = [(each["actor"], each["outcome"]) for each in events(service, action="audit-read")]
+    assert found == [(FOREIGN, "refused"), (READER, "refused"), (ADMIN, "success")]
     newest = service.get("admin/sites/SITE1/audit", limit=1).json()["events"]
     assert len(newest) == 1
 
