@@ -112,7 +112,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEADERS:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        elif self._in_body and self._is_mostly_overhead():
+        elif self._in_body and self._raw_bytes > MAX_OVERHEAD + OVERHEAD_FACTOR * self._body_bytes:
             self._refuse(HTTPStatus.BAD_REQUEST)
         self._settle()
 
@@ -231,9 +231,10 @@ class HttpProtocol(HttpToolsProtocol):
             return self._expire_body(now)
         if self._is_working():
             return ""
-        if ending:
-            return self._expire_ending(now)
-        return self._expire_waiting(now)
+        if ending and now - self._since > LINGER_SECONDS:
+            self.transport.abort()
+            return "lingering"
+        return "" if ending else self._expire_waiting(now)
 
     def abort(self) -> None:
         """Close the connection without a response."""
@@ -248,12 +249,6 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
             return "idle"
         return ""
-
-    def _expire_ending(self, now: float) -> str:
-        if now - self._since <= LINGER_SECONDS:
-            return ""
-        self.transport.abort()
-        return "lingering"
 
     def _expire_body(self, now: float) -> str:
         limits = self._registry.limits
@@ -300,9 +295,6 @@ class HttpProtocol(HttpToolsProtocol):
         if rank is not self.rank:
             self.rank = rank
             self._registry.rank(self, rank)
-
-    def _is_mostly_overhead(self) -> bool:
-        return self._raw_bytes > MAX_OVERHEAD + OVERHEAD_FACTOR * self._body_bytes
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer with a problem and close, after the responses to the requests before this one."""

@@ -19,7 +19,7 @@ from twisted.web.server import Request, Site
 from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
-from bridge.transports.http_protocol import CONTENT_TYPE
+from bridge.transports.http_protocol import early_response
 from bridge.transports.http_resource import MessageResource
 from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
@@ -37,29 +37,6 @@ DRAIN_WITHIN = 10.0
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
 _TURNS = 4  # requests from buffers of connections that are handled in an iteration of the loop
 _CHUNK_LINES, _BYTES_PER_CHUNK_LINE = 1000, 16  # of a chunked body: some, and more for its bytes
-_EARLY_RESPONSE = (
-    "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
-    "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-)
-_FURTHER = {
-    HTTPStatus.UNAUTHORIZED: 'www-authenticate: Basic realm="HL7"\r\n',
-    HTTPStatus.METHOD_NOT_ALLOWED: "allow: POST\r\n",
-    HTTPStatus.SERVICE_UNAVAILABLE: "retry-after: 5\r\n",
-}
-_TOO_LARGE = "Content Too Large"  # the name in RFC 9110; Python 3.11 has an older one
-
-
-def _early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
-    """Return a response that is sent before the end of its request."""
-    phrase = _TOO_LARGE if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else status.phrase
-    start = _EARLY_RESPONSE.format(
-        status=status,
-        phrase=phrase,
-        further=_FURTHER.get(status, ""),
-        kind=CONTENT_TYPE if answer else "text/plain",
-        length=len(answer),
-    )
-    return start.encode("ascii") + answer
 
 
 class _BoundedRequest(Request):
@@ -92,7 +69,7 @@ class _BoundedRequest(Request):
         self._refused = refusal is not None
         if refusal is not None and (length is None or length > _SMALL):
             self._given_up = True
-            self.channel.transport.write(_early_response(refusal))
+            self.channel.transport.write(early_response(refusal))
         self._too_long = length is not None and length > site.limits.max_frame
 
     @override
@@ -135,7 +112,7 @@ class _BoundedRequest(Request):
         site.observer.frame_refused(error)
         reply = site.refuse(error, head) if site.resource.is_authorized(self) else None
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        self.channel.transport.write(_early_response(status, reply or b""))
+        self.channel.transport.write(early_response(status, reply or b""))
 
 
 @implementer(IHandshakeListener)
@@ -293,7 +270,7 @@ class _Channel(HTTPChannel):
         for request in self.requests:
             request.drop()
         self.memory.close()
-        transport.write(_early_response(HTTPStatus.SERVICE_UNAVAILABLE))
+        transport.write(early_response(HTTPStatus.SERVICE_UNAVAILABLE))
         if self._deadline is None:
             self._begun()
         self.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's

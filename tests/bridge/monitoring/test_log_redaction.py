@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,16 @@ def test_errors_logged_by_libraries(lines: io.StringIO) -> None:
     assert '"dropped_fields": 1' in text
     assert '"count": 1' in text
     assert all('"timestamp": "2' in line for line in text.splitlines())
+
+
+def test_responses_to_closed_connections_are_not_logged(lines: io.StringIO) -> None:
+    """Anonymous clients cause as many of asyncio's warnings as they want."""
+    for _ in range(5):
+        logging.getLogger("asyncio").warning("socket.send() raised exception.")
+    logging.getLogger("asyncio").warning("another warning")
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
+        "another warning"
+    ]
 
 
 def test_cancelled_jobs_are_not_logged(lines: io.StringIO) -> None:
