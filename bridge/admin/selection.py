@@ -16,7 +16,7 @@ from sqlalchemy import func, select, text
 from bridge.console.message_index import MessageOrigin, NumberKind
 from bridge.console.message_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
-from bridge.intake.receive.definition_offload import DefinitionSource, subjects
+from bridge.intake.receive import definition_offload
 from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.statements import MESSAGE
@@ -201,13 +201,13 @@ class MessageSubjects:
         self._offload = offload
         self._settings = settings
         self._database = database
-        self._present = ActiveSettings(settings, database)
-        self._recall = version_finder(database)
-        self._instead: dict[tuple[str, str], InboundMapping | None] = {}
+        self._active_settings = ActiveSettings(settings, database)
+        self._find_version = version_finder(database)
+        self._active: dict[tuple[str, str], InboundMapping | None] = {}
 
     def __call__(self, origin: MessageOrigin) -> Subjects:
         """Return the subjects of a message; none if its listener was removed."""
-        known = self._present().listener
+        known = self._active_settings().listener
         listener = next((each for each in known if each.name == origin.listener), None)
         if listener is None:
             return Subjects()
@@ -227,23 +227,21 @@ class MessageSubjects:
     ) -> Subjects:
         if self._offload is None or len(payload) < LARGE:
             return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
-        given = DefinitionSource.of(mapping), charset, defaults
-        found: Subjects = self._offload.run(subjects, payload, *given)
-        return found
+        return definition_offload.subjects(self._offload, mapping, payload, charset, defaults)
 
     def definition(self, name: str, version: str) -> InboundMapping | None:
         """Return the version that read a message, or the active version if it is not kept."""
         if not name:
             return None
-        return self._recall(name, version) or self._of_now(name, version)
+        return self._find_version(name, version) or self._active_version(name, version)
 
-    def _of_now(self, name: str, version: str) -> InboundMapping | None:
+    def _active_version(self, name: str, version: str) -> InboundMapping | None:
         """Return the active version in place of one that is not kept; cached."""
         asked = (name, version)
-        if asked not in self._instead:
+        if asked not in self._active:
             try:
                 made = compile_sources(active_sources(self._settings, self._database)(name), name)
             except MappingError:
                 return None
-            self._instead[asked] = made if isinstance(made, InboundMapping) else None
-        return self._instead[asked]
+            self._active[asked] = made if isinstance(made, InboundMapping) else None
+        return self._active[asked]

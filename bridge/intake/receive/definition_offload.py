@@ -64,10 +64,9 @@ def _read(
     return _compiled(source).apply(message, now), unmapped
 
 
-def subjects(
+def _subjects(
     raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
 ) -> Subjects:
-    """Return the subjects of a message. Raises MalformedMessage."""
     return _compiled(source).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
@@ -97,6 +96,19 @@ def read(
     events, unmapped = offload.run(_read, raw, source, fallback, _bare(defaults))
     _note(defaults, unmapped)
     return events  # type: ignore[no-any-return]  # the result of `_read`
+
+
+def subjects(
+    offload: Offload,
+    definition: InboundMapping,
+    raw: bytes,
+    fallback: str,
+    defaults: ListenerDefaults,
+) -> Subjects:
+    """Read the subjects of a message there. Raises MalformedMessage, WorkerError."""
+    source = DefinitionSource.of(definition)
+    found: Subjects = offload.run(_subjects, raw, source, fallback, _bare(defaults))
+    return found
 
 
 def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
