@@ -20,7 +20,7 @@ from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW
 from tests.bridge.queue.worker_runner import WorkerRunner, accepted
-from tests.eventually import PATIENCE
+from tests.eventually import PATIENCE, eventually_async
 
 
 @pytest.fixture
@@ -139,10 +139,10 @@ def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
         if len(sizes) == 1:
             for patient in "23":
                 await asyncio.to_thread(runner.enqueue, patient)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # the worker polls several times, and claims nothing
         yield [accepted(each) for each in batch]
 
-    runner.run(apply, runner.all_done, gather_seconds=9)
+    runner.run(apply, runner.all_done, gather_seconds=PATIENCE)
     assert sizes == [1, 2]
 
 
@@ -200,7 +200,7 @@ def test_an_ended_lease_is_not_extended(runner: WorkerRunner) -> None:
 
     async def scenario() -> None:
         await worker.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not await asyncio.to_thread(runner.all_done):  # noqa: ASYNC110  # see `WorkerRunner.run`
                 await asyncio.sleep(0.005)
         await worker.stop()
@@ -231,10 +231,12 @@ def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
         applied.set()
         yield [accepted(each) for each in batch]
 
+    inbox = CountingInbox(runner.store, "node")
+
     async def scenario() -> None:
-        worker = Worker(runner.inbox, apply, clock=lambda: NOW, poll=120)
+        worker = Worker(inbox, apply, clock=lambda: NOW, poll=PATIENCE)
         await worker.start()
-        await asyncio.sleep(0.05)
+        await eventually_async(lambda: inbox.claims)  # its first claim has found nothing
         await asyncio.to_thread(runner.enqueue, "1")
         worker.notify()
         async with asyncio.timeout(PATIENCE):

@@ -11,6 +11,7 @@ from bridge.store.database import Database
 from bridge.store.errors import Busy, StatementRefused
 from bridge.store.options import LOCK_TIMEOUT
 from bridge.store.short_work import ShortWork
+from tests.eventually import eventually
 
 SOON = LOCK_TIMEOUT / 2
 """Seconds: less than the lock time-out, and enough for a busy machine."""
@@ -51,11 +52,13 @@ def is_refused_at_once(database: Database, number: int) -> bool:
 @pytest.mark.usefixtures("table")
 def test_other_threads_wait(database: Database) -> None:
     """A thread that writes in between waits until all writes are done."""
+    lock = database.write_lock.fair_lock
+    assert lock is not None
     with database.write_lock.hold_without_waiting():
         thread = threading.Thread(target=insert, args=(database, 3))
         thread.start()
         insert(database, 1)
-        time.sleep(0.05)
+        eventually(lambda: lock._waiters)
         assert rows(database) == [1]
         with database.write_without_sync() as connection:
             connection.execute(text("INSERT INTO kept VALUES (2)"))

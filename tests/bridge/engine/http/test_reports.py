@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.audit.chain import ENGINE_CHAIN
+from bridge.engine.http.requests.request_limits import WaitingRequests
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
@@ -16,8 +17,10 @@ from tests.bridge.engine.http.engine_service import (
     launch_body,
     user,
 )
+from tests.eventually import eventually_async
 
 ONE = {"clinicalInfo": identity()}
+WAIT = 60  # seconds: the longest that a reader may wait
 
 
 def test_the_status_record(service: Service) -> None:
@@ -151,22 +154,24 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
 
 def test_a_waiting_reader_is_woken_by_a_change(service: Service) -> None:
     """changes: a waiting request returns with the first change, or empty at the end."""
+    engine = service.application.state.engine
+    polls = engine.polls = WaitingRequests(1, 1)
 
     async def waiting() -> tuple[float, Any]:
         loop = asyncio.get_running_loop()
         headers = {"x-access-token": service.tokens[ADMIN]}
         begin = loop.time()
         reader = asyncio.create_task(
-            service.http.get("/api/report/changes?wait=60", headers=headers)
+            service.http.get(f"/api/report/changes?wait={WAIT}", headers=headers)
         )
-        await asyncio.sleep(0.2)
+        await eventually_async(lambda: polls._callers.total() == 1)
         body = launch_body()
         await service.http.post("/api/report/launch/clinical", json=body, headers=headers)
         answer = await reader
         return loop.time() - begin, answer.json()
 
     seconds, page = service.runner.run(waiting())
-    assert seconds < 30
+    assert seconds < WAIT, "it was woken, and did not wait to the end"
     assert len(page["changes"]) == 1
     assert service.get("report/changes", after=page["cursor"], wait=0.1).json() == {
         "changes": [],

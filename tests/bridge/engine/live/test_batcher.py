@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.live.database_executor import Batcher
+from tests.eventually import PATIENCE
 
 
 class RefusedError(Exception):
@@ -22,7 +23,7 @@ class Counter:
     async def together(self, numbers: Sequence[int]) -> list[int | Exception]:
         """Process one batch."""
         self.batches.append(list(numbers))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # as a transaction takes some time
         if 99 in numbers:
             raise RefusedError
         return [RefusedError() if number == 13 else 2 * number for number in numbers]
@@ -71,7 +72,7 @@ def test_lanes_run_concurrently() -> None:
 
         batcher = Batcher[int, int](together, 1, lanes=2)
         held = asyncio.create_task(batcher.submit(0))
-        assert await asyncio.wait_for(batcher.submit(1), 30) == 1
+        assert await asyncio.wait_for(batcher.submit(1), PATIENCE) == 1
         gate.set()
         assert await held == 0
 

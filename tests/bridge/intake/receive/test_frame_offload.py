@@ -13,6 +13,7 @@ from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import IntakeFixture, RecordingPeer, open_intake, order
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def test_order_within_a_connection(database: Database) -> None:
     """A frame after a large one is stored after it. Other connections do not wait."""
     gate = threading.Event()
     threads = ThreadPoolExecutor(1)
-    threads.submit(gate.wait, 30)
+    threads.submit(gate.wait, PATIENCE)
     async with open_intake(database) as intake:
         send = sending(intake, FrameOffload(intake.handler, threads, least=LEAST))
         large = send(order("L1", "A1") + LARGE, 1)
@@ -77,7 +78,7 @@ async def test_lookups_do_not_wait_for_large_frames(database: Database) -> None:
     """Lookups of another connection have their own thread."""
     gate = threading.Event()
     threads = ThreadPoolExecutor(1)
-    threads.submit(gate.wait, 30)
+    threads.submit(gate.wait, PATIENCE)
     lookups = ThreadPoolExecutor(1)
     async with open_intake(database) as intake:
         offload = FrameOffload(
