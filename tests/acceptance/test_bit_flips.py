@@ -18,14 +18,13 @@ from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, accept, sink, verdict
 from tests.conftest import empty
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 
 ORDERS, REPORTS = 8, 4
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
 REPORTED = re.compile(r"damage|SQLITE_CORRUPT|SQLITE_NOTADB|file is not a database")
 FLIPS = 6
 SEED = 7
-PATIENCE = 60.0  # seconds
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Waiting:
         self.results = sorted(set(self.ris.received))
         self.ris.received.clear()
         intake = self.house.start("--role", "intake", beside=True)  # without a report engine
-        with Sender(self.house.mllp_port, timeout=60) as sender:
+        with Sender(self.house.mllp_port) as sender:
             for number in range(ORDERS):
                 message = order(number) + (large if number == 1 else b"")
                 assert verdict(sender.ask(message)) == ("AA", f"C{number}")

@@ -1,8 +1,10 @@
 """Several nodes on one PostgreSQL: the others take over a failed node's work, exactly once."""
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psycopg
@@ -10,6 +12,7 @@ import pytest
 
 from bridge.queue.wakeup import CHANNEL
 from tests.acceptance.cluster import Cluster
+from tests.acceptance.forked import ROOT
 from tests.acceptance.orders import order
 from tests.acceptance.test_kill import Feed, broken_promises, course, expected
 from tests.acceptance.wire import Sender, control_id, sink, verdict
@@ -25,6 +28,13 @@ IDLE = 8.0  # seconds
 SESSIONS = "SELECT query FROM pg_stat_activity"
 WORK = 2_000_000
 WORK_TAKES = 0.12  # CPU seconds on the machine for which the limit was set
+IMPATIENT = """
+import runpy
+from bridge.store.postgresql import dedicated_connections
+
+dedicated_connections.START_TIMEOUT_SECONDS = 2
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
+"""
 PRUNING = '[retention]\nkeep = "1000d"\nevery = "1s"\n'
 
 
@@ -75,7 +85,7 @@ def test_one_node_prunes_and_another_takes_over(
     cluster.make()
     cluster.start()
     eventually(lambda: _pruning(cluster))
-    time.sleep(3)
+    time.sleep(3)  # rounds in which a second node would prune too
     (leader,) = _pruning(cluster)
     cluster.nodes[leader].kill()
     eventually(lambda: _pruning(cluster) == {0, 1})
@@ -120,6 +130,16 @@ def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Clust
     assert trace.problems(taken) == []
 
 
+def impatient(
+    arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
+) -> subprocess.Popen[bytes]:
+    """Run `bridge` with a short wait for the node's name."""
+    command = [sys.executable, "-c", IMPATIENT, *arguments]
+    env = {**os.environ, **env}
+    with output.open("ab") as out, errors.open("ab") as err:
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=err)
+
+
 def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Cluster) -> None:
     """A HOME that was copied with its folder `run` does not start beside its original."""
     cluster.make()
@@ -129,6 +149,7 @@ def test_a_copied_home_is_another_node_and_the_same_name_is_refused(cluster: Clu
     second.stop()
     name = (first.home / "run" / "node-0").read_bytes()
     (second.home / "run" / "node-0").write_bytes(name)
+    second.program = impatient
 
     with pytest.raises(AssertionError, match="this node's name"):
         second.start()
@@ -163,9 +184,9 @@ def test_an_idle_node_hardly_uses_the_processor(cluster: Cluster) -> None:
         cluster.nodes[0].destination("ris", ris.port)
         cluster.make()
         cluster.start()
-        time.sleep(3)
+        time.sleep(3)  # the nodes finish their start
         before = processor_seconds(cluster)
-        time.sleep(IDLE)
+        time.sleep(IDLE)  # the idle time is measured
         used = processor_seconds(cluster) - before
         slower = max(1.0, seconds_of_work() / WORK_TAKES)
 

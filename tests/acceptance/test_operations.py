@@ -5,7 +5,6 @@ import http.server
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,7 +139,7 @@ def test_a_paused_destination_gets_nothing(watched: tuple[House, Sink]) -> None:
     before = len(ris.received)
     house.draft("M6010", "A6010", "Waits.")
     house.sign("M6010", "A6010")
-    time.sleep(2)
+    eventually(lambda: deliveries(house, "queued"))
     assert len(ris.received) == before
     house.bridge("destinations", "resume", "ris")
     assert len(ris.wait(before + 1)) == before + 1
@@ -152,22 +151,22 @@ def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[Ho
     for number in (6021, 6022, 6023):
         house.draft(f"M{number}", f"A{number}", "REFUSEME")
         house.sign(f"M{number}", f"A{number}")
-    eventually(lambda: len(parked(house)) == 3)
+    eventually(lambda: len(deliveries(house, "parked")) == 3)
     eventually(lambda: notifications("parked:destination ris"))
     ris.answer = lambda message, attempts: VT + ack(message) + FS_CR
     house.bridge("deliveries", "retry", expect=2)
     listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
-    assert listed == [str(each) for each in sorted(parked(house))]
+    assert listed == [str(each) for each in sorted(deliveries(house, "parked"))]
     out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
     assert "3 queued, 0 not" in out
-    eventually(lambda: not parked(house))
+    eventually(lambda: not deliveries(house, "parked"))
     eventually(lambda: notifications("parked:destination ris", "cleared"))
     assert len(notifications("parked:destination ris")) == 1
 
 
-def parked(house: House) -> list[int]:
-    """The ids of parked deliveries."""
-    text = house.bridge("deliveries", "list", "--state", "parked", "--json")
+def deliveries(house: House, state: str) -> list[int]:
+    """The ids of the deliveries in a state."""
+    text = house.bridge("deliveries", "list", "--state", state, "--json")
     return [each["id"] for each in json.loads(text)]
 
 

@@ -19,10 +19,13 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.acceptance.forked import Forked
+from tests.eventually import PATIENCE
 from tests.power.drill import careless, cut, record
 
 ROUND = 100
 SECONDS = 12.0
+LOSS_SECONDS = 2.0
+"""What was lost does not come, however long one waits."""
 show = Console(highlight=False, markup=False, soft_wrap=True).print
 
 
@@ -50,11 +53,12 @@ def drill(title: str, cuts: int, seed: int) -> Iterator[str]:
         count = min(ROUND, cuts - made)
         folder = Path(tempfile.mkdtemp(prefix="bridge-power-"))
         program = careless if "NORMAL" in title else Forked
+        patience = LOSS_SECONDS if program is careless else PATIENCE
         run = record(folder, SECONDS, server=title == "PostgreSQL", program=program)
         chance = random.Random(f"{title} {seed} {made}")
         first, last = run.events[0][0], run.events[-1][0]
         moments = sorted(chance.randrange(first, last) for _ in range(count))
-        for moment, problems in cut(run, moments, seed, folder):
+        for moment, problems in cut(run, moments, seed, folder, patience):
             wrong += bool(problems)
             for problem in problems:
                 show(f"{title}, cut at {(moment - first) / 1e9:.3f} s: {problem}")

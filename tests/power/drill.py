@@ -27,6 +27,7 @@ from tests.acceptance.forked import Forked, Program
 from tests.acceptance.house import TOKEN, House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, accept, control_id, verdict
+from tests.eventually import PATIENCE, eventually
 from tests.history import Event, Kind, violations
 from tests.power.filesystem import Change, changes
 from tests.power.images import Disk
@@ -103,16 +104,13 @@ def recording_disk(folder: Path, log: Path) -> Iterator[Mounted]:
     command += [str(folder), str(mount_point), str(log)]
     pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=quiet, text=True)
-    deadline = time.monotonic() + 30
-    while not mount_point.is_mount():
-        assert process.poll() is None, "the disk is not mounted"
-        assert time.monotonic() < deadline, "the disk is not mounted"
-        time.sleep(0.02)
+    eventually(lambda: mount_point.is_mount() or process.poll() is not None)
+    assert process.poll() is None, "the disk is not mounted"
     try:
         yield Mounted(mount_point, process)
     finally:
         subprocess.run(["umount", "-l", mount_point], check=True)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
 
 
 def careless(
@@ -219,7 +217,7 @@ def _load(house: House, run: Run, seconds: float) -> None:
     ]
     for task in tasks:
         task.start()
-    time.sleep(seconds)
+    time.sleep(seconds)  # for so long there is load
     over.set()
     for task in tasks:
         task.join()
@@ -264,18 +262,24 @@ def _drop(house: House, run: Run, over: threading.Event, number: int) -> None:
         run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
 
 
-def cut(run: Run, moments: list[int], seed: int, folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """Cut the power at each moment (sorted); give it with what is wrong after the restart."""
+def cut(
+    run: Run, moments: list[int], seed: int, folder: Path, patience: float = PATIENCE
+) -> Iterator[tuple[int, list[str]]]:
+    """
+    Cut the power at each moment (sorted); give it with what is wrong after the restart.
+
+    `patience`: seconds for what is promised to come, after all stored messages are applied.
+    """
     disk = Disk(run.initial, run.log)
     for moment in moments:
         disk.replay(moment)
         image = folder / "image"
         shutil.rmtree(image, ignore_errors=True)
         disk.write(image, random.Random(f"{seed} {moment}"))
-        yield moment, restart(run, moment, image)
+        yield moment, restart(run, moment, image, patience)
 
 
-def restart(run: Run, moment: int, image: Path) -> list[str]:
+def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
     """Start a service on what is left; return what is wrong with it."""
     server = (image / "server").exists()
     with Watched() as ris, database(image, server=server) as url:
@@ -286,7 +290,7 @@ def restart(run: Run, moment: int, image: Path) -> list[str]:
         change_addresses(house, ris.sink.port, url)
         try:
             house.start()
-            _observe(house, after)
+            _observe(house, after, patience)
             wrong = [] if house.stop() == 0 else ["the service did not end cleanly"]
         except AssertionError as error:
             return [f"the service does not work: {str(error)[-1500:]}"]
@@ -295,11 +299,11 @@ def restart(run: Run, moment: int, image: Path) -> list[str]:
     return wrong + list(_damage(house.home)) + violations(each for _, each in after.events)
 
 
-def _observe(house: House, run: Run) -> None:
+def _observe(house: House, run: Run, patience: float) -> None:
     """Wait until all work is done, and read the worklist."""
     acknowledged = {e.order for _, e in run.events if e.kind is Kind.ACKNOWLEDGED}
     owed = {e.order for _, e in run.events if e.kind is Kind.RELEASED}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience
     while True:
         house.settle()
         listed = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]

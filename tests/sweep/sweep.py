@@ -18,6 +18,7 @@ import httpx
 
 from tests.acceptance.house import House, bridge
 from tests.acceptance.wire import Sender, verdict
+from tests.eventually import PATIENCE
 from tests.history import Event, Kind, violations
 from tests.power.drill import Mounted, Run, Watched, change_addresses, recording_disk
 from tests.sweep.scenarios import SCENARIOS, Seen
@@ -157,7 +158,7 @@ def broken_promises(installation: Installation, seen: Seen) -> list[str]:
     """Wait until all work is done; return what callers were promised and did not get."""
     house = installation.house
     released = {each.order for each in seen.events if each.kind is Kind.RELEASED}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     assert installation.ris.run is not None
     while time.monotonic() < deadline:
         delivered = [each for _, each in list(installation.ris.run.events)]

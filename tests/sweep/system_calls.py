@@ -6,11 +6,11 @@ Fail the k-th system call of one kind in the running service: sockets, descripto
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.eventually import PATIENCE, eventually
 from tests.sweep.scenarios import SCENARIOS, Seen
 from tests.sweep.sweep import Installation, Swept, broken_promises, repeat
 
@@ -33,15 +33,13 @@ def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
     command = ["strace", "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     status = Path(f"/proc/{pid}/status")
-    deadline = time.monotonic() + 10
-    while "TracerPid:\t0" in status.read_text() and time.monotonic() < deadline:
-        assert process.poll() is None, "strace does not trace"
-        time.sleep(0.01)
+    eventually(lambda: "TracerPid:\t0" not in status.read_text() or process.poll() is not None)
+    assert process.poll() is None, "strace does not trace"
     try:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 def sweep_calls(

@@ -148,8 +148,8 @@ def stopped(pid: int) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(node: Database, postgres_url: str) -> Iterator[Database]:
-    """A node whose lock time-out is the longest lock of a healthy node."""
-    database = Database(with_options(postgres_url, lock_timeout="1s"))
+    """A node whose lock time-out is half as long as a stopped node can keep a lock."""
+    database = Database(with_options(postgres_url, lock_timeout="5s"))
     yield database
     database.dispose()
 
@@ -209,7 +209,7 @@ def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
     node: Database, postgres_url: str
 ) -> None:
     """The server ends the transaction in which the stopped node reads a page of the feed."""
-    patient = Database(with_options(postgres_url, lock_timeout=f"{2 * BRIEF_SECONDS}s"))
+    patient = Database(with_options(postgres_url, lock_timeout=f"{4 * BRIEF_SECONDS}s"))
     with forked(stopped_inside, postgres_url, follow) as (pipe, pid):
         assert pipe.recv() == "not committed yet"
         eventually(lambda: is_stopped(pid))
