@@ -59,7 +59,7 @@ class StoredMessageReplay:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = active_settings.current(settings, database)
         self._database = database
-        self._listenings = make_listeners(self._settings, active_sources(settings, database))
+        self._policies = make_listeners(self._settings, active_sources(settings, database))
 
     def replay(self, message_id: int, chosen: QueueState | None = None) -> int:
         """
@@ -77,11 +77,11 @@ class StoredMessageReplay:
 
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
         """Return the sites of a message, by the definition that accepts it."""
-        listening, verdict = self._evaluate(listener, payload)
+        policy, verdict = self._evaluate(listener, payload)
         if not isinstance(verdict.definition, InboundMapping):
             return frozenset()
-        message = Message.parse(payload, fallback=listening.charset)
-        defaults = ListenerDefaults(listening.site, listening.time_zone, datetime.now(UTC))
+        message = Message.parse(payload, fallback=policy.charset)
+        defaults = ListenerDefaults(policy.site, policy.time_zone, datetime.now(UTC))
         return verdict.definition.subjects(message, defaults).sites
 
     def resend(self, origin_id: int, payload: bytes, email: str, reason: str) -> int:
@@ -91,12 +91,12 @@ class StoredMessageReplay:
         An identical copy is stored only once. Raises StillRefused.
         """
         origin = self._intact(origin_id).row
-        listening, verdict = self._evaluate(origin.listener, payload)
+        policy, verdict = self._evaluate(origin.listener, payload)
         if verdict.refusals:
             raise _refused(verdict)
         now = datetime.now(UTC)
         arrival = replace(
-            AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, now),
+            AcknowledgmentBuilder(policy, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
             acknowledgment=AcknowledgmentState.NOT_OWED,  # an edited copy has no sender to answer
             refuse_reuse=None,
@@ -119,7 +119,7 @@ class StoredMessageReplay:
 
     def _routing(self, detail: MessageDetail) -> operations.Routing | None:
         refused = detail.row.state is QueueState.REFUSED
-        if detail.row.listener not in self._listenings and not refused:
+        if detail.row.listener not in self._policies and not refused:
             return None
         verdict = self._evaluate(detail.row.listener, detail.payload)[1]
         if verdict.definition is not None and not verdict.refusals:
@@ -131,11 +131,11 @@ class StoredMessageReplay:
         return None  # the routing of its arrival stays
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
-        listening = self._listenings.get(listener)
-        if listening is None:
+        policy = self._policies.get(listener)
+        if policy is None:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
-        checked = listening.with_checks(validator(self._settings, section, Metrics()))
+        checked = policy.with_checks(validator(self._settings, section, Metrics()))
         troubles: list[BaseException] = []
         return checked, FrameEvaluator(checked, troubles.append).evaluate(
             Frame(payload), datetime.now(UTC)

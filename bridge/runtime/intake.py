@@ -99,26 +99,26 @@ class IntakeParts:
         self._ledger = Ledger(database)
         self._seen: Counter[str] = Counter()
         self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), ceiling)
-        self._threads = Threads.LARGE_FRAMES.executor
-        self._lookup_threads = Threads.MERGED_PATIENTS.executor
-        self._waiting = CompletionWaiter(self._state_of)
-        known = self._known(self._first)
-        memory = OrderRepository(database, now_ms)
-        self._order_processor = OrderProcessor(client, memory, known, self._waiting, metrics)
-        self._worker = self._applying(self._inbox(owner, memory, membership))
+        self._completions = CompletionWaiter(self._state_of)
+        definitions = self._definitions(self._first)
+        repository = OrderRepository(database, now_ms)
+        self._order_processor = OrderProcessor(
+            client, repository, definitions, self._completions, metrics
+        )
+        self._worker = self._make_worker(self._make_inbox(owner, repository, membership))
         membership.wakes(self._worker.notify_of_old_messages)
         self._ledger.call_after_batch(self._worker.notify)
 
-    def _inbox(self, owner: str, memory: OrderRepository, membership: Membership) -> Inbox:
+    def _make_inbox(self, owner: str, repository: OrderRepository, membership: Membership) -> Inbox:
         return Inbox(
             self._database,
             owner,
-            write_records=memory.write,
+            write_records=repository.write,
             acknowledgments=self._ledger.notes,
             session=membership.session,
         )
 
-    def _applying(self, inbox: Inbox) -> Worker:
+    def _make_worker(self, inbox: Inbox) -> Worker:
         return Worker(
             inbox,
             traced_apply(self._order_processor.apply, self._tracer),
@@ -143,7 +143,7 @@ class IntakeParts:
             self._ledger.start(asyncio.get_running_loop())
 
         async def adopt(found: ActiveListeners) -> None:
-            self._order_processor.adopt(self._known(found))
+            self._order_processor.adopt(self._definitions(found))
             await listeners.adopt(found, self._control)
             await self._store_failures(listeners)
 
@@ -198,45 +198,49 @@ class IntakeParts:
             {name for name, each in known.items() if each.paused},
         )
 
-    def _known(self, found: ActiveListeners) -> ListenerDefinitions:
+    def _definitions(self, found: ActiveListeners) -> ListenerDefinitions:
         """Return the definitions of all listeners, which load newer ones on demand."""
         seen = found.activation
 
-        def again() -> Mapping[str, ListenerPolicy]:
+        def load_newer() -> Mapping[str, ListenerPolicy]:
             nonlocal seen
             if latest_activation(self._database) == seen:
                 return {}
             newer = self._compiled()
             seen = newer.activation
-            return newer.listenings
+            return newer.policies
 
-        return ListenerDefinitions(found.listenings, again)
+        return ListenerDefinitions(found.policies, load_newer)
 
     def _create_listener(
-        self, listener: ListenerSettings, plain: ListenerPolicy
+        self, settings: ListenerSettings, policy: ListenerPolicy
     ) -> RunningListener:
-        check = validator(self._settings, listener, self._metrics)
-        known = merged_patient_check(plain, self._database)
-        listening = plain.with_checks(check, known)
-        numbering = sequencer(listener, self._ledger, self._database)
-        answering = make_handler(listening, self._ledger, self._waiting, self._metrics, numbering)
-        needs_lookup = None if known is None else known.applies_to
-        hooks = Threads.HOOKS.executor
+        """
+        Return a listener with its chain of handlers, of which each passes frames to the next one.
+
+        A frame passes tracing, timing, validation, sequence numbers and the offload of slow frames,
+        as far as the settings ask for them, and then the `IntakeHandler`.
+        """
+        validation = validator(self._settings, settings, self._metrics)
+        patient_check = merged_patient_check(policy, self._database)
+        checked = policy.with_checks(validation, patient_check)
+        sequence = sequencer(settings, self._ledger, self._database)
+        handler = make_handler(checked, self._ledger, self._completions, self._metrics, sequence)
         offload = FrameOffload(
-            answering,
-            self._threads,
-            needs_lookup=needs_lookup,
-            lookup_threads=self._lookup_threads,
-            hooks=hooks,
+            handler,
+            Threads.LARGE_FRAMES.executor,
+            needs_lookup=None if patient_check is None else patient_check.applies_to,
+            lookup_threads=Threads.MERGED_PATIENTS.executor,
+            hooks=Threads.HOOKS.executor,
         )
-        taken: Handler = offload if numbering is None else numbering.serialized(offload.submit)
-        if check is not None:
-            taken = ValidatingHandler(check, taken)
-        entry = timed(taken, self._metrics, listener.name)
+        entry: Handler = offload if sequence is None else sequence.serialized(offload.submit)
+        if validation is not None:
+            entry = ValidatingHandler(validation, entry)
+        entry = timed(entry, self._metrics, settings.name)
         if self._tracer is not None:
-            entry = traced_handler(entry, self._tracer, listener.name)
-        handle = FrameHandlers(entry, answering.unframed, self._seen)
-        return RunningListener(self._port(listener, handle), answering, check, known)
+            entry = traced_handler(entry, self._tracer, settings.name)
+        handlers = FrameHandlers(entry, handler.unframed, self._seen)
+        return RunningListener(self._port(settings, handlers), handler, validation, patient_check)
 
     def _port(self, listener: ListenerSettings, handle: FrameHandlers) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)

@@ -124,7 +124,7 @@ class ActiveListeners(NamedTuple):
     """
 
     activation: int
-    listenings: Mapping[str, ListenerPolicy]
+    policies: Mapping[str, ListenerPolicy]
     settings: Mapping[str, ListenerSettings]
     paused: Collection[str]
 
@@ -140,13 +140,13 @@ class RunningListener(NamedTuple):
     port: Port
     handler: IntakeHandler
     validator: Validator | None
-    acquaintance: PatientCheck | None
+    patient_check: PatientCheck | None
 
-    def adopt(self, listening: ListenerPolicy) -> None:
+    def adopt(self, policy: ListenerPolicy) -> None:
         """Use other definitions for frames that arrive from now on."""
-        if self.acquaintance is not None:
-            self.acquaintance.adopt(listening)
-        self.handler.adopt(listening.with_checks(self.validator, self.acquaintance))
+        if self.patient_check is not None:
+            self.patient_check.adopt(policy)
+        self.handler.adopt(policy.with_checks(self.validator, self.patient_check))
 
 
 class ListenerDefinitions(Mapping[str, ListenerPolicy]):
@@ -158,16 +158,18 @@ class ListenerDefinitions(Mapping[str, ListenerPolicy]):
     """
 
     def __init__(
-        self, found: Mapping[str, ListenerPolicy], again: Callable[[], Mapping[str, ListenerPolicy]]
+        self,
+        found: Mapping[str, ListenerPolicy],
+        load_newer: Callable[[], Mapping[str, ListenerPolicy]],
     ) -> None:
-        """`again` loads newer definitions, if there are any."""
+        """`load_newer` returns newer definitions, if there are any."""
         self._found = found
-        self._again = again
+        self._load_newer = load_newer
 
     @override
     def __getitem__(self, name: str) -> ListenerPolicy:
         if name not in self._found:
-            self._found = {**self._found, **self._again()}
+            self._found = {**self._found, **self._load_newer()}
         return self._found[name]
 
     @override
@@ -220,7 +222,7 @@ class ListenerRegistry:
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
         for name, settings in found.settings.items():
             if name in self._listeners:
-                self._listeners[name].adopt(found.listenings[name])
+                self._listeners[name].adopt(found.policies[name])
                 continue
             if not self._try_to_create(settings, found):
                 continue
@@ -245,7 +247,7 @@ class ListenerRegistry:
     ) -> bool:
         name = settings.name
         try:
-            self._listeners[name] = self._make(settings, found.listenings[name])
+            self._listeners[name] = self._make(settings, found.policies[name])
         except (BridgeError, TLSConfigurationError) as error:
             if required:
                 raise

@@ -54,14 +54,14 @@ def make_listeners(
     `find_version` returns the versions of stored messages; `on_unmapped_codes` is called with
     unmapped codes. Raises MappingErrors, NotInbound, UnknownCharset.
     """
-    made = [_listening(settings, each, find) for each in settings.listener]
+    made = [_make_policy(settings, each, find) for each in settings.listener]
     return {
         each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
         for each in made
     }
 
 
-def _listening(
+def _make_policy(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None
 ) -> ListenerPolicy:
     return ListenerPolicy(
@@ -119,7 +119,7 @@ def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) 
     return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
 
 
-def merged_patient_check(listening: ListenerPolicy, database: Database) -> PatientCheck | None:
+def merged_patient_check(policy: ListenerPolicy, database: Database) -> PatientCheck | None:
     """Return the check for merged patients; None if the listener only stores."""
-    checks = listening.acknowledge is not Acknowledge.STORED
-    return PatientCheck(listening, database) if checks else None
+    checks = policy.acknowledge is not Acknowledge.STORED
+    return PatientCheck(policy, database) if checks else None
