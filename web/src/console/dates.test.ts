@@ -1,3 +1,4 @@
+// @vitest-environment node
 // How long something lasts is written by its two greatest units.
 import { expect, test } from "vitest";
 import { parseTimeField, formatDuration, formatTime } from "./dates";

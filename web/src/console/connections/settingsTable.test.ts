@@ -1,3 +1,4 @@
+// @vitest-environment node
 // Form values become a settings table, and a settings table becomes form values.
 import { expect, test } from "vitest";
 import { addressOf, tableOf, transportOf, typed, valuesOf, type FieldSpec } from "./settingsTable";

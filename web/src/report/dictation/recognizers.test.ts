@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { afterEach, expect, it, vi } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { browserRecognizer, recognitionOf, type RecognitionMaker } from "./browserRecognizer";

@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, it } from "vitest";
 import { CODES } from "../../shared/i18n";
 import { commandsOf, SPOKEN_LANGUAGES } from "./spokenCommands";

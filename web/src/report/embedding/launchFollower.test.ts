@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { follow, type Follower } from "./launchFollower";

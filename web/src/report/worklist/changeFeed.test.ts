@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, it, vi } from "vitest";
 import type { Api } from "../../shared/api/client";
 import { followSite } from "./changeFeed";

@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, it } from "vitest";
 import { formatDuration, formatTagDate } from "../../shared/i18n";
 import { personName, priorityOf, waitsSince } from "./orderLabels";

@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, it } from "vitest";
 import { ApiProblem, type Api } from "../../shared/api/client";
 import { addressOf, PAGE, RowCache, type Query, type Row, type Stretch } from "./rows";

@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, it } from "vitest";
 import { adopted, begun, done, due, edited, FRESH, isDirty, lost, PACE, refused } from "./autosave";
 
