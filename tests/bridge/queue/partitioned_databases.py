@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead, partitions
-from tests.conftest import address_of, ask_server
+from tests.conftest import address_of, ask_server, drop_database
 
 FIRST = 1_000_000
 """The end of the partition of a new database."""
@@ -24,7 +24,7 @@ def create_database(server: str, template: str) -> Iterator[Database]:
     database = Database(address_of(server, name))
     yield database
     database.dispose()
-    ask_server(server, f"DROP DATABASE {name} WITH (FORCE)")
+    drop_database(server, name)
 
 
 def continue_after(database: Database, last: int, size: int) -> int:

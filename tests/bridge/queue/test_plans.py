@@ -6,7 +6,9 @@ The plans are those of the executed statements. 20,000 rows distinguish a search
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,7 +22,9 @@ from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays, force_index_scans
 from bridge.store.statements import BulkStatement, KeyStatement, key_statement
+from tests.bridge.queue.partitioned_databases import create_database
 from tests.bridge.queue.samples import NOW
+from tests.databases import fresh_file
 
 _ROWS = 20_000
 _SPARE = {
@@ -92,11 +96,32 @@ def _plan_of_some(connection: Connection, asked: KeyStatement, others: Mapping[s
     return "\n".join(str(row[-1]) for row in rows)
 
 
+@pytest.fixture(scope="module")
+def backlogs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Database]]:
+    """Return the database of a dialect with a backlog of many lanes; no test writes to it."""
+    with ExitStack() as opened:
+
+        @cache
+        def filled(dialect: str) -> Database:
+            if dialect == "postgresql":
+                names = ("postgres_server", "migrated_template")
+                made = create_database(*map(request.getfixturevalue, names))
+                database = opened.enter_context(made)
+            else:
+                database = Database(fresh_file(tmp_path_factory.mktemp("backlog") / "test.db"))
+                opened.callback(database.dispose)
+            _fill(database, _ROWS, "i % 5000")
+            return database
+
+        yield filled
+
+
 @pytest.fixture
-def filled(store: Database) -> Database:
-    """A database with a backlog of many lanes."""
-    _fill(store, _ROWS, "i % 5000")
-    return store
+def filled(store: Database, backlogs: Callable[[str], Database]) -> Database:
+    """A database with a backlog of many lanes, to be read."""
+    return backlogs(store.dialect)
 
 
 CASES = {
