@@ -188,20 +188,9 @@ def _step(
 
 
 def _line(
-    table: str,
-    key: str,
-    stored_at: str,
-    lanes: tuple[str, ...],
-    channel: str,
-    acknowledged: str = "",
+    queue: Mapping[str, str], lanes: tuple[str, ...], acknowledged: str = ""
 ) -> LaneStatements:
-    names = {
-        "table": table,
-        "key": key,
-        "stored_at": stored_at,
-        "lanes": ", ".join(lanes),
-        "channel": channel,
-    }
+    names = {**queue, "lanes": ", ".join(lanes)}
     step = partial(_step, names)
 
     def fill(template: str, lane: str = "", given: str = "", acknowledged: str = "") -> str:
@@ -209,7 +198,7 @@ def _line(
 
     blockers = " UNION ALL ".join(fill(_BLOCKER, lane) for lane in lanes)
     places = " UNION ALL ".join(fill(_ENROL, lane) for lane in lanes)
-    enrol = f"INSERT INTO {table}_lane (lane, {key}) {places} ON CONFLICT DO NOTHING"
+    enrol = fill("INSERT INTO {table}_lane (lane, {key}) ") + f"{places} ON CONFLICT DO NOTHING"
     return LaneStatements(
         lanes=lanes,
         candidates=fill(_CANDIDATES),
@@ -238,8 +227,15 @@ ENTERED_UP_TO = dialect_statement("SELECT message_id FROM message_enrolled")
 SET_ENTERED_UP_TO = dialect_statement("UPDATE message_enrolled SET message_id = :upto")
 """The id up to which all messages have entered their lanes, on SQLite."""
 
-INBOX = _line("message", "message_id", "received_at", ("lane_1", "lane_2"), "", _ACKNOWLEDGED)
-OUTBOX = _line("delivery", "delivery_id", "created_at", ("lane",), "destination = :channel AND")
+_INBOX = {"table": "message", "key": "message_id", "stored_at": "received_at", "channel": ""}
+_OUTBOX = {
+    "table": "delivery",
+    "key": "delivery_id",
+    "stored_at": "created_at",
+    "channel": "destination = :channel AND",
+}
+INBOX = _line(_INBOX, ("lane_1", "lane_2"), _ACKNOWLEDGED)
+OUTBOX = _line(_OUTBOX, ("lane",))
 
 
 def _table(
