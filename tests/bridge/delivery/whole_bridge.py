@@ -104,6 +104,17 @@ class Hospital:
         with self.database.read() as connection:
             return [tuple(row) for row in connection.execute(text(query))]
 
+    def last_message(self) -> tuple[str, str]:
+        """Return state and code of the last message."""
+        ((state, code),) = self.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
+        return state, code
+
+    async def descriptions(self) -> dict[str, str]:
+        """Return description by accession on the worklist."""
+        rows = (await self.client.worklist(SITE, status="Ordered")).items
+        orders = (each for row in rows for each in row["orders"])
+        return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
+
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
         """Return the status record of an order."""
         from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415

@@ -26,12 +26,6 @@ EVERY = 0.01
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The service runs on asyncio."""
-    return "asyncio"
-
-
 class RecordingHandler:
     """Replies to each message of a folder, and records it."""
 

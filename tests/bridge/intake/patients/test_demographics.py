@@ -1,26 +1,16 @@
 """Demographics of orders and corrections in any order of arrival."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import SITE
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
 pytestmark = pytest.mark.anyio
 OLD, NEW = "TESTER^TILDA", "BETTER^TILDA"
 AFTER = 300  # minutes of the day, after the noon of `adt`
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
 
 
 async def listed(hospital: Hospital, tag: str = "PatientName") -> dict[str, Any]:

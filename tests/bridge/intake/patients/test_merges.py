@@ -1,8 +1,6 @@
 """Merges of patients: chains, circles, and late messages about a merged number."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,18 +10,11 @@ from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from config.listeners import MergedPatients
 from tests.bridge.delivery.fixtures import SITE, inbound
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
 pytestmark = pytest.mark.anyio
 NAME = "TESTER^TILDA"
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
 
 
 async def owners(hospital: Hospital) -> dict[str, str]:
@@ -34,12 +25,6 @@ async def owners(hospital: Hospital) -> dict[str, str]:
     index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
     assert sorted(found.items()) == sorted(index)
     return found
-
-
-def last(hospital: Hospital) -> tuple[str, str]:
-    """Return state and code of the last message."""
-    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
-    return row[0], row[1]
 
 
 @pytest.mark.parametrize("event", ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"])
@@ -56,7 +41,7 @@ async def test_a_number_of_another_patient(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), mrn="M2", name=other))
     await hospital.send(adt("A47", "M2", "M1"))
-    assert last(hospital) == ("parked", "patient_name_mismatch")
+    assert hospital.last_message() == ("parked", "patient_name_mismatch")
     assert await owners(hospital) == {"F1": "M1", "F2": "M2"}
     rows = (await hospital.client.worklist(SITE)).items
     names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
@@ -100,7 +85,7 @@ async def test_a_circle_is_refused(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(adt("A40", "M1", "M2"))
-    assert last(hospital) == ("parked", "merge_cycle")
+    assert hospital.last_message() == ("parked", "merge_cycle")
     assert await owners(hospital) == {"F1": "M2"}
 
 
@@ -109,7 +94,7 @@ async def test_a_repeated_merge(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     for _ in range(2):
         await hospital.send(adt("A40", "M2", "M1"))
-    assert last(hospital) == ("done", "")
+    assert hospital.last_message() == ("done", "")
     assert await owners(hospital) == {"F1": "M2"}
 
 
@@ -146,7 +131,7 @@ async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(order_message(order_group("XO", "P1", "F1"), mrn="M1"))
-    assert last(hospital) == ("parked", "patient_merged")
+    assert hospital.last_message() == ("parked", "patient_merged")
     await hospital.send(adt("A40", "M3", "M2"))
     assert await owners(hospital) == {"F1": "M3"}
 

@@ -1,27 +1,16 @@
 """Orders whose patient has a spelling variant of the known name, or another name."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from tests.bridge.delivery.fixtures import SITE, inbound
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
 pytestmark = pytest.mark.anyio
 KNOWN = "MÜLLER-DOE^JANE^QUINN"
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
 
 
 def decide(hospital: Hospital, policy: str) -> None:

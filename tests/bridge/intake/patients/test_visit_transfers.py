@@ -39,17 +39,11 @@ def a45(to: str = "M2", of: str = "M1", visit: str = "V1", number: str = "V9") -
     return at(MOVED, adt("A45", to, f"{of}||||{visit}", visit=number))
 
 
-def last(hospital: Hospital) -> tuple[str, str]:
-    """Return state and code of the last message."""
-    ((state, code),) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
-    return state, code
-
-
 async def test_a_late_order_belongs_to_the_new_patient(hospital: Hospital) -> None:
     """A late order gets name, number and visit of the move, in the engine and in the result."""
     await hospital.send(a45())
     await hospital.send(at(EARLY, order("A1")))
-    assert last(hospital) == ("done", "")
+    assert hospital.last_message() == ("done", "")
     await hospital.send(at(EARLY, order("A2", visit="V2")))
     assert await known(hospital) == {"A1": ("M2", "V9", "AMB 1"), "A2": ("M1", "V2", "AMB 1")}
     await hospital.read_and_sign("A1", "Read.", "M2")
@@ -64,7 +58,7 @@ async def test_an_order_that_contradicts_the_move(hospital: Hospital) -> None:
     """An order sent after the move is redirected too, with an exception."""
     await hospital.send(a45())
     await hospital.send(at(LATE, order("A1")))
-    assert last(hospital) == ("done", "other_patient")
+    assert hospital.last_message() == ("done", "other_patient")
     assert await known(hospital) == {"A1": ("M2", "V9", "AMB 1")}
 
 
@@ -95,7 +89,7 @@ async def test_a_listener_without_redirects(hospital: Hospital) -> None:
     hospital.adopt(listening)
     await hospital.send(a45())
     await hospital.send(at(EARLY, order("A1")))
-    assert last(hospital) == ("parked", "other_patient")
+    assert hospital.last_message() == ("parked", "other_patient")
     assert await known(hospital) == {}
 
 
@@ -158,7 +152,7 @@ async def test_a_refused_move(hospital: Hospital) -> None:
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(at(EARLY, order("A2", "M2", "V2", "OTHER^OLGA")))
     await hospital.send(a45())
-    assert last(hospital) == ("parked", "patient_name_mismatch")
+    assert hospital.last_message() == ("parked", "patient_name_mismatch")
     owners = {acc: whose for acc, (whose, _, _) in (await known(hospital)).items()}
     assert owners == {"A1": "M1", "A2": "M2"}
     await hospital.send(at(MOVED, adt("A08", "M2")))

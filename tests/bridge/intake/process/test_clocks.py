@@ -1,29 +1,19 @@
 """Messages with wrong or ambiguous times, or times of another sender's clock."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from bridge.intake.process.jobs import sent_at
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.store.database import Database
 from bridge.store.records.message_time import is_earlier
 from tests.bridge.delivery.fixtures import SITE
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
 pytestmark = pytest.mark.anyio
 BERLIN = ListenerPolicy("ris", (), "SITE1", time_zone="Europe/Berlin")
 ARRIVED = round(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
 
 
 def head(time: str, application: str = "RIS", facility: str = "MAIN") -> bytes:
@@ -41,16 +31,6 @@ def at(time: str, message: bytes, application: str = "RIS") -> bytes:
 def from_now(**ahead: float) -> str:
     """Return a time of a sender whose clock is ahead."""
     return (datetime.now(UTC) + timedelta(**ahead)).strftime("%Y%m%d%H%M%S+0000")
-
-
-async def listed(hospital: Hospital) -> dict[str, str]:
-    """Return description by accession on the worklist."""
-    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
-    return {
-        each["Accession"]: each.get("StudyDescription", "")
-        for row in rows
-        for each in row["orders"]
-    }
 
 
 def codes(hospital: Hospital) -> list[str]:
@@ -73,7 +53,7 @@ async def test_a_time_in_the_future_stops_no_later_cancellation(
     await hospital.send(
         at(from_now(seconds=-1), order_message(order_group(control, "P1", "F1", what="")))
     )
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     assert codes(hospital) == ["", ""]
 
 
@@ -83,7 +63,7 @@ async def test_a_time_in_the_future_stops_no_later_change(hospital: Hospital) ->
     await hospital.send(
         at(from_now(seconds=-1), order_message(order_group("XO", "P1", "F1", what="MR Head")))
     )
-    assert await listed(hospital) == {"F1": "MR Head"}
+    assert await hospital.descriptions() == {"F1": "MR Head"}
 
 
 async def test_a_correction_dated_tomorrow_stops_no_correct_one(hospital: Hospital) -> None:
@@ -102,7 +82,7 @@ async def test_times_of_two_senders_are_not_compared(hospital: Hospital, control
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
     late = order_message(order_group(control, "P1", "F1", what="MR Head"), sent=0)
     await hospital.send(at("202611210800", late, application="PACS"))
-    assert await listed(hospital) == ({} if control == "CA" else {"F1": "MR Head"})
+    assert await hospital.descriptions() == ({} if control == "CA" else {"F1": "MR Head"})
     assert codes(hospital) == ["", ""]
 
 
@@ -122,12 +102,12 @@ async def test_messages_without_effect_are_exceptions(hospital: Hospital) -> Non
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=10))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))
     await hospital.send(order_message(order_group("XO", "P1", "F1", what="MR Head"), sent=6))
-    assert await listed(hospital) == {"F1": "CT Head"}
+    assert await hospital.descriptions() == {"F1": "CT Head"}
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=20))
     await hospital.send(order_message(order_group("XO", "P1", "F1"), sent=30))
     await hospital.send(order_message(order_group("CA", "P7", "F7", what=""), sent=30))
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=11))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     assert codes(hospital) == [
         *("", "superseded", "superseded", "", "order_cancelled", "order_unknown", "superseded"),
     ]
@@ -146,7 +126,7 @@ async def test_a_cancellation_under_a_foreign_accession(hospital: Hospital) -> N
     await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
     foreign = order_group("CA", "P1", "", accession="X9")
     await hospital.send(order_message(foreign, sent=2))
-    assert await listed(hospital) == {"A1": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Head"}
     assert codes(hospital) == ["", "other_accession"]
 
 

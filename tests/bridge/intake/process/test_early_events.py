@@ -11,7 +11,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 from tests.bridge.intake.patients import test_visits as visits
 from tests.bridge.intake.patients.test_visit_transfers import EARLY, LATE, MOVED, at
-from tests.bridge.intake.process.test_order_stories import last, listed
 from tests.databases import fresh_file
 
 pytestmark = pytest.mark.anyio
@@ -37,11 +36,11 @@ async def test_an_order_after_its_cancellation(
     await hospital.send(order_message(order_group(control, placer, filler, what=""), sent=3))
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(ORDER, sent=2))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     await hospital.send(
         order_message(order_group("NW", "P1", "F1", accession="A1", what="Anew"), sent=4)
     )
-    assert await listed(hospital) == {"A1": "Anew"}
+    assert await hospital.descriptions() == {"A1": "Anew"}
 
 
 async def test_later_events_apply_to_the_order(hospital: Hospital) -> None:
@@ -49,9 +48,9 @@ async def test_later_events_apply_to_the_order(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("HD", "P1", "F1", what=""), sent=3))
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(order_group("RL", "P1", "F1", what=""), sent=4))
-    assert await listed(hospital) == {"A1": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Head"}
     await hospital.send(order_message(order_group("CA", "P1", "F1", what=""), sent=5))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
 
 
 async def test_a_number_of_two_orders_closes_one_at_most(hospital: Hospital) -> None:
@@ -59,8 +58,8 @@ async def test_a_number_of_two_orders_closes_one_at_most(hospital: Hospital) -> 
     await hospital.send(order_message(order_group("CA", "P1", what=""), sent=3))
     await hospital.send(order_message(ORDER, sent=1))
     await hospital.send(order_message(order_group("NW", "P1", "F2", accession="A2"), sent=1))
-    assert await listed(hospital) == {"A2": "CT Head"}
-    assert last(hospital) == ("done", "several_orders")
+    assert await hospital.descriptions() == {"A2": "CT Head"}
+    assert hospital.last_message() == ("done", "several_orders")
 
 
 async def test_another_patients_number_closes_nothing(hospital: Hospital) -> None:
@@ -69,7 +68,7 @@ async def test_another_patients_number_closes_nothing(hospital: Hospital) -> Non
         order_message(order_group("CA", "P1", "F1", what=""), mrn="M2", name="O^O", sent=3)
     )
     await hospital.send(order_message(ORDER, sent=1))
-    assert await listed(hospital) == {"A1": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Head"}
 
 
 async def test_a_hold_behind_its_release_holds_no_children(hospital: Hospital) -> None:
@@ -79,15 +78,15 @@ async def test_a_hold_behind_its_release_holds_no_children(hospital: Hospital) -
     await hospital.send(order_message(order_group("PA", "P0", "F0"), child, sent=2))
     await hospital.send(order_message(order_group("RL", "P0", "F0", what=""), sent=6))
     await hospital.send(order_message(order_group("HD", "P0", "F0", what=""), sent=5))
-    assert set(await listed(hospital)) == {"F0", "F1"}
+    assert set(await hospital.descriptions()) == {"F0", "F1"}
 
 
 async def test_a_change_by_the_placers_number(hospital: Hospital) -> None:
     """The event gets the accession of the known order."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("XO", "P1", what="CT Neck"), sent=2))
-    assert await listed(hospital) == {"F1": "CT Neck"}
-    assert last(hospital) == ("done", "")
+    assert await hospital.descriptions() == {"F1": "CT Neck"}
+    assert hospital.last_message() == ("done", "")
 
 
 ASSIGNED = (("NW", "P", ""), ("NA", "P", "F"))
@@ -112,7 +111,7 @@ async def test_cancelled_by_a_number_that_is_assigned_later(hospital: Hospital) 
             )
             await hospital.hand_over(order_message(group, mrn=f"M{number}", sent=place))
     await hospital.applied()
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     assert len(hospital.rows("SELECT id FROM bridge_order")) == len(cases)
 
 
@@ -120,9 +119,9 @@ async def test_a_number_assigned_before_the_order(hospital: Hospital) -> None:
     """The order is one examination with its own accession, and found by both numbers."""
     await hospital.send(order_message(order_group("NA", "P1", "F1", what=""), sent=2))
     await hospital.send(order_message(order_group("NW", "P1", accession="A1"), sent=1))
-    assert await listed(hospital) == {"A1": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Head"}
     await hospital.send(order_message(order_group("CA", "", "F1", what=""), sent=3))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
 
 
 async def test_a_started_report_stays(hospital: Hospital) -> None:
@@ -131,22 +130,22 @@ async def test_a_started_report_stays(hospital: Hospital) -> None:
     page = await hospital.page("F1")
     await page("save", text="Begun.")
     await hospital.send(order_message(ORDER, sent=1))
-    assert last(hospital) == ("done", "report_kept")
+    assert hospital.last_message() == ("done", "report_kept")
     assert await hospital.report("F1") is not None
-    assert await listed(hospital) == {"A1": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Head"}
     await hospital.send(
         order_message(order_group("XO", "P1", "F1", accession="A1", what="CT Neck"), sent=3)
     )
-    assert last(hospital) == ("done", "")
+    assert hospital.last_message() == ("done", "")
 
 
 async def test_a_change_of_a_repeated_order(hospital: Hospital) -> None:
     """An event sent after the second order and received before it applies to that order."""
     for sent, control, what in ((1, "NW", "Old"), (2, "CA", "Old"), (4, "XO", "Newest")):
         await hospital.send(order_message(order_group(control, "P1", "F1", what=what), sent=sent))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     await hospital.send(order_message(order_group("NW", "P1", "F1", what="New"), sent=3))
-    assert await listed(hospital) == {"F1": "Newest"}
+    assert await hospital.descriptions() == {"F1": "Newest"}
 
 
 async def test_two_patients_one_order(hospital: Hospital) -> None:
@@ -164,7 +163,7 @@ async def test_two_patients_one_order(hospital: Hospital) -> None:
     )
     await hospital.send(order_message(order_group("RL", "P3", what=""), mrn="M2", sent=5))
     await hospital.send(adt("A40", "M1", "M2"))
-    assert await listed(hospital) == {"A1": "CT Neck", "A3": "CT Head"}
+    assert await hospital.descriptions() == {"A1": "CT Neck", "A3": "CT Head"}
     assert sorted(hospital.rows("SELECT accession, mrn, state FROM bridge_order")) == [
         ("A1", "M1", "ordered"),
         ("A2", "M1", "cancelled"),
@@ -182,9 +181,9 @@ async def test_a_hold_without_a_visit_that_moved(hospital: Hospital) -> None:
     assert {acc: patient[:2] for acc, patient in (await visits.known(hospital)).items()} == {
         "A2": ("M2", "V9")
     }
-    assert await listed(hospital) == {"A2": "CT Neck"}
+    assert await hospital.descriptions() == {"A2": "CT Neck"}
     await hospital.send(order_message("ORC|RL|PA1\r", sent=160))
-    assert set(await listed(hospital)) == {"A1", "A2"}
+    assert set(await hospital.descriptions()) == {"A1", "A2"}
 
 
 async def test_a_merge_that_comes_after_a_later_move(hospital: Hospital) -> None:
@@ -205,4 +204,4 @@ async def test_a_cancellation_moves_with_its_visit(hospital: Hospital) -> None:
     await hospital.send(cancel)
     await hospital.send(at("20261121130000", visits.adt("A45", "M1", "M2||||V9", visit="V1")))
     await hospital.send(at(EARLY, visits.order("A2")))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}

@@ -1,17 +1,15 @@
 """Stored orders reach the report engine, with the real engine behind ASGI."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import count
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from bridge.contract import ReportStatus
 from bridge.engine_client import OrderKey
-from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import SITE
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 
 pytestmark = pytest.mark.anyio
 
@@ -48,13 +46,6 @@ def group(
     if uid:
         lines.append(f"ZDS|{uid}^A^Application^DICOM")
     return "\r".join(lines) + "\r"
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
 
 
 async def accessions(hospital: Hospital, accession: str) -> Sequence[str]:

@@ -1,42 +1,14 @@
 """Replacements, parents and children, order numbers, and messages out of order."""
 
-from collections.abc import AsyncIterator
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.store.database import Database
-from tests.bridge.delivery.fixtures import SITE
-from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import order_group, order_message
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A bridge with a real engine and no destination."""
-    async with open_hospital(tmp_path, database) as made:
-        yield made
-
-
-async def listed(hospital: Hospital) -> dict[str, str]:
-    """Return description by accession on the worklist."""
-    rows = (await hospital.client.worklist(SITE, status="Ordered")).items
-    orders = [each for row in rows for each in row["orders"]]
-    keys = [each for row in rows for each in row["clinicalInfo"]]
-    return {
-        key["Accession"]: order.get("StudyDescription", "")
-        for key, order in zip(keys, orders, strict=True)
-    }
-
-
-def last(hospital: Hospital) -> tuple[str, str]:
-    """Return state and code of the last message, as `bridge messages list` shows them."""
-    (row,) = hospital.rows("SELECT state, code FROM message ORDER BY id DESC LIMIT 1")
-    return row[0], row[1]
 
 
 class TestReplacement:
@@ -50,7 +22,7 @@ class TestReplacement:
         await hospital.send(
             order_message(new, order_group("RU", "P1", "F1"), order_group("RU", "P2", "F2"), sent=3)
         )
-        assert await listed(hospital) == {"F3": "CT Body"}
+        assert await hospital.descriptions() == {"F3": "CT Body"}
 
     @pytest.mark.parametrize("turned", [False, True])
     async def test_under_the_same_accession(self, hospital: Hospital, *, turned: bool) -> None:
@@ -61,15 +33,15 @@ class TestReplacement:
             order_group("RO", "P2", "F2", accession="A1", what="MR Head"),
         ]
         await hospital.send(order_message(*(groups[::-1] if turned else groups), sent=2))
-        assert await listed(hospital) == {"A1": "MR Head"}
+        assert await hospital.descriptions() == {"A1": "MR Head"}
 
     async def test_in_two_messages(self, hospital: Hospital) -> None:
         """RP alone removes the order. RO alone is a new order."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(order_message(order_group("RP", "P1", "F1"), sent=2))
-        assert await listed(hospital) == {}
+        assert await hospital.descriptions() == {}
         await hospital.send(order_message(order_group("RO", "P2", "F2"), sent=2))
-        assert await listed(hospital) == {"F2": "CT Head"}
+        assert await hospital.descriptions() == {"F2": "CT Head"}
 
     async def test_a_dictated_report_stays(self, hospital: Hospital) -> None:
         """A report of a replaced order stays, with an exception."""
@@ -80,8 +52,8 @@ class TestReplacement:
             order_message(order_group("RP", "P1", "F1"), order_group("RO", "P2", "F2"), sent=2)
         )
         assert await hospital.report("F1") is not None
-        assert await listed(hospital) == {"F2": "CT Head"}
-        assert last(hospital) == ("done", "report_kept")
+        assert await hospital.descriptions() == {"F2": "CT Head"}
+        assert hospital.last_message() == ("done", "report_kept")
 
 
 class TestFamilies:
@@ -99,14 +71,14 @@ class TestFamilies:
         await hospital.send(order_message(self.FAMILY[2], sent=1))
         await hospital.send(order_message(order_group("CH", "P3", "F3", parent="P2"), sent=2))
         await hospital.send(order_message(order_group("NW", "P9", "F9"), sent=2))
-        assert set(await listed(hospital)) == {"F1", "F2", "F3", "F9"}
+        assert set(await hospital.descriptions()) == {"F1", "F2", "F3", "F9"}
 
     @pytest.mark.parametrize("control", ["CA", "DC", "HD"])
     async def test_children_follow(self, hospital: Hospital, control: str) -> None:
         """Cancel, discontinue and hold of the parent apply to children and grandchildren."""
         await self.start(hospital)
         await hospital.send(order_message(order_group(control, "P0", "F0", what=""), sent=5))
-        assert set(await listed(hospital)) == {"F9"}
+        assert set(await hospital.descriptions()) == {"F9"}
 
     async def test_released_with_the_parent(self, hospital: Hospital) -> None:
         """A release restores held orders only."""
@@ -114,7 +86,7 @@ class TestFamilies:
         await hospital.send(order_message(order_group("CA", "P1", "F1", what=""), sent=4))
         await hospital.send(order_message(order_group("HD", "P0", "F0", what=""), sent=5))
         await hospital.send(order_message(order_group("RL", "P0", "F0", what=""), sent=6))
-        found = await listed(hospital)
+        found = await hospital.descriptions()
         assert set(found) - {"F0"} == {"F2", "F3", "F9"}
         assert found["F2"] == "Day 2"
 
@@ -123,7 +95,7 @@ class TestFamilies:
         await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
         await hospital.send(order_message(order_group("NW", "P1", "F1", parent="^F0"), sent=1))
         await hospital.send(order_message(order_group("CA", "P0", what=""), sent=2))
-        assert await listed(hospital) == {}
+        assert await hospital.descriptions() == {}
 
     async def test_other_patients_children_stay(self, hospital: Hospital) -> None:
         """Numbers are searched within one patient only."""
@@ -131,16 +103,16 @@ class TestFamilies:
             order_message(order_group("NW", "P1", "F1", parent="P0"), mrn="M2", name="O^O", sent=1)
         )
         await hospital.send(order_message(order_group("CA", "P0", "F0", what=""), sent=2))
-        assert set(await listed(hospital)) == {"F1"}
+        assert set(await hospital.descriptions()) == {"F1"}
 
     async def test_a_late_child_of_a_cancelled_parent(self, hospital: Hospital) -> None:
         """A child sent before the cancellation and received after it is not listed."""
         await hospital.send(order_message(order_group("CA", "P0", "F0", what=""), sent=5))
         await hospital.send(order_message(self.FAMILY[1], sent=4))
         await hospital.send(order_message(order_group("XO", "P1", "F1", parent="P0^F0"), sent=6))
-        assert await listed(hospital) == {}
+        assert await hospital.descriptions() == {}
         await hospital.send(order_message(self.FAMILY[2], sent=7))
-        assert set(await listed(hospital)) == {"F2"}
+        assert set(await hospital.descriptions()) == {"F2"}
 
     @pytest.mark.parametrize("early", [True, False])
     async def test_children_of_a_replaced_parent_stay(
@@ -154,8 +126,8 @@ class TestFamilies:
         await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
         for message in (child, replaced) if early else (replaced, child):
             await hospital.send(message)
-        assert last(hospital) == ("done", "parent_replaced")
-        assert set(await listed(hospital)) == {"F1", "F5"}
+        assert hospital.last_message() == ("done", "parent_replaced")
+        assert set(await hospital.descriptions()) == {"F1", "F5"}
 
 
 class TestNumbers:
@@ -164,38 +136,38 @@ class TestNumbers:
     async def test_a_number_assigned(self, hospital: Hospital) -> None:
         """NA assigns the filler number: one order, found by either number."""
         await hospital.send(order_message(order_group("SN", "P1"), sent=1))
-        assert await listed(hospital) == {"P1": "CT Head"}
+        assert await hospital.descriptions() == {"P1": "CT Head"}
         await hospital.send(order_message(order_group("NA", "P1", "F1", what=""), sent=2))
-        assert await listed(hospital) == {"P1": "CT Head"}
+        assert await hospital.descriptions() == {"P1": "CT Head"}
         assert hospital.rows("SELECT accession, placer, filler FROM bridge_order") == [
             ("P1", "P1", "F1")
         ]
         await hospital.send(order_message(order_group("XO", "", "F1", what="CT Neck"), sent=3))
-        assert await listed(hospital) == {"P1": "CT Neck"}
+        assert await hospital.descriptions() == {"P1": "CT Neck"}
         (echo,) = hospital.rows("SELECT echo FROM bridge_order")[0]
         assert "OBR" in echo
         await hospital.send(order_message(order_group("CA", "", "F1", what=""), sent=4))
-        assert await listed(hospital) == {}
+        assert await hospital.descriptions() == {}
 
     async def test_a_cancel_by_the_placers_number(self, hospital: Hospital) -> None:
         """The placer number is sufficient without an accession."""
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
         await hospital.send(order_message(order_group("CA", "P1", what=""), sent=2))
-        assert await listed(hospital) == {}
+        assert await hospital.descriptions() == {}
 
     async def test_a_number_of_several_orders(self, hospital: Hospital) -> None:
         """If the number is ambiguous, both orders stay, with an exception."""
         for accession in ("A1", "A2"):
             await hospital.send(order_message(order_group("NW", "P1", accession=accession), sent=1))
         await hospital.send(order_message(order_group("CA", "P1", what=""), sent=2))
-        assert set(await listed(hospital)) == {"A1", "A2"}
-        assert last(hospital) == ("done", "several_orders")
+        assert set(await hospital.descriptions()) == {"A1", "A2"}
+        assert hospital.last_message() == ("done", "several_orders")
 
     async def test_other_fillers_are_other_orders(self, hospital: Hospital) -> None:
         """One placer number with two filler numbers is two examinations."""
         await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
         await hospital.send(order_message(order_group("NW", "P1", "F2"), sent=2))
-        assert set(await listed(hospital)) == {"F1", "F2"}
+        assert set(await hospital.descriptions()) == {"F1", "F2"}
 
 
 MESSAGES: dict[str, Any] = {
@@ -228,14 +200,14 @@ async def test_any_order_of_arrival(
     """With times, each order of arrival has the same result."""
     for place in order:
         await hospital.send(order_message(MESSAGES[events[place]], sent=place))
-    assert await listed(hospital) == TALES[events]
+    assert await hospital.descriptions() == TALES[events]
 
 
 async def test_a_late_order_adds_missing_values(hospital: Hospital) -> None:
     """An order that arrives after its change adds missing values."""
     await hospital.send(order_message("ORC|XO|P1|F1\rOBR|1|P1|F1|X^New^L\r", sent=5))
     await hospital.send(order_message(order_group("NW", "P1", "F1", what="Old"), sent=1))
-    assert await listed(hospital) == {"F1": "New"}
+    assert await hospital.descriptions() == {"F1": "New"}
     (tags,) = hospital.rows("SELECT tags FROM bridge_order")[0]
     assert '"Modality": "CT"' in tags
 
@@ -245,11 +217,11 @@ async def test_examined(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("HD", "P1", "F1"), sent=2))
     await hospital.send(order_message(order_group("XO", "P1", "F1", status="IP"), sent=3))
-    assert await listed(hospital) == {}
+    assert await hospital.descriptions() == {}
     await hospital.send(
         order_message(order_group("XO", "P1", "F1", status="CM", what="Done"), sent=4)
     )
-    assert await listed(hospital) == {"F1": "Done"}
+    assert await hospital.descriptions() == {"F1": "Done"}
 
 
 async def test_an_examination_of_a_cancelled_order(hospital: Hospital) -> None:
@@ -257,8 +229,8 @@ async def test_an_examination_of_a_cancelled_order(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=2))
     await hospital.send(order_message(order_group("XO", "P1", "F1", status="CM"), sent=3))
-    assert await listed(hospital) == {}
-    assert last(hospital) == ("done", "examined_after_cancel")
+    assert await hospital.descriptions() == {}
+    assert hospital.last_message() == ("done", "examined_after_cancel")
 
 
 async def test_a_cancellation_after_the_examination(hospital: Hospital) -> None:
@@ -266,8 +238,8 @@ async def test_a_cancellation_after_the_examination(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("XO", "P1", "F1", status="CM"), sent=9))
     await hospital.send(order_message(order_group("CA", "P1", "F1"), sent=5))
-    assert await listed(hospital) == {}
-    assert last(hospital) == ("done", "examined_after_cancel")
+    assert await hospital.descriptions() == {}
+    assert hospital.last_message() == ("done", "examined_after_cancel")
 
 
 async def test_an_order_behind_its_change_is_linked(hospital: Hospital) -> None:
@@ -285,7 +257,7 @@ async def test_a_change_that_gives_another_accession(hospital: Hospital) -> None
     """Both orders stay, with an exception."""
     await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
     await hospital.send(order_message(order_group("XO", "P1", "F1", accession="A9"), sent=2))
-    assert set(await listed(hospital)) == {"A1", "A9"}
-    assert last(hospital) == ("done", "other_accession")
+    assert set(await hospital.descriptions()) == {"A1", "A9"}
+    assert hospital.last_message() == ("done", "other_accession")
     await hospital.send(order_message(order_group("XO", "P1", "F1", accession="A9"), sent=3))
-    assert last(hospital) == ("done", "")
+    assert hospital.last_message() == ("done", "")
