@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner, Result
 
-from bridge.cli.application import application
 from bridge.store.database import Database
 from bridge.wiring.stores import bridge_database
+from tests.bridge.cli.home import Home
 
 _MESSAGE = text("""
     INSERT INTO message (received_at, listener, identity, digest, edition, message_type, mapping,
@@ -46,29 +45,17 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str, str, str]] = {
 }
 
 
-class Home:
-    """A data directory with one stored message, and its commands."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *arguments: str) -> Result:
-        """Run a command."""
-        return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
-
-    def events(self) -> list[dict[str, Any]]:
-        """Return the audit trail, the newest event first."""
-        result = self.run("audit", "list", "--json")
-        assert result.exit_code == 0, (result.output, result.exception)
-        found: list[dict[str, Any]] = json.loads(result.stdout)
-        return found
+def events(home: Home) -> list[dict[str, Any]]:
+    """Return the audit trail, the newest event first."""
+    found: list[dict[str, Any]] = json.loads(home.ok("audit", "list", "--json"))
+    return found
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """One data directory for all commands: each sees the changes of the others."""
     made = Home(tmp_path_factory.mktemp("audit") / "home")
-    CliRunner().invoke(application, ["init", str(made.folder)])
+    made.init()
     with bridge_database(made.folder) as database:
         _fill(database)
     return made
@@ -83,10 +70,10 @@ def _fill(database: Database) -> None:
 @pytest.mark.parametrize("command", list(COMMANDS), ids=" ".join)
 def test_a_command_leaves_one_event(home: Home, command: tuple[str, ...]) -> None:
     """The event has action, target, outcome, actor and place. A refusal is an event too."""
-    before = {each["sequence"] for each in home.events()}
+    before = {each["sequence"] for each in events(home)}
     home.run(*command)
-    events = [each for each in home.events() if each["sequence"] not in before]
-    (event,) = [each for each in events if each["action"] != "audit-read"]
+    new = [each for each in events(home) if each["sequence"] not in before]
+    (event,) = [each for each in new if each["action"] != "audit-read"]
     target = event["target"]
     event_fields = (event["action"], target["type"], target["id"], event["outcome"])
     assert event_fields == COMMANDS[command]
@@ -98,26 +85,24 @@ def test_a_command_leaves_one_event(home: Home, command: tuple[str, ...]) -> Non
 
 def test_the_chain_after_all_commands(home: Home) -> None:
     """After all commands the chain is valid and the outbox is empty."""
-    result = home.run("audit", "verify")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("ok:")
+    assert home.ok("audit", "verify").startswith("ok:")
 
 
 def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> None:
     """It shows nothing that the installation stores."""
     file = tmp_path / "order.hl7"
     file.write_text("MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r", "utf-8")
-    before = {each["sequence"] for each in home.events()}
+    before = {each["sequence"] for each in events(home)}
     home.run("mapping", "try", "orders", str(file))
     home.run("mapping", "diff", "orders", str(file))
-    new = {each["action"] for each in home.events() if each["sequence"] not in before}
+    new = {each["action"] for each in events(home) if each["sequence"] not in before}
     assert new <= {"audit-read"}  # the listing of the trail itself
 
 
 def test_an_import_into_files_leaves_an_event(tmp_path: Path) -> None:
     """It names the package, and the channels and files that it added; the second one fails."""
     home, folder = Home(tmp_path / "home"), tmp_path / "package"
-    CliRunner().invoke(application, ["init", str(home.folder)])
+    home.init()
     (folder / "mappings").mkdir(parents=True)
     listener = '[[listener]]\nname = "new"\nbind = "127.0.0.1:0"\nsite = "S"\n'
     (folder / "interface.toml").write_text(listener, "utf-8")
@@ -125,7 +110,7 @@ def test_an_import_into_files_leaves_an_event(tmp_path: Path) -> None:
     outcomes = []
     for _ in range(2):
         home.run("interface", "import", str(folder))
-        (newest,) = [e for e in home.events()[:2] if e["action"] == "import"]
+        (newest,) = [e for e in events(home)[:2] if e["action"] == "import"]
         assert newest["target"] == {"type": "interface", "id": "package"}
         outcomes.append((newest["outcome"], newest["after"]))
     assert outcomes == [("success", {"added": ["new", "mine.py"]}), ("failed", None)]
@@ -166,16 +151,15 @@ CHANGES: dict[tuple[str, ...], tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_an_event_has_the_changed_members_before_and_after(tmp_path: Path) -> None:
     """Events of sites, users, tokens, grants and pauses have the target, and old and new values."""
     home = Home(tmp_path / "home")
-    CliRunner().invoke(application, ["init", str(home.folder)])
+    home.init()
     settings = home.folder / "bridge.toml"
     settings.write_text(
         '[[destination]]\nname = "archive"\naddress = "127.0.0.1:9"\nmapping = "results"\n', "utf-8"
     )
     for command, (action, before, after) in CHANGES.items():
-        known = {each["sequence"] for each in home.events()}
-        result = home.run(*command)
-        assert result.exit_code == 0, (command, result.output, result.exception)
-        found = [e for e in home.events() if e["sequence"] not in known and e["action"] == action]
+        known = {each["sequence"] for each in events(home)}
+        home.ok(*command)
+        found = [e for e in events(home) if e["sequence"] not in known and e["action"] == action]
         assert len(found) == 1, (command, found)
         event = found[0]
         assert all(event["target"].values()), (command, event)

@@ -6,52 +6,43 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.cli.application import application
 from bridge.console import grants
 from bridge.wiring.stores import bridge_database
+from tests.bridge.cli.home import Home
 
-RUN = CliRunner()
 CHIEF = ("--role", "system-administrator")
 
 
-def run(home: str, *arguments: str, expect: int = 0) -> str:
-    """Run a command, and return its output."""
-    done = RUN.invoke(application, [*arguments, "--home", home])
-    assert done.exit_code == expect, (arguments, done.output, done.exception)
-    return done.stdout
-
-
-def listed(home: str) -> list[dict[str, Any]]:
+def listed(home: Home) -> list[dict[str, Any]]:
     """Return all grants."""
-    found: list[dict[str, Any]] = json.loads(run(home, "console", "list", "--json"))
+    found: list[dict[str, Any]] = json.loads(home.ok("console", "list", "--json"))
     return found
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> str:
+def home(tmp_path: Path) -> Home:
     """A data directory with two sites and two accounts."""
-    made = str(tmp_path / "home")
-    create_data_directory(Path(made))
-    (tmp_path / "home" / "bridge.toml").write_text("", "utf-8")
+    made = Home(tmp_path / "home")
+    create_data_directory(made.folder)
+    (made.folder / "bridge.toml").write_text("", "utf-8")
     for site in ("S1", "S2"):
-        run(made, "site", "add", site)
+        made.ok("site", "add", site)
     for name in ("ada", "bob"):
-        run(made, "user", "add", f"{name}@example.org", "--site", "S1", "--name", name)
+        made.ok("user", "add", f"{name}@example.org", "--site", "S1", "--name", name)
     return made
 
 
-def test_grant_list_and_revoke(home: str) -> None:
+def test_grant_list_and_revoke(home: Home) -> None:
     """A wider role prints a link, a narrower one does not. The last grant is active."""
     grant = ("console", "grant", "Ada@example.org", "--role")
-    first = run(home, *grant, "viewer", "--bodies").splitlines()
+    first = home.ok(*grant, "viewer", "--bodies").splitlines()
     assert first[0] == "Ada@example.org is viewer in the console"
     assert "/reporting/enrol?token=" in first[1]
-    limited = json.loads(run(home, *grant, "site-administrator", "--site", "S1", "--json"))
+    limited = json.loads(home.ok(*grant, "site-administrator", "--site", "S1", "--json"))
     assert limited["link"]
-    narrowed = json.loads(run(home, *grant, "viewer", "--site", "S1", "--json"))
+    narrowed = json.loads(home.ok(*grant, "viewer", "--site", "S1", "--json"))
     assert narrowed["link"] is None
     (row,) = listed(home)
     assert row.pop("account_id")
@@ -65,79 +56,70 @@ def test_grant_list_and_revoke(home: str) -> None:
         "disabled": False,
     }
     for expect in (0, 1):
-        run(home, "console", "revoke", "ada@example.org", expect=expect)
+        home.ok("console", "revoke", "ada@example.org", expect=expect)
 
 
-def test_unknown_address_or_site(home: str) -> None:
+def test_unknown_address_or_site(home: Home) -> None:
     """An unknown address or site is refused, and leaves no role."""
-    run(home, "console", "grant", "aad@example.org", *CHIEF, expect=1)
+    home.ok("console", "grant", "aad@example.org", *CHIEF, expect=1)
     for site in ("S3", "s1"):
-        run(
-            home,
-            "console",
-            "grant",
-            "ada@example.org",
-            "--role",
-            "viewer",
-            "--site",
-            site,
-            expect=1,
+        home.ok(
+            *("console", "grant", "ada@example.org", "--role", "viewer", "--site", site), expect=1
         )
     assert listed(home) == []
 
 
-def test_account_of_a_pending_role(home: str) -> None:
+def test_account_of_a_pending_role(home: Home) -> None:
     """A site that later adds the address gets this account, and no link."""
-    link = run(home, "console", "grant", "new@example.org", *CHIEF, "--pending").splitlines()[1]
+    link = home.ok("console", "grant", "new@example.org", *CHIEF, "--pending").splitlines()[1]
     assert "/reporting/enrol?token=" in link
     (before,) = listed(home)
     assert before["pending"]
-    run(home, "user", "add", "NEW@example.org", "--site", "S2", "--name", "Mallory", "--admin")
+    home.ok("user", "add", "NEW@example.org", "--site", "S2", "--name", "Mallory", "--admin")
     (after,) = listed(home)
     assert after["account_id"] == before["account_id"]
 
 
-def test_the_last_system_administrator_stays_without_force(home: str) -> None:
+def test_the_last_system_administrator_stays_without_force(home: Home) -> None:
     """The last one cannot be revoked, demoted or disabled. A disabled one does not count."""
     for name in ("ada", "bob"):
-        run(home, "console", "grant", f"{name}@example.org", *CHIEF)
-    run(home, "user", "disable", "bob@example.org")
+        home.ok("console", "grant", f"{name}@example.org", *CHIEF)
+    home.ok("user", "disable", "bob@example.org")
     assert {row["email"]: row["disabled"] for row in listed(home)} == {
         "ada@example.org": False,
         "bob@example.org": True,
     }
     ada = "ada@example.org"
-    run(home, "console", "revoke", ada, expect=1)
-    run(home, "console", "grant", ada, "--role", "viewer", expect=1)
-    run(home, "user", "disable", ada, expect=1)
+    home.ok("console", "revoke", ada, expect=1)
+    home.ok("console", "grant", ada, "--role", "viewer", expect=1)
+    home.ok("user", "disable", ada, expect=1)
     assert {row["role"] for row in listed(home)} == {"system-administrator"}
-    run(home, "user", "enable", "bob@example.org")
-    run(home, "user", "disable", ada)
-    run(home, "user", "disable", "bob@example.org", "--force")
+    home.ok("user", "enable", "bob@example.org")
+    home.ok("user", "disable", ada)
+    home.ok("user", "disable", "bob@example.org", "--force")
 
 
 @pytest.mark.parametrize(
     "role", [["site-administrator"], ["system-administrator", "--site", "S1"], ["emperor"]]
 )
-def test_invalid_grants(home: str, role: list[str]) -> None:
+def test_invalid_grants(home: Home, role: list[str]) -> None:
     """The number of sites must match the role, and an unknown role is refused."""
-    command = ["console", "grant", "ada@example.org", "--home", home, "--role", *role]
-    assert RUN.invoke(application, command).exit_code != 0
+    assert home.run("console", "grant", "ada@example.org", "--role", *role).exit_code != 0
 
 
-def test_roles_of_addresses_become_roles_of_accounts_at_the_upgrade(home: str) -> None:
+def test_roles_of_addresses_become_roles_of_accounts_at_the_upgrade(home: Home) -> None:
     """The upgrade creates one reserved account for an address without an account."""
     old = text("""
         INSERT INTO console_grant (email, role, bodies, sites, granted_at, granted_by)
         VALUES (:email, 'system-administrator', 0, '', 1, 'test')
     """)
-    with bridge_database(Path(home)) as database:
+    with bridge_database(home.folder) as database:
         with database.write() as connection:
             connection.execute(old, [{"email": "ada@example.org"}, {"email": "ghost@example.org"}])
-        run(home, "migrate")
+        home.ok("migrate")
         assert grants.grants_without_account(database) == []
     rows = {row["email"]: row for row in listed(home)}
     assert set(rows) == {"ada@example.org", "ghost@example.org"}
     assert all(row["account_id"] and row["pending"] for row in rows.values())
-    link = run(home, "user", "enrol", "ghost@example.org")
+    link = home.ok("user", "enrol", "ghost@example.org")
     assert "/reporting/enrol?token=" in link

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.cli.application import application
 from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.bridge.cli.home import Home
 
 SETTINGS = """
 [[listener]]
@@ -28,7 +28,7 @@ fields = { "Lab \\"1\\"" = "x = y", b = "2" }
 
 def run(home: Path, *arguments: str) -> Result:
     """Run `bridge interface …`."""
-    return CliRunner().invoke(application, ["interface", *arguments, "--home", str(home)])
+    return Home(home).run("interface", *arguments)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
     """An export of an unknown interface fails, and writes nothing."""
     create_data_directory(tmp_path / "home")
-    assert run(tmp_path / "home", "export", str(tmp_path / "x"), "nobody").exit_code != 0
+    assert run(tmp_path / "home", "export", str(tmp_path / "x"), "unknown").exit_code != 0
     assert not (tmp_path / "x").exists()
 
 

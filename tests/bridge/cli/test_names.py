@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.wiring.stores import bridge_database
+from tests.bridge.cli.home import Home
 
 PARKED = """
     INSERT INTO delivery (id, destination, report_id, release_key, event, state, control_id, lane,
@@ -29,7 +30,7 @@ PARKED = """
 def test_an_unknown_name(tmp_path: Path, command: tuple[str, ...], option: str, known: str) -> None:
     """The command exits with 1 and names the unknown name. A known name has an empty list."""
     home = tmp_path / "home"
-    CliRunner().invoke(application, ["init", str(home)])
+    Home(home).init()
     settings = home / "bridge.toml"
     written = '[[destination]]\nname = "ris-results"\naddress = "127.0.0.1:9"\n'
     settings.write_text(
@@ -52,7 +53,7 @@ def test_an_unknown_name(tmp_path: Path, command: tuple[str, ...], option: str, 
 def test_retry_for_an_inactive_destination(tmp_path: Path) -> None:
     """A retry warns if the destination is removed, disabled or paused."""
     home = tmp_path / "home"
-    CliRunner().invoke(application, ["init", str(home)])
+    Home(home).init()
     sections = [
         f'[[destination]]\nname = "{name}"\naddress = "127.0.0.1:9"\n{more}\n'
         for name, more in (("good", ""), ("dark", "enabled = false"), ("still", ""))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
+from typing_extensions import override
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import activate_at_start
@@ -19,6 +20,7 @@ from bridge.wiring.listeners import make_listeners
 from bridge.wiring.stores import bridge_database
 from config import load
 from mllp.framing import Frame
+from tests.bridge.cli.home import Home
 
 ORDER = (
     "MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -28,26 +30,21 @@ ORDER = (
 NOTES = "\ntags: {Notes: {const: seen}}\n"
 
 
-class Home:
-    """A data directory and commands that run on it."""
+class MappingHome(Home):
+    """A data directory with an order, and the commands of mappings."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.mappings = folder / "mappings"
         create_data_directory(folder)
         order = folder / "order.hl7"
         order.write_text(ORDER)
         self.order = str(order)
 
+    @override
     def run(self, *arguments: str) -> Result:
         """Run `bridge mapping …`."""
-        return CliRunner().invoke(application, ["mapping", *arguments, "--home", str(self.folder)])
-
-    def done(self, *arguments: str) -> str:
-        """Run a command that must succeed."""
-        result = self.run(*arguments)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
+        return super().run("mapping", *arguments)
 
     def write(self, text: str) -> None:
         """Change the definition of orders."""
@@ -58,7 +55,7 @@ class Home:
 
     def history(self) -> list[dict[str, object]]:
         """Return the history of orders."""
-        found: list[dict[str, object]] = json.loads(self.done("history", "orders", "--json"))
+        found: list[dict[str, object]] = json.loads(self.ok("history", "orders", "--json"))
         return found
 
     def start(self) -> list[str]:
@@ -68,43 +65,43 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path) -> MappingHome:
     """A new data directory."""
-    return Home(tmp_path / "home")
+    return MappingHome(tmp_path / "home")
 
 
-def test_history_of_an_activation(home: Home) -> None:
+def test_history_of_an_activation(home: MappingHome) -> None:
     """The history has the activated version with author, time and reason."""
-    home.done("activate", "orders", "--reason", "go live", "--by", "ann")
+    home.ok("activate", "orders", "--reason", "go live", "--by", "ann")
     (entry,) = home.history()
     assert (entry["actor"], entry["reason"], entry["origin"]) == ("ann", "go live", "activate")
     assert entry["in_force"] is True
 
 
-def test_the_same_version_is_activated_once(home: Home) -> None:
+def test_the_same_version_is_activated_once(home: MappingHome) -> None:
     """CI may activate after each push: without a change the history gets no entry."""
-    home.done("activate", "orders")
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
+    home.ok("activate", "orders")
     assert len(home.history()) == 1
 
 
-def test_a_bad_mapping_is_never_activated(home: Home) -> None:
+def test_a_bad_mapping_is_never_activated(home: MappingHome) -> None:
     """A mistake in one definition changes no active version."""
-    home.done("activate")
+    home.ok("activate")
     home.write("tags: {PatientMRN: PIX-3}")
     result = home.run("activate", "patients", "orders")
     assert result.exit_code != 0
     assert len(home.history()) == 1
 
 
-def test_a_definition_that_a_listener_cannot_use(home: Home) -> None:
+def test_a_definition_that_a_listener_cannot_use(home: MappingHome) -> None:
     """A valid definition of the wrong kind is refused for a listener."""
     (home.mappings / "orders.yaml").write_text("include: results.yaml\n")
     assert home.run("activate", "orders").exit_code != 0
-    assert home.done("history", "orders", "--json").strip() == "[]"
+    assert home.ok("history", "orders", "--json").strip() == "[]"
 
 
-def test_a_definition_that_a_destination_cannot_use(home: Home) -> None:
+def test_a_definition_that_a_destination_cannot_use(home: MappingHome) -> None:
     """A definition without messages for a destination is refused."""
     settings = home.folder / "bridge.toml"
     settings.write_text(
@@ -114,38 +111,38 @@ def test_a_definition_that_a_destination_cannot_use(home: Home) -> None:
     assert home.run("activate", "orders").exit_code != 0
 
 
-def test_rollback_goes_one_step_back_each_time(home: Home) -> None:
+def test_rollback_goes_one_step_back_each_time(home: MappingHome) -> None:
     """With three versions two rollbacks reach the first. A third one is refused."""
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     home.write(NOTES)
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     home.write("tags: {Notes: {const: other}}")
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     third, second, first = (entry["version"] for entry in home.history())
-    home.done("rollback", "orders", "--reason", "too bold")
+    home.ok("rollback", "orders", "--reason", "too bold")
     assert home.history()[0]["version"] == second
-    home.done("rollback", "orders")
+    home.ok("rollback", "orders")
     assert home.history()[0]["version"] == first
     refused = home.run("rollback", "orders")
     assert refused.exit_code != 0
     for version in (first, second, third):
         assert str(version) in str(refused.exception)
-    home.done("rollback", "orders", "--to", str(third)[:8])
+    home.ok("rollback", "orders", "--to", str(third)[:8])
     assert home.history()[0]["version"] == third
 
 
-def test_rollback_to_the_files_of_the_start(home: Home) -> None:
+def test_rollback_to_the_files_of_the_start(home: MappingHome) -> None:
     """The files of the first start are a version, and stay active over later files."""
     home.start()
     home.write(NOTES)
-    home.done("activate", "orders")
-    home.done("rollback", "orders")
+    home.ok("activate", "orders")
+    home.ok("rollback", "orders")
     assert [entry["origin"] for entry in home.history()] == ["rollback", "activate", "start"]
     home.start()
     assert len(home.history()) == 3
 
 
-def test_changed_files_become_active_at_a_start(home: Home) -> None:
+def test_changed_files_become_active_at_a_start(home: MappingHome) -> None:
     """Without an activation, changed files become active at the next start."""
     home.start()
     home.write(NOTES)
@@ -153,7 +150,7 @@ def test_changed_files_become_active_at_a_start(home: Home) -> None:
     assert [entry["origin"] for entry in home.history()] == ["start", "start"]
 
 
-def test_files_with_mistakes_at_a_start(home: Home) -> None:
+def test_files_with_mistakes_at_a_start(home: MappingHome) -> None:
     """A start names a file with mistakes, and keeps the active version."""
     home.start()
     home.write("tags: {PatientMRN: PIX-3}")
@@ -161,9 +158,9 @@ def test_files_with_mistakes_at_a_start(home: Home) -> None:
     assert len(home.history()) == 1
 
 
-def test_diff_prints_changed_fields(home: Home) -> None:
+def test_diff_prints_changed_fields(home: MappingHome) -> None:
     """Diff prints changed fields, before and after, and exits with 1 if there are any."""
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     assert home.run("diff", "orders", home.order).exit_code == 0
     home.write(NOTES)
     result = home.run("diff", "orders", home.order, "--json")
@@ -176,23 +173,21 @@ def test_diff_prints_changed_fields(home: Home) -> None:
     assert (difference["before"], difference["after"]) == ("", "seen")
 
 
-def test_try_takes_a_version_and_a_folder(home: Home) -> None:
+def test_try_takes_a_version_and_a_folder(home: MappingHome) -> None:
     """`try` maps the messages of a folder with the active version, and skips other files."""
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     home.write(NOTES)
-    trials = json.loads(
-        home.done("try", "orders", str(home.folder), "--version", "active", "--json")
-    )
+    trials = json.loads(home.ok("try", "orders", str(home.folder), "--version", "active", "--json"))
     assert "Notes" not in trials[0]["events"][0]["clinical_info"]
     assert "PID-3" in trials[0]["used"]
-    trials = json.loads(home.done("try", "orders", home.order, "--json"))
+    trials = json.loads(home.ok("try", "orders", home.order, "--json"))
     assert trials[0]["events"][0]["clinical_info"]["Notes"] == "seen"
 
 
-def test_try_and_diff_of_results(home: Home) -> None:
+def test_try_and_diff_of_results(home: MappingHome) -> None:
     """`try` and `diff` of results use a specimen report for each order."""
-    home.done("activate", "results")
-    trials = json.loads(home.done("try", "results", home.order, "--json"))
+    home.ok("activate", "results")
+    trials = json.loads(home.ok("try", "results", home.order, "--json"))
     assert "A specimen: no report." in trials[0]["hl7"][0]
     assert home.run("diff", "results", home.order).exit_code == 0
     file = home.mappings / "results.yaml"
@@ -202,7 +197,7 @@ def test_try_and_diff_of_results(home: Home) -> None:
     assert message["differences"] == [{"field": "1:OBR[1]-25", "before": "F", "after": "C"}]
 
 
-def test_try_files_as_a_listener_would(home: Home) -> None:
+def test_try_files_as_a_listener_would(home: MappingHome) -> None:
     """The site, time zone and charset of the listener apply where a message has none."""
     text = home.folder / "bridge.toml"
     settings = text.read_text().replace('time_zone = "UTC"', 'time_zone = "Asia/Tokyo"', 1)
@@ -212,7 +207,7 @@ def test_try_files_as_a_listener_would(home: Home) -> None:
     Path(home.order).write_bytes(order)
 
     (trial,) = json.loads(
-        home.done("try", "orders", home.order, "--listener", "ris-orders", "--json")
+        home.ok("try", "orders", home.order, "--listener", "ris-orders", "--json")
     )
 
     info = trial["events"][0]["clinical_info"]
@@ -222,9 +217,9 @@ def test_try_files_as_a_listener_would(home: Home) -> None:
     assert (unknown.exit_code, "ris-orders" in unknown.output) == (2, True)
 
 
-def result_of(home: Home, *arguments: str) -> str:
+def result_of(home: MappingHome, *arguments: str) -> str:
     """Return the specimen result that `mapping try results` prints."""
-    (trial,) = json.loads(home.done("try", "results", *arguments, "--json"))
+    (trial,) = json.loads(home.ok("try", "results", *arguments, "--json"))
     return str(trial["hl7"][0])
 
 
@@ -232,10 +227,10 @@ OWN_ACCESSION = "\ntags: {Accession: {from: OBR-20, required: true}}\n"
 BOTH = ORDER.replace("||A1\r", "|A18||OWN-20\r")
 
 
-def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
+def test_results_are_tried_on_orders_as_they_were_stored(home: MappingHome) -> None:
     """A stored order is read with its stored version, not the active one."""
     home.write(OWN_ACCESSION)
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     settings = load(home.folder)
     listening = make_listeners(settings)["ris-orders"]
     moment = datetime.now(UTC)
@@ -244,12 +239,12 @@ def test_results_are_tried_on_orders_as_they_were_stored(home: Home) -> None:
     with bridge_database(home.folder) as database, database.write() as connection:
         admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), [arrival])
     home.write("")
-    home.done("activate", "orders")
+    home.ok("activate", "orders")
     assert "|P1|OWN-20|" in result_of(home)
     assert "|P1|OWN-20|" not in result_of(home, "--orders", "orders")
 
 
-def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None:
+def test_results_are_tried_on_files_as_a_listener_reads_them(home: MappingHome) -> None:
     """A file is read with the listener's definition, not the one named orders."""
     (home.mappings / "own.yaml").write_text(f"include: orders.yaml\n{OWN_ACCESSION}")
     file = home.folder / "bridge.toml"
@@ -260,7 +255,7 @@ def test_results_are_tried_on_files_as_a_listener_reads_them(home: Home) -> None
     assert home.run("try", "results", home.order, "--orders", "results").exit_code != 0
 
 
-def test_a_check_of_no_folder_fails(home: Home) -> None:
+def test_a_check_of_no_folder_fails(home: MappingHome) -> None:
     """A check of a missing data directory fails."""
     command = ["mapping", "check", "--home", str(home.folder / "nothing")]
     result = CliRunner().invoke(application, command)

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from sqlalchemy import text
 
-from tests.bridge.cli.test_administering import Home, home
+from tests.bridge.cli.home import Home
+from tests.bridge.cli.test_sites_users_and_audit import home
 
 __all__ = ["home"]
 

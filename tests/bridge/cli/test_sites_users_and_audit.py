@@ -8,40 +8,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from sqlalchemy import text
-from typer.testing import CliRunner, Result
 
-from bridge.cli.application import application
-from bridge.store.database import Database
-from bridge.wiring.stores import open_engine_database
-from config import load
-
-
-class Home:
-    """A data directory and its commands."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *arguments: str) -> Result:
-        """Run a command."""
-        return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
-
-    def ok(self, *arguments: str) -> str:
-        """Run a command that must succeed, and return its output."""
-        result = self.run(*arguments)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
-
-    def database(self) -> Database:
-        """Open the database of the engine."""
-        return open_engine_database(load(self.folder))
+from tests.bridge.cli.home import Home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """A data directory with one site and its administrator."""
-    CliRunner().invoke(application, ["init", str(tmp_path / "home")])
     made = Home(tmp_path / "home")
+    made.init()
     made.ok("site", "add", "SITE1", "--name", "First", "--sign-delay", "60")
     made.ok("user", "add", "ann@site1.test", "--name", "Ann", "--site", "SITE1", "--admin")
     return made

@@ -10,18 +10,17 @@ from pathlib import Path
 import httpx
 import pytest
 from sqlalchemy import insert, text
-from typer.testing import CliRunner
 
 from bridge.admin import key_rotation
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.key_rotation import NotRotated, rotate_keys
-from bridge.cli.application import application
 from bridge.engine.service.launch.links import LINKS
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_application
 from bridge.wiring.secrets import read_link_keys
 from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
 from config import load
+from tests.bridge.cli.home import Home
 
 DAY = 24 * 3600 * 1000
 
@@ -30,7 +29,7 @@ class Place:
     """A data directory and its running engine, to launch and open links."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.home = folder, Home(folder)
         self.keys = folder / "secrets" / "link.keys"
         self.settings = load(folder)
         self.database = open_engine_database(self.settings)
@@ -50,12 +49,6 @@ class Place:
         self._runner.run(self._http.aclose())
         self._runner.close()
         self.database.dispose()
-
-    def command(self, *arguments: str) -> str:
-        """Run a command that must succeed."""
-        result = CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
 
     def launch(self, accession: str, *, lazy: bool = False) -> str:
         """Launch for a user, and return the link."""
@@ -88,9 +81,9 @@ def now() -> int:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     """A data directory with a site, and its running engine."""
-    CliRunner().invoke(application, ["init", str(tmp_path / "home")])
+    Home(tmp_path / "home").init()
     made = Place(tmp_path / "home")
-    made.command("site", "add", "SITE1")
+    made.home.ok("site", "add", "SITE1")
     yield made
     made.close()
 
@@ -105,7 +98,7 @@ def test_links_outlive_their_key(place: Place) -> None:
     """After a rotation the running engine opens old links, and seals new ones with the new key."""
     before = read_link_keys(place.keys)
     links = [place.launch(f"A{number}", lazy=bool(number % 2)) for number in range(4)]
-    output = place.command("rotate-keys", "--drop-old")
+    output = place.home.ok("rotate-keys", "--drop-old")
     ring = read_link_keys(place.keys)
     assert [key for key, _ in ring] == [output.split()[1]]
     assert ring[0] not in before
@@ -161,7 +154,7 @@ def test_one_rotation_at_a_time(place: Place) -> None:
 def test_prune_removes_the_old_and_keeps_the_unfinished(place: Place) -> None:
     """`bridge prune` removes settled, expired and answered rows, and keeps open ones."""
     place.launch("A1")
-    place.command("site", "set", "SITE1", "signDelay=0")
+    place.home.ok("site", "set", "SITE1", "signDelay=0")
     then = now() - 100 * DAY
     with place.database.write() as connection:
         connection.execute(text("UPDATE engine_change SET at = :then"), {"then": then})
@@ -171,18 +164,18 @@ def test_prune_removes_the_old_and_keeps_the_unfinished(place: Place) -> None:
         ]
         sealed = {"purpose": "init", "site_id": "SITE1", "key_id": "x", "sealed": b"", "framed": 0}
         connection.execute(insert(LINKS), [{**row, **sealed, "created_at": then} for row in rows])
-    counts = json.loads(place.command("prune", "--older-than", "90d", "--json"))
+    counts = json.loads(place.home.ok("prune", "--older-than", "90d", "--json"))
     assert counts["changes"] == 0  # the bridge has not read the changes
     assert counts["links"] == 1
     with bridge_database(place.folder) as database, database.write() as connection:
         connection.execute(
             text("INSERT INTO feed_cursor (feed, cursor) VALUES ('', (:cursor))"), {"cursor": 1}
         )
-    counts = json.loads(place.command("prune", "--older-than", "90d", "--json"))
+    counts = json.loads(place.home.ok("prune", "--older-than", "90d", "--json"))
     assert counts["changes"] == 1
-    assert "changes    0" in place.command("prune", "--older-than", "90d")
-    verified = place.command("audit", "verify")
+    assert "changes    0" in place.home.ok("prune", "--older-than", "90d")
+    verified = place.home.ok("audit", "verify")
     assert verified.startswith("ok")
-    assert len(json.loads(place.command("audit", "list", "--action", "prune", "--json"))) == 3
+    assert len(json.loads(place.home.ok("audit", "list", "--action", "prune", "--json"))) == 3
     with place.database.read() as connection:
         assert connection.execute(text("SELECT COUNT(*) FROM engine_report")).scalar_one() == 1

@@ -1,0 +1,36 @@
+"""A data directory and the commands that run on it."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from bridge.cli.application import application
+from bridge.store.database import Database
+from bridge.wiring.stores import open_engine_database
+from config import load
+
+
+class Home:
+    """A data directory and its commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def init(self) -> None:
+        """Create the data directory with `bridge init`."""
+        result = CliRunner().invoke(application, ["init", str(self.folder)])
+        assert result.exit_code == 0, (result.output, result.exception)
+
+    def run(self, *arguments: str) -> Result:
+        """Run a command."""
+        return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
+
+    def ok(self, *arguments: str, expect: int = 0) -> str:
+        """Run a command, assert its exit code, and return its output."""
+        result = self.run(*arguments)
+        assert result.exit_code == expect, (arguments, result.output, result.exception)
+        return result.stdout
+
+    def database(self) -> Database:
+        """Open the database of the engine."""
+        return open_engine_database(load(self.folder))
