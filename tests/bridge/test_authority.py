@@ -96,7 +96,7 @@ def test_an_actor_grants_only_own_rights() -> None:
     assert decide(grantor, TARGETS["new"], request) is AccountRefusal.NOT_PERMITTED
 
 
-def test_the_last_administrator_goes_by_force_only() -> None:
+def test_the_last_administrator_needs_force() -> None:
     """Only the operator removes the last administrator, and only with force."""
     request = AccountRequest(AccountAction.DISABLE)
     last = TARGETS["last"]

@@ -152,14 +152,14 @@ def test_identity_is_required() -> None:
 class TestVersion:
     """The version of a mapping identifies its files."""
 
-    def test_changes_with_what_it_is_made_of(self) -> None:
+    def test_the_version_depends_on_its_files(self) -> None:
         """Another definition, include, code table or hook results in another version."""
         base = compile_sources(SHIPPED, "orders").version
         sexes = {**SHIPPED, "codes/sex.csv": SHIPPED["codes/sex.csv"] + "X,O,\n"}
         assert compile_sources(sexes, "orders").version != base
         assert len(base) == 16
 
-    def test_stays_when_others_change(self) -> None:
+    def test_the_version_does_not_depend_on_other_files(self) -> None:
         """Files that a mapping does not use have no effect on its version."""
         others = {**SHIPPED, "results.yaml": "# changed", "codes/new.csv": "code,value\n"}
         base = compile_sources(SHIPPED, "orders").version
@@ -220,7 +220,7 @@ def test_overlay_of_a_sender() -> None:
         ((b"ORM^O01", b"MDM^T02"), UnsupportedMessage, "MSH-9.1"),
     ],
 )
-def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
+def test_a_refused_header_names_the_field(
     header: tuple[bytes, bytes], refused: type[MessageRefusal], place: str
 ) -> None:
     """The sender, if a definition accepts the type from other senders; else event or type."""
@@ -231,7 +231,7 @@ def test_a_refused_header_names_the_field_for_which_no_definition_takes_it(
     assert (type(found), found.place) == (refused, place)
 
 
-def test_overlaid_rules_are_replaced_whole() -> None:
+def test_overlaid_rules_are_replaced() -> None:
     """An overlay replaces a rule as a whole."""
     mine = overlaid("tags: {ReasonForExam: {from: OBR-13, as: upper}}")
     (event,) = mine.apply(message("ORC|NW|P1", "OBR|1|P1||X|||||||||why"), DEFAULTS)

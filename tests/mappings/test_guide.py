@@ -32,7 +32,7 @@ def test_recipes(recipe: str) -> None:
     assert compile_sources(sources, "mine").name == "mine"
 
 
-def test_there_are_recipes() -> None:
+def test_number_of_recipes() -> None:
     """All recipes are found, and each is run below."""
     assert len(RECIPES) == len({*INBOUND, *OUTBOUND}) >= 20
 

@@ -183,7 +183,7 @@ def test_acks(path: Path) -> None:
     } == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
 
-def test_there_are_enough() -> None:
+def test_number_of_samples() -> None:
     """There are at least three message types of two senders in two charsets."""
     messages = [
         Message.parse(path.values[0].read_bytes()) for path in files("orders", ending=".hl7")

@@ -37,9 +37,9 @@ def test_kept_files_are_never_overwritten(
 ) -> None:
     """Files of an earlier run stay."""
     (tmp_path / "000001.hl7").write_bytes(b"OLD")
-    tray = FileRecorder(tmp_path, None)
+    recorder = FileRecorder(tmp_path, None)
 
-    tray(Frame(b"NEW"), MemoryPeer(), lambda _: None)
+    recorder(Frame(b"NEW"), MemoryPeer(), lambda _: None)
 
     assert (tmp_path / "000001.hl7").read_bytes() == b"OLD"
     assert (tmp_path / "000002.hl7").read_bytes() == b"NEW"
@@ -52,11 +52,11 @@ def test_a_truncated_frame_gets_no_reply(
     """A truncated frame gets no reply, also if all others get one."""
     reply = tmp_path / "reply"
     reply.write_bytes(b"AA")
-    tray = FileRecorder(None, reply)
+    recorder = FileRecorder(None, reply)
     replies: list[object] = []
 
-    tray(Frame(b"A"), MemoryPeer(), replies.append)
-    tray(Frame(b"A\x0bB", truncated=True), MemoryPeer(), replies.append)
+    recorder(Frame(b"A"), MemoryPeer(), replies.append)
+    recorder(Frame(b"A\x0bB", truncated=True), MemoryPeer(), replies.append)
 
     assert replies == [(b"AA",), ()]
     assert "frame 2: 3 bytes, truncated" in capsys.readouterr().out

@@ -147,7 +147,7 @@ class TestWindow:
         server.connect().send(b"5", b"6")
         assert handler.payloads[-2:] == [b"5", b"6"]
 
-    def test_reading_pauses_and_goes_on(self, clock: Clock, handler: ManualHandler) -> None:
+    def test_reading_pauses_and_continues(self, clock: Clock, handler: ManualHandler) -> None:
         """The server passes waiting frames to the handler in order."""
         caller = server_for(handler, clock, window=2).connect()
         caller.send(b"1", b"2", b"3")

@@ -57,9 +57,9 @@ def test_a_round_without_a_service(tmp_path: Path) -> None:
     output = home.ok("concerns", "reconcile", "--wait", "0.1", expect=1)
     assert "there was none yet" in output
     with bridge_database(tmp_path / "home") as database, database.write() as connection:
-        wished = reconcile_rounds.requested_since(connection)
-        assert wished
+        requested_at = reconcile_rounds.requested_since(connection)
+        assert requested_at
         reconcile_rounds.save_round(
-            connection, ReconcileRound(began_at=wished, ended_at=wished), wished
+            connection, ReconcileRound(began_at=requested_at, ended_at=requested_at), requested_at
         )
         assert reconcile_rounds.requested_since(connection) == 0

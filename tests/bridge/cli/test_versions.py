@@ -111,7 +111,7 @@ def test_a_definition_that_a_destination_cannot_use(home: MappingHome) -> None:
     assert home.run("activate", "orders").exit_code != 0
 
 
-def test_rollback_goes_one_step_back_each_time(home: MappingHome) -> None:
+def test_rollback_by_one_step(home: MappingHome) -> None:
     """With three versions two rollbacks reach the first. A third one is refused."""
     home.ok("activate", "orders")
     home.write(NOTES)

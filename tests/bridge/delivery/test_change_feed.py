@@ -88,7 +88,7 @@ async def test_a_service_without_the_feed(database: Database, status: int, code:
     await made.stop()
 
 
-async def test_a_service_that_comes_back(database: Database) -> None:
+async def test_reconnection(database: Database) -> None:
     """After a failure the reader waits and continues from the same cursor."""
     service = ScriptedFeed(EngineFailure("changes", FailureKind.TRANSIENT, "unreachable"))
     made = reader(service, database)
@@ -98,7 +98,7 @@ async def test_a_service_that_comes_back(database: Database) -> None:
     assert service.asked[:2] == [0, 0]
 
 
-async def test_the_cursor_never_goes_back(database: Database) -> None:
+async def test_the_cursor_never_decreases(database: Database) -> None:
     """Two nodes that read one feed do not undo each other's progress."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     processor.process("changes", ChangePage((), 7))

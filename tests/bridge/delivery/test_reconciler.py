@@ -78,13 +78,13 @@ async def test_a_requested_round(tmp_path: Path, database: Database) -> None:
         await hospital.send(order("ID1", "A1"))
         await reconciler.reconcile(hospital.time())  # half of a round, before the worklist
         for ahead in (0, 60_000):
-            wished = hospital.time() + ahead
+            requested_at = hospital.time() + ahead
             with database.write() as connection:
-                reconcile_rounds.request_round(connection, wished)
-            assert reconciler.requested_since() == wished
+                reconcile_rounds.request_round(connection, requested_at)
+            assert reconciler.requested_since() == requested_at
             await reconciler.reconcile(hospital.time())
             done = last_round_of(database)
-            assert (done.began_at >= wished, done.orders, done.reports) == (True, 1, 1)
+            assert (done.began_at >= requested_at, done.orders, done.reports) == (True, 1, 1)
             assert reconciler.requested_since() == 0
 
 

@@ -35,7 +35,9 @@ class SlowMapping(OutboundMapping):
 
 
 @pytest.mark.parametrize("takes_long", [False, True])
-async def test_other_work_goes_on(tmp_path: Path, database: Database, takes_long: bool) -> None:
+async def test_other_work_is_not_blocked(
+    tmp_path: Path, database: Database, takes_long: bool
+) -> None:
     """Frames are acknowledged and other destinations get their messages meanwhile."""
     SlowMapping.called, SlowMapping.let_go, SlowMapping.threads = (
         threading.Event(),

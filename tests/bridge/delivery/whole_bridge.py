@@ -204,11 +204,11 @@ async def open_hospital(
             return QueueState.DONE
 
         waiting = CompletionWaiter(state_of)
-        memory = OrderRepository(database, time)
-        forwarder = OrderProcessor(client, memory, {"ris": listening}, waiting, metrics)
+        repository = OrderRepository(database, time)
+        order_processor = OrderProcessor(client, repository, {"ris": listening}, waiting, metrics)
         worker = Worker(
-            Inbox(database, "test", write_records=memory.write),
-            forwarder.apply,
+            Inbox(database, "test", write_records=repository.write),
+            order_processor.apply,
             clock=time,
             policy=FAST,
             poll=0.02,
@@ -245,7 +245,7 @@ async def open_hospital(
 
         def adopt(changed: ListenerPolicy) -> None:
             handler.adopt(changed)
-            forwarder.adopt({"ris": changed})
+            order_processor.adopt({"ris": changed})
 
         counter = Notifier(couriers)
         processor = ChangeProcessor(database, outbox, destinations, time)

@@ -73,6 +73,6 @@ def test_missing_samples_are_named(tmp_path: Path) -> None:
         SampleMessage("orders/none.hl7", "RIS A", "").read()
 
 
-def test_every_sample_of_the_script_is_there() -> None:
+def test_each_sample_of_the_script_exists() -> None:
     """The script and the sample folder have the same samples."""
     assert all(sample.read() for sample in (*NEW, *CHANGED, *REFUSED))

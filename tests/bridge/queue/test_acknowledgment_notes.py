@@ -79,8 +79,8 @@ def test_settle_and_claim_records_acknowledgments(
     inbox = Inbox(store, "node-1", acknowledgments=notes)
     (number,) = stored(intake, arrival("A"))
     notes.add(number)
-    _, handful = inbox.settle_and_claim([], NOW, 10)
-    assert [each.message_id for each in handful.messages] == [number]
+    _, batch = inbox.settle_and_claim([], NOW, 10)
+    assert [each.message_id for each in batch.messages] == [number]
     assert states(store) == [DELIVERED]
     assert not notes.contains_all([number])
 

@@ -88,11 +88,11 @@ def test_short_work_runs_on_the_loop(
     ids = enqueue(intake, *patients(4))
 
     async def scenario() -> list[int]:
-        at_hand = AsyncInbox(recording_inbox)
-        first = await at_hand.claim(NOW, 2)
-        then = await at_hand.claim(NOW, 2)
-        after = await at_hand.settle_and_claim(accepted(first), NOW, 100)
-        await at_hand.settle(accepted(then), NOW)
+        async_inbox = AsyncInbox(recording_inbox)
+        first = await async_inbox.claim(NOW, 2)
+        then = await async_inbox.claim(NOW, 2)
+        after = await async_inbox.settle_and_claim(accepted(first), NOW, 100)
+        await async_inbox.settle(accepted(then), NOW)
         assert not after.messages
         return [each.message_id for each in [*first.messages, *then.messages]]
 
@@ -113,10 +113,10 @@ def test_long_work_runs_on_a_thread(
     enqueue(intake, *patients(3 * SHORT))
 
     async def scenario() -> list[int]:
-        at_hand = AsyncInbox(recording_inbox)
-        first = await at_hand.claim(NOW, 100)
-        second = await at_hand.settle_and_claim(accepted(first), NOW, 100)
-        await at_hand.settle(accepted(second), NOW)
+        async_inbox = AsyncInbox(recording_inbox)
+        first = await async_inbox.claim(NOW, 100)
+        second = await async_inbox.settle_and_claim(accepted(first), NOW, 100)
+        await async_inbox.settle(accepted(second), NOW)
         return [len(first.messages), len(second.messages)]
 
     sizes = asyncio.run(scenario())
@@ -169,12 +169,14 @@ def test_long_records_are_written_on_a_thread(
     otherwise = MessageOutcome(0, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
 
     async def scenario() -> None:
-        at_hand = AsyncInbox(recording_inbox)
-        batch = await at_hand.claim(NOW, 2)
+        async_inbox = AsyncInbox(recording_inbox)
+        batch = await async_inbox.claim(NOW, 2)
         for outcome, brief in zip(accepted(batch), (False, True), strict=True):
             records = OutcomeRecords(None, otherwise, is_short=brief)
-            given = MessageOutcome(outcome.message_id, QueueEvent.ACCEPTED, records=records)
-            await at_hand.settle([given], NOW)
+            outcome_with_records = MessageOutcome(
+                outcome.message_id, QueueEvent.ACCEPTED, records=records
+            )
+            await async_inbox.settle([outcome_with_records], NOW)
 
     asyncio.run(scenario())
     here = "settle" if has_short_work else "settle in a thread"
@@ -186,12 +188,12 @@ def test_large_messages_are_read_in_a_thread(
 ) -> None:
     """Large messages have megabytes in another table, so a thread reads them."""
     content = "x" * 2**20
-    keep_large = arrival(content=content)
-    intake.enqueue(keep_large)
+    large = arrival(content=content)
+    intake.enqueue(large)
 
     async def scenario() -> ClaimedBatch:
         return await AsyncInbox(recording_inbox).claim(NOW, 2)
 
     (claimed,) = asyncio.run(scenario()).messages
-    assert claimed.payload == keep_large.payload
+    assert claimed.payload == large.payload
     assert recording_inbox.here[1:] in ([], ["payloads in a thread"])

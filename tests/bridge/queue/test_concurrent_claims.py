@@ -56,8 +56,8 @@ def test_a_locked_message_is_skipped(intake: Intake, store: Database, impatient:
         with store.write() as claimer:
             assert claimed(claimer, store) == []
             locker.rollback()
-            handful = inbox.claim_without_blobs(NOW, 10)
-            assert (handful.messages, handful.undecided) == ([], True)
+            batch = inbox.claim_without_blobs(NOW, 10)
+            assert (batch.messages, batch.undecided) == ([], True)
     assert ids_of(inbox.claim(NOW, 10)) == [first]
     assert inbox.claim(NOW, 10) == []
     inbox.settle([MessageOutcome(first, QueueEvent.ACCEPTED)], NOW)
@@ -74,8 +74,8 @@ def test_a_locked_lane_of_a_merge(
     inbox = Inbox(impatient, "node")
     with other_transaction(store) as claimer:
         claimer.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
-        handful = inbox.claim_without_blobs(NOW, 10)
-        assert (ids_of(handful.messages), handful.undecided) == ([other], True)
+        batch = inbox.claim_without_blobs(NOW, 10)
+        assert (ids_of(batch.messages), batch.undecided) == ([other], True)
     with store.read() as connection:
         marked = text("SELECT message_id FROM message_lane WHERE claimed = 1")
         assert connection.execute(marked).scalars().all() == [other]

@@ -33,7 +33,7 @@ def test_a_copy_within_the_batch() -> None:
     ]
 
 
-def test_a_control_id_used_again() -> None:
+def test_a_reused_control_id() -> None:
     """Same control id with other content is a new message, in the batch and in the database."""
     other = arrival("A", content="other")
     assert decide([other], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, reused=True)]

@@ -97,7 +97,7 @@ class TestClaiming:
         intake.enqueue(refused())
         assert inbox.claim(NOW, 10) == []
 
-    def test_many_behind_a_waiting_head(self, intake: Intake, inbox: Inbox) -> None:
+    def test_many_messages_after_a_waiting_head(self, intake: Intake, inbox: Inbox) -> None:
         """A lane full of waiting messages does not hide the first message of another lane."""
         head, *_ = enqueue(intake, *["1"] * 600)
         (other,) = enqueue(intake, "2")
@@ -136,7 +136,7 @@ class TestSettling:
         enqueue(intake, *map(str, range(2, 22)))
         assert head in ids_of(inbox.claim(NOW + 60, 5))
 
-    def test_a_parked_message_lets_others_pass(
+    def test_a_parked_message_does_not_block(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """By default a parked message does not block its lane."""

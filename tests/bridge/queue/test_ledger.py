@@ -56,7 +56,7 @@ def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:
     assert count_of(store) == 2
 
 
-def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
+def test_a_reused_control_id(intake: Intake, store: Database) -> None:
     """Other content with a known control id is stored as a new message, with a flag."""
     intake.enqueue(arrival("A"))
     (receipt,) = intake.enqueue(arrival("A", content="other"))
@@ -66,7 +66,7 @@ def test_a_control_id_used_again(intake: Intake, store: Database) -> None:
     assert (row.state, row.flags) == (QueueState.QUEUED, MessageFlag.REUSED_CONTROL_ID)
 
 
-def test_a_control_id_used_again_where_that_is_refused(intake: Intake, store: Database) -> None:
+def test_a_reused_control_id_is_refused(intake: Intake, store: Database) -> None:
     """If the listener refuses reuse, the second message is stored as refused."""
     other = arrival("A", content="other", refuse_reuse=b"NAK", refuse_reuse_code="AR")
     intake.enqueue(arrival("A"))
@@ -88,7 +88,7 @@ def test_a_corrected_refusal(intake: Intake, store: Database) -> None:
     assert (again.message_id, again.ack_code) == (yes.message_id, "AA")
 
 
-def test_a_poisoned_row_fails_alone(intake: Intake, store: Database) -> None:
+def test_an_unstorable_row_fails_alone(intake: Intake, store: Database) -> None:
     """An arrival that cannot be stored fails. Others of its batch are stored."""
     poison = dataclasses.replace(arrival("P"), received_at=2**70)
     good = [arrival() for _ in range(20)]

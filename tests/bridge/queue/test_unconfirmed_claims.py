@@ -18,19 +18,19 @@ LOST = "lost: no connection"
 
 
 class UnconfirmingInbox(Inbox):
-    """An inbox whose third claim and first turn lose the confirmation."""
+    """An inbox whose third claim and first settlement lose the confirmation."""
 
     claims = 0
-    turns = 0
+    settlements = 0
 
     @override
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
         """Claim one."""
-        handful = super().claim_without_blobs(now, 1)
+        batch = super().claim_without_blobs(now, 1)
         self.claims += 1
         if self.claims == 3:
             raise StoreUnavailable(LOST)
-        return handful
+        return batch
 
     @override
     def settle_and_claim(
@@ -38,8 +38,8 @@ class UnconfirmingInbox(Inbox):
     ) -> tuple[SettlementResult, ClaimedBatch]:
         """Settle, and claim one message."""
         result = super().settle_and_claim(outcomes, now, 1)
-        self.turns += 1
-        if self.turns == 1:
+        self.settlements += 1
+        if self.settlements == 1:
             raise StoreUnavailable(LOST)
         return result
 
@@ -63,4 +63,4 @@ def test_an_unconfirmed_claim_is_applied_once(
 
     assert applied == Counter(stored)
     assert inbox.claims > 3
-    assert inbox.turns > 1
+    assert inbox.settlements > 1

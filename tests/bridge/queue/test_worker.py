@@ -114,15 +114,15 @@ def test_a_slow_batch_delays_its_own_lanes_only(
     """While a message of one patient waits, messages of others are applied."""
     slow, *others = runner.enqueue("1", "2", "3")
     log: list[int] = []
-    go_on = asyncio.Event()
+    others_done = asyncio.Event()
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         (each,) = batch
         if each.message_id == slow:
-            await go_on.wait()
+            await others_done.wait()
         log.append(each.message_id)
         if len(log) == len(others):
-            go_on.set()
+            others_done.set()
         yield [accepted(each)]
 
     runner.run(apply, runner.all_done, batch=1, throttle=throttle())
@@ -149,13 +149,13 @@ def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
 class FailingInbox(Inbox):
     """An inbox whose first two settlements fail."""
 
-    away = 2
+    failures = 2
 
     @override
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         """Fail twice, then settle."""
-        if self.away:
-            self.away -= 1
+        if self.failures:
+            self.failures -= 1
             raise StoreUnavailable("SQLITE_FULL")
         return super().settle(outcomes, now)
 

@@ -26,7 +26,7 @@ print([name for name in {SELDOM} if name in sys.modules])
 """
 
 
-def test_the_service_loads_what_all_need() -> None:
+def test_loaded_libraries() -> None:
     """Libraries for terminals, exports and migrations are loaded on demand."""
     result = subprocess.run(
         [sys.executable, "-c", LOADS], cwd=ROOT, capture_output=True, text=True, check=False

@@ -75,7 +75,7 @@ def test_nodes_that_start_at_once(empty: Database) -> None:
     assert results == [heads()] * 4
 
 
-def test_others_use_the_tables(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_in_use(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The migration stops without changes and reports what to do."""
 
     def in_use(connection: Connection, *_: object) -> None:

@@ -46,7 +46,7 @@ def test_one_that_fails_undoes_the_transaction(database: Database) -> None:
         assert execute_all(connection, [BoundStatement("SELECT 1", ())])[0].scalar() == 1
 
 
-def test_the_same_text_again(database: Database) -> None:
+def test_a_repeated_statement(database: Database) -> None:
     """A repeated text returns the same names and rows, or the number of changed rows."""
     with database.write() as connection:
         connection.execute(text("CREATE TABLE numbers (n BIGINT)"))

@@ -142,9 +142,7 @@ def test_a_file_goes_to_another_file_system(
 
 
 @pytest.mark.anyio
-async def test_a_full_disk_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender removes a partial file, also one of a killed process."""
 
     def full(descriptor: int) -> None:
@@ -181,7 +179,7 @@ def test_removed_folders(tmp_path: Path) -> None:
     assert (tmp_path / "in" / "acks" / "A.ack").read_bytes() == b"x"
 
 
-def test_nothing_overtakes_a_file_that_grows() -> None:
+def test_later_files_wait_for_a_growing_file() -> None:
     """A file is complete if it did not change since the last scan. Later files wait for it."""
     first = [("a", 1, 10), ("b", 5, 11), ("c", 5, 12)]
     ready, state = complete_files({}, first)

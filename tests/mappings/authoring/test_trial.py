@@ -50,7 +50,7 @@ def test_repetitions_and_components_are_sorted() -> None:
     assert not set(trial.used) & set(trial.unused)
 
 
-def test_a_field_is_sorted_as_a_whole_or_not_at_all() -> None:
+def test_a_field_with_too_many_repetitions() -> None:
     """A field with too many repetitions is listed without its parts; the others are divided."""
     many = "~".join(f"M{number}^X" for number in range(MOST_PARTS))
     raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()

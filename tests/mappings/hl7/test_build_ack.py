@@ -151,7 +151,7 @@ def test_texts_are_escaped_in_odd_delimiters() -> None:
         (b"MSH|^~\\&|A|B|C|D|||ORM^O01|1|T|3.0", b"AA", b"ACK^O01^ACK", b"T", b"2.5.1"),
     ],
 )
-def test_what_the_sender_left_out(
+def test_missing_header_fields(
     raw: bytes, code: bytes, kind: bytes, processing: bytes, version: bytes
 ) -> None:
     """Absent or invalid values become P in MSH-11 and 2.5.1 in MSH-12; MSA-2 is empty."""

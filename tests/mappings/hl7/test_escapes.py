@@ -69,7 +69,7 @@ def test_without_an_escape_character_text_is_text() -> None:
         escape("text", bare)
 
 
-def test_escape_keeps_the_message_whole() -> None:
+def test_line_ends_and_framing_bytes_are_escaped() -> None:
     """Line ends and framing bytes of a text are escaped."""
     assert escape("a\rPID|1\x0b\x1c\n") == r"a\X0D\PID\F\1\X0B\\X1C\\X0A" + "\\"
     assert escape("a\nb", formatted=True) == r"a\.br\b"

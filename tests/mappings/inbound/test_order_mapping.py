@@ -85,7 +85,7 @@ class TestGroups:
         assert (one.clinical_info["Notes"], two.clinical_info["Notes"]) == ("one", "two")
         assert "StudyInstanceUID" not in two.clinical_info
 
-    def test_zds_behind_orders_of_other_accessions(self) -> None:
+    def test_zds_after_orders_of_other_accessions(self) -> None:
         """The last ZDS does not apply to orders of another accession."""
         one, two = events(*order("P1"), *order("P2"), "ZDS|1.2.2")
         assert "StudyInstanceUID" not in one.clinical_info

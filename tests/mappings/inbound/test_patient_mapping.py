@@ -152,7 +152,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize(("mrg", "prior"), PAIRS.values(), ids=PAIRS)
-def test_what_is_merged(mrg: str, prior: str) -> None:
+def test_merged_identifiers(mrg: str, prior: str) -> None:
     """MRG-1 is paired with PID-3 by identifier type."""
     (event,) = events("A40", BOTH, f"MRG|{mrg}")
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", prior)

@@ -65,7 +65,7 @@ LACKING = {
 
 @pytest.mark.parametrize(("pattern", "message"), LACKING.items())
 @pytest.mark.parametrize("rule", ["extract", "matches"])
-def test_a_check_names_what_is_lacking(
+def test_unsupported_constructs_are_reported(
     pattern: str, message: str, rule: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The issue has file, line and column; the engine prints nothing."""
@@ -98,7 +98,7 @@ def test_a_check_names_what_is_lacking(
         (r"c$", "a\udc80c", "c"),
     ],
 )
-def test_what_a_pattern_finds(pattern: str, value: str, found: str) -> None:
+def test_value_of_a_pattern(pattern: str, value: str, found: str) -> None:
     """A pattern returns its first group, else the whole match, in any letter case."""
     assert compile_search(pattern)(value) == found
 

@@ -119,7 +119,7 @@ def test_slips_in_code_tables(table: str, place: tuple[int, int], message: str) 
 
 
 @pytest.mark.parametrize("text", BEYOND)
-def test_fields_behind_the_last_one(text: str) -> None:
+def test_fields_after_the_last_one(text: str) -> None:
     """A field number beyond the last field is reported."""
     sources = {**SHIPPED, "mine.yaml": f"include: results.yaml\n{text}\n"}
     messages = {issue.message for issue in check_sources(sources, ["mine"], tables=False)}

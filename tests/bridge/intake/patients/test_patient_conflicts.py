@@ -183,17 +183,19 @@ class Node:
 
     def __init__(self, hospital: Hospital, url: str, name: str) -> None:
         self.database = Database(url)
-        memory = OrderRepository(self.database, hospital.time)
+        repository = OrderRepository(self.database, hospital.time)
         listeners = {"ris": ListenerPolicy("ris", inbound(), SITE)}
         waiting = CompletionWaiter(lambda _: asyncio.sleep(0, QueueState.DONE))
-        self.forwarder = OrderProcessor(hospital.client, memory, listeners, waiting, Metrics())
-        self.inbox = Inbox(self.database, name, write_records=memory.write)
+        self.order_processor = OrderProcessor(
+            hospital.client, repository, listeners, waiting, Metrics()
+        )
+        self.inbox = Inbox(self.database, name, write_records=repository.write)
         self._time = hospital.time
 
     def begin(self) -> AsyncGenerator[Sequence[MessageOutcome]]:
         """Claim a message and begin to apply it."""
         (claimed,) = self.inbox.claim(self._time(), 1)
-        return self.forwarder.apply([claimed])
+        return self.order_processor.apply([claimed])
 
     def write(self, outcomes: Sequence[MessageOutcome]) -> None:
         """Store the outcome."""

@@ -71,7 +71,7 @@ async def test_another_patients_number_closes_nothing(hospital: Hospital) -> Non
     assert await hospital.descriptions() == {"A1": "CT Head"}
 
 
-async def test_a_hold_behind_its_release_holds_no_children(hospital: Hospital) -> None:
+async def test_a_hold_after_its_release_holds_no_children(hospital: Hospital) -> None:
     """A later release applies to the children too."""
     await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
     child = order_group("CH", "P1", "F1", parent="P0^F0")

@@ -26,11 +26,11 @@ async def test_no_call_after_the_lease(tmp_path: Path, database: Database) -> No
         await hospital.worker.stop()
         await hospital.hand_over(order("ID1", "A1"))
         seconds = 0.0
-        memory = OrderRepository(database, hospital.time)
-        inbox = Inbox(database, "one", write_records=memory.write, timer=lambda: seconds)
+        repository = OrderRepository(database, hospital.time)
+        inbox = Inbox(database, "one", write_records=repository.write, timer=lambda: seconds)
         processor = OrderProcessor(
             hospital.client,
-            memory,
+            repository,
             {"ris": ListenerPolicy("ris", inbound(), SITE)},
             CompletionWaiter(lambda _: asyncio.sleep(0, QueueState.DONE)),
             Metrics(),

@@ -19,11 +19,11 @@ class Service:
     def __init__(self, fail: EngineFailure | None = None, bad: str = "") -> None:
         self.fail, self.bad = fail, bad
         self.batches: list[int] = []
-        self.singles: list[str] = []
+        self.single_launches: list[str] = []
         self.groups: set[str] = set()
 
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        self.singles.append(launch.clinical_info["Accession"])
+        self.single_launches.append(launch.clinical_info["Accession"])
         self.groups.add(launch.link_group)
         result = self._result(launch)
         if isinstance(result, EngineFailure):
@@ -72,14 +72,14 @@ async def test_concurrent_launches_share_a_call() -> None:
     """Five concurrent launches are one call, and each gets its own result."""
     service = Service()
     assert reports(await launch_all(service, 5)) == ["r0", "r1", "r2", "r3", "r4"]
-    assert (service.batches, service.singles) == ([5], [])
+    assert (service.batches, service.single_launches) == ([5], [])
 
 
 async def test_batches_have_a_limit_and_one_token() -> None:
     """Seven launches at two sites, three per call: no call mixes tokens."""
     service = Service()
     assert len(set(reports(await launch_all(service, 7, most=3, sites=2)))) == 7
-    assert (service.batches, service.singles) == ([3, 3], ["6"])
+    assert (service.batches, service.single_launches) == ([3, 3], ["6"])
 
 
 async def test_one_refusal_in_a_batch() -> None:
@@ -108,7 +108,7 @@ async def test_an_unreachable_service(status: int | None) -> None:
     """No member is the cause: all fail at once, and none is sent singly."""
     service = Service(EngineFailure("batch", FailureKind.TRANSIENT, "away", status))
     assert reports(await launch_all(service, 3)) == ["EngineFailure"] * 3
-    assert service.singles == []
+    assert service.single_launches == []
 
 
 async def test_link_groups_are_for_batches() -> None:
@@ -119,5 +119,5 @@ async def test_link_groups_are_for_batches() -> None:
         LaunchRequest({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"
     ]
     await asyncio.gather(*map(launcher.launch, launches))
-    assert service.singles == ["A", "B"]
+    assert service.single_launches == ["A", "B"]
     assert service.groups == {""}

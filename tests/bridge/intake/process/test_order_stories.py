@@ -242,7 +242,7 @@ async def test_a_cancellation_after_the_examination(hospital: Hospital) -> None:
     assert hospital.last_message() == ("done", "examined_after_cancel")
 
 
-async def test_an_order_behind_its_change_is_linked(hospital: Hospital) -> None:
+async def test_an_order_after_its_change_is_linked(hospital: Hospital) -> None:
     """An order that arrives after its change adds the study UID too."""
     study = "ZDS|1.2.3.4^A^Application^DICOM\r"
     await hospital.send(order_message(order_group("NW", "P1", "F1") + study, sent=1))

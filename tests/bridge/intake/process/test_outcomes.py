@@ -13,9 +13,9 @@ from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
 
 
-def claimed(attempts: int = 1, doubts: int = 0) -> ClaimedMessage:
+def claimed(attempts: int = 1, ambiguous: int = 0) -> ClaimedMessage:
     """Return a claimed message."""
-    return ClaimedMessage(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", doubts)
+    return ClaimedMessage(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", ambiguous)
 
 
 def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailure:
@@ -45,15 +45,15 @@ def after(times: int, kind: FailureKind) -> MessageOutcome:
     """Return the outcome of the last of several failed attempts."""
     outcome = failure_outcome(claimed(1, 0), failure(kind), now=1000)
     for attempt in range(2, times + 1):
-        doubts = outcome.ambiguous_attempts or 0
-        outcome = failure_outcome(claimed(attempt, doubts), failure(kind), now=1000)
+        ambiguous = outcome.ambiguous_attempts or 0
+        outcome = failure_outcome(claimed(attempt, ambiguous), failure(kind), now=1000)
     return outcome
 
 
 def test_transient_failures_do_not_count() -> None:
     """Transient failures do not count as ambiguous attempts."""
-    doubts = after(100, FailureKind.TRANSIENT).ambiguous_attempts or 0
-    outcome = failure_outcome(claimed(101, doubts), failure(FailureKind.AMBIGUOUS), now=0)
+    ambiguous = after(100, FailureKind.TRANSIENT).ambiguous_attempts or 0
+    outcome = failure_outcome(claimed(101, ambiguous), failure(FailureKind.AMBIGUOUS), now=0)
     assert outcome.event is QueueEvent.POSTPONED
 
 
@@ -71,6 +71,7 @@ def test_retry_after() -> None:
 def test_changes_that_cannot_be_stored() -> None:
     """If changes cannot be stored, the message is retried, and parked at the limit."""
     events = [
-        unsaved_outcome(claimed(1, doubts), 0).event for doubts in range(MAX_AMBIGUOUS_ATTEMPTS)
+        unsaved_outcome(claimed(1, ambiguous), 0).event
+        for ambiguous in range(MAX_AMBIGUOUS_ATTEMPTS)
     ]
     assert events == [QueueEvent.POSTPONED] * (MAX_AMBIGUOUS_ATTEMPTS - 1) + [QueueEvent.GIVEN_UP]

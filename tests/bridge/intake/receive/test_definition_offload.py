@@ -62,9 +62,9 @@ def offload() -> Iterator[Offload]:
 
 def evaluate(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]:
     """Evaluate a message, and build its record."""
-    ids, troubles = count(1), list[Exception]()
-    verdict = FrameEvaluator(listening, troubles.append).evaluate(Frame(payload), NOW)
-    assert troubles == []
+    ids, errors = count(1), list[Exception]()
+    verdict = FrameEvaluator(listening, errors.append).evaluate(Frame(payload), NOW)
+    assert errors == []
     return verdict, AcknowledgmentBuilder(listening, lambda: f"C{next(ids)}").arrival(
         verdict, payload, NOW
     )
@@ -121,23 +121,23 @@ def test_parsing_uses_no_memory_of_this_process(offload: Offload) -> None:
 def killed(offload: Offload, folder: Path) -> Iterator[None]:
     """Kill each process that starts meanwhile, before it answers."""
     offload.close()
-    fated = folder / "fated"
-    fated.write_text("#!/bin/sh\nkill -9 $$\n")
-    fated.chmod(0o755)
+    program = folder / "program"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", str(fated))
+        patch.setattr(sys, "executable", str(program))
         yield
 
 
 def test_the_process_is_killed_during_evaluation(offload: Offload, tmp_path: Path) -> None:
     """After repeated kills the message is not accepted, and the sender may send it again."""
-    troubles: list[Exception] = []
-    evaluator = FrameEvaluator(replace(LISTENING, offload=offload), troubles.append)
+    errors: list[Exception] = []
+    evaluator = FrameEvaluator(replace(LISTENING, offload=offload), errors.append)
     with killed(offload, tmp_path):
         verdict = evaluator.evaluate(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_ours) == ((), True)
-    assert [type(each) for each in troubles] == [WorkerFailed]
+    assert [type(each) for each in errors] == [WorkerFailed]
     assert evaluate(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
 
 
@@ -150,9 +150,9 @@ def test_the_process_is_killed_during_reading(
         ClaimedMessage(number, payload, "ris", "orders", "", (number,), 1, 0, 0, "")
         for number, payload in ((1, order() + NOTE), (2, order("ID2", "A2", "M2")))
     ]
-    memory = OrderRepository(database, lambda: 0)
+    repository = OrderRepository(database, lambda: 0)
     with killed(offload, tmp_path):
-        prepared = memory.prepare(batch, listeners)
+        prepared = repository.prepare(batch, listeners)
     assert [job.claimed.message_id for job in prepared.jobs] == [2]
     assert prepared.failures == []
     (outcome,) = prepared.requeued
@@ -161,7 +161,7 @@ def test_the_process_is_killed_during_reading(
         QueueEvent.POSTPONED,
         "not_read",
     )
-    assert len(memory.prepare(batch, listeners).jobs) == 2
+    assert len(repository.prepare(batch, listeners).jobs) == 2
 
 
 @pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])

@@ -53,13 +53,13 @@ def counted_codes(raw: bytes) -> dict[CodeKey, CodeUse]:
     """Return the codes counted for a message that is evaluated and, if accepted, read."""
     made = compile_sources(SOURCES, "mine")
     assert isinstance(made, InboundMapping)
-    tally = UnmappedCodeCounter()
-    listening = ListenerPolicy("ris", (made,), on_unmapped_codes=tally.note)
+    counter = UnmappedCodeCounter()
+    listening = ListenerPolicy("ris", (made,), on_unmapped_codes=counter.note)
     verdict = FrameEvaluator(listening, fail).evaluate(Frame(raw), NOW)
     if not verdict.refusals:
         claimed = ClaimedMessage(1, raw, "ris", "mine", made.version, (1,), 1, 0, 0, "ORM^O01")
         read(claimed, {"ris": listening})
-    return dict(tally.take())
+    return dict(counter.take())
 
 
 def test_codes_of_an_accepted_message() -> None:
@@ -104,9 +104,9 @@ def test_personal_data_is_not_stored(place: str, code: str, expected: str) -> No
 
 def test_a_flood_is_counted_without_names() -> None:
     """Memory is limited for any number of codes."""
-    tally = UnmappedCodeCounter()
+    counter = UnmappedCodeCounter()
     for number in range(MOST + 50):
-        tally.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
-    found = tally.take()
+        counter.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
+    found = counter.take()
     assert (len(found), found[CodeKey("mine", "t", "")].count) == (MOST + 1, 50)
-    assert tally.take() == {}
+    assert counter.take() == {}

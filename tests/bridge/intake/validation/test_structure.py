@@ -241,7 +241,7 @@ async def test_senders_take_turns() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_handler_that_raises_behind_a_validator() -> None:
+async def test_an_error_of_the_handler() -> None:
     """An error in the handler closes the connection."""
 
     def fail(_frame: Frame, _peer: object, _reply: ReplyCallback) -> None:
