@@ -131,7 +131,7 @@ class TestWindow:
     def test_frames_of_a_lost_connection_leave_the_shared_window(
         self, clock: Clock, handler: ManualHandler
     ) -> None:
-        """They count until their handler has answered, and no longer."""
+        """Frames count in the window until their handler has replied."""
         server = server_for(handler, clock, window=2, shared_window=2)
         lost = server.connect()
         lost.send(b"1", b"2")

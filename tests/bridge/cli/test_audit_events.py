@@ -89,7 +89,7 @@ def test_the_chain_after_all_commands(home: Home) -> None:
 
 
 def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> None:
-    """It shows nothing that the installation stores."""
+    """A trial on files shows no stored data, so it has no event."""
     file = tmp_path / "order.hl7"
     file.write_text("MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r", "utf-8")
     before = {each["sequence"] for each in events(home)}
@@ -100,7 +100,7 @@ def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> N
 
 
 def test_an_import_into_files_leaves_an_event(tmp_path: Path) -> None:
-    """It names the package, and the channels and files that it added; the second one fails."""
+    """The event has the package and the added channels and files. The second import fails."""
     home, folder = Home(tmp_path / "home"), tmp_path / "package"
     home.init()
     (folder / "mappings").mkdir(parents=True)

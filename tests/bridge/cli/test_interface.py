@@ -125,7 +125,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
 def test_a_package_with_a_symbolic_link_is_refused(
     exported: Path, tmp_path: Path, link: str, activate: list[str]
 ) -> None:
-    """It would copy a file of this machine into definitions, which every author can read."""
+    """A link would copy a file of the machine into definitions, which each author can read."""
     home = tmp_path / "second"
     create_data_directory(home)
     (home / "bridge.toml").write_text("", "utf-8")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_differences_are_found(tmp_path: Path, database: Database) -> None:
-    """It finds a deleted report and an unprocessed release, and nothing else."""
+    """The job finds a deleted report and an unprocessed release, and nothing else."""
     receiver = destination()
     async with open_hospital(tmp_path, database, receiver) as hospital:
         reconciler = Reconciler(hospital.client, database, [receiver], hospital.metrics)

@@ -33,7 +33,7 @@ class TestOperating:
     def test_a_replayed_message_is_not_forgotten(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """It waits for a later message in progress, and precedes it if that one is postponed."""
+        """A replayed message waits for a later one in progress, and precedes it if postponed."""
         parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)

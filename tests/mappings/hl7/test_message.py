@@ -182,7 +182,7 @@ def test_other_delimiters(raw: bytes, component: str, value: str) -> None:
 
 
 def test_line_feed_in_a_note_is_text() -> None:
-    """It is read as a line break, and is an escape in the segment's line."""
+    """A line feed in a note is read as a line break, and is an escape in the segment's line."""
     read = Message.parse(b"MSH|^~\\&|A\rNTE|1||first\nsecond\rPID|1")
     assert read.value("NTE-3") == "first\nsecond"
     assert read.segments[1].text() == "NTE|1||first\\X0A\\second"

@@ -74,7 +74,7 @@ def test_visit_move(trigger: str) -> None:
 
 @pytest.mark.parametrize("trigger", MOVES)
 def test_a_move_that_names_no_visit(trigger: str) -> None:
-    """It is accepted and ignored, also without a patient."""
+    """A move without a visit is accepted and ignored, also without a patient."""
     for segments in ((PID,), (PID, "PV1|1|I" + "|" * 17 + "V2"), (), ("MRG|M0||A1",)):
         assert [e.action for e in events(trigger, *segments)] == [OrderAction.IGNORE]
 

@@ -77,7 +77,7 @@ BAD = [
 
 
 def refused(text: str) -> bool:
-    """Tell whether the schema refuses a definition."""
+    """Return whether the schema refuses a definition."""
     value = YAML(typ="safe", pure=True).load(text)
     return not VALIDATOR.is_valid(json.loads(json.dumps(value)))
 

@@ -73,7 +73,7 @@ def test_codes_of_an_accepted_message() -> None:
 
 
 def test_codes_of_a_refused_message() -> None:
-    """It is counted once, although the message is read for refusals and for lanes."""
+    """A code is counted once, although the message is read for refusals and for lanes."""
     found = counted_codes(message("SOUTH", "F", "W"))
     assert [(key, each.policy, each.count) for key, each in found.items()] == [
         (CodeKey("mine", "sites", "SOUTH"), "refuse", 1)
