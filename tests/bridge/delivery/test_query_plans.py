@@ -1,18 +1,16 @@
 """Statements of orders and results use indexes on growing tables, on both databases."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
 from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
+from tests.bridge.query_plans import Statement, plan_of, recorded_statements
 
 pytestmark = pytest.mark.anyio
 
@@ -20,29 +18,12 @@ GROWING = (
     "message", "message_body", "message_lane", "delivery", "delivery_body", "delivery_lane",
     "bridge_order", "order_signal", "report_seen", "merged_patient",
 )  # fmt: skip
-Statement = tuple[str, Any]
 
 
-@contextmanager
-def watched(database: Database) -> Iterator[list[Statement]]:
-    """Collect the executed statements, each with its first parameters."""
-    statements: list[Statement] = []
-
-    def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
-        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")):
-            statements.append((statement, values[0] if many else values))
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(database.engine, "before_cursor_execute", note)
-
-
-def walks(connection: Connection, statement: Statement) -> list[str]:
+def scanned_tables(connection: Connection, statement: Statement) -> list[str]:
     """Return the growing tables that a statement would scan if they were large."""
-    explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
-    rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
-    text = "\n".join(str(row[-1]) for row in rows)
-    found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
+    scan = r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)"
+    found = re.findall(scan, plan_of(connection, statement))
     tables = {re.sub(r"_(from_\d+|rest)$", "", partition) for partition in found}
     return sorted(tables & set(GROWING))
 
@@ -61,12 +42,14 @@ async def run_orders(hospital: Hospital) -> None:
 async def test_no_statement_scans_a_growing_table(tmp_path: Path, database: Database) -> None:
     """Receiving, applying, composing and delivering use indexes."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        with watched(database) as statements:
+        with recorded_statements(database) as statements:
             await run_orders(hospital)
         assert len({statement for statement, _ in statements}) > 20
         with database.write() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            slow = {each[0]: found for each in statements if (found := walks(connection, each))}
+            slow = {
+                each[0]: found for each in statements if (found := scanned_tables(connection, each))
+            }
     assert slow.pop("SELECT state FROM message") == ["message"]  # the statement of the test itself
     assert slow == {}

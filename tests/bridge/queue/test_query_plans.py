@@ -1,11 +1,9 @@
 """Queries of operators, console pages and retention do not scan growing tables."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import text
 
 from bridge.console import dashboard, delivery_search
 from bridge.console.delivery_search import DeliveryQuery
@@ -16,6 +14,7 @@ from bridge.queue.queries import Filter
 from bridge.queue.retention.policy import prune
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
+from tests.bridge.query_plans import plan_of, recorded_statements
 from tests.bridge.queue.samples import NOW
 
 _ROWS = 20_000
@@ -37,9 +36,6 @@ _DELIVERIES = f"""
 """  # noqa: S608  # our own names
 _NUMBERS = f"INSERT INTO message_number (number, message_id) {_RANGE} SELECT i * 7919, i FROM n"  # noqa: S608  # our own names
 _LONG = re.compile(r"SCAN (message|delivery)(?!.*(_candidates|_leases|_attention|_claimed))")
-Asked = list[tuple[str, Any]]
-
-
 Ask = Callable[[Database], object]
 QUESTIONS: dict[str, Ask] = {
     "open messages": queries.open_messages,
@@ -77,33 +73,12 @@ def test_no_query_scans_all_rows(store: Database) -> None:
     for name, question in QUESTIONS.items():
         with recorded_statements(store) as statements:
             question(store)
-        assert statements, name
+        growing = [each for each in statements if re.search("FROM (message|delivery)", each[0])]
+        assert growing, name
         with store.write() as connection:
-            plans = [_plan(store, connection, *each) for each in statements]
+            plans = [plan_of(connection, each) for each in growing]
         walking += [(name, plan) for plan in plans if _scans(plan)]
     assert walking == []
-
-
-@contextmanager
-def recorded_statements(store: Database) -> Iterator[Asked]:
-    """Record the statements on growing tables."""
-    statements: Asked = []
-
-    def record(_c: Any, _cursor: Any, statement: str, values: Any, *_more: Any) -> None:
-        if "FROM message" in statement or "FROM delivery" in statement:
-            statements.append((statement, values))
-
-    event.listen(store.engine, "before_cursor_execute", record)
-    try:
-        yield statements
-    finally:
-        event.remove(store.engine, "before_cursor_execute", record)
-
-
-def _plan(store: Database, connection: Connection, statement: str, values: Any) -> str:
-    explain = "EXPLAIN QUERY PLAN" if store.dialect == "sqlite" else "EXPLAIN"
-    rows = connection.exec_driver_sql(f"{explain} {statement}", values).all()
-    return "\n".join(str(row[-1]) for row in rows)
 
 
 def _scans(plan: str) -> bool:
