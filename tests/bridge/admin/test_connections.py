@@ -168,8 +168,8 @@ def test_the_console_overrides_the_file(harness: ConnectionsHarness) -> None:
     messages = [each.message for each in check_home(harness.settings.home)]
     assert "the console overrides bridge.toml" in messages
     harness.put("street", {"address": "127.0.0.1:1"}, new=True)
-    asked = [each.place for each in check_live(harness.settings.home)]
-    assert asked == ["destination street"], "the check uses the active settings"
+    places = [each.place for each in check_live(harness.settings.home)]
+    assert places == ["destination street"], "the check uses the active settings"
     harness.put("back", None, on=version)
     assert harness.address("back") == "127.0.0.1:9"
     assert origin_of(harness.settings, harness.settings, ChannelKind.DESTINATION, "back") == "file"

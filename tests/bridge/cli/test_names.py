@@ -36,17 +36,17 @@ def test_an_unknown_name(tmp_path: Path, command: tuple[str, ...], option: str, 
     settings.write_text(
         '[[listener]]\nname = "ris-orders"\nbind = "127.0.0.1:0"\nsite = "S"\n' + written, "utf-8"
     )
-    asked = [*command, "--home", str(home), option]
-    result = CliRunner().invoke(application, [*asked, known])
+    arguments = [*command, "--home", str(home), option]
+    result = CliRunner().invoke(application, [*arguments, known])
     assert result.exit_code == 0, result.output
     assert command[1] == "list" or not result.stdout
-    result = CliRunner().invoke(application, [*asked, "riss"])
+    result = CliRunner().invoke(application, [*arguments, "riss"])
     assert result.exit_code != 0
     kind = option.removeprefix("--")
     assert str(result.exception) == f"there is no {kind} riss in the settings"
     assert not result.stdout
     if command[1] == "list":
-        result = CliRunner().invoke(application, [*asked, known, "--json"])
+        result = CliRunner().invoke(application, [*arguments, known, "--json"])
         assert json.loads(result.stdout) == []
 
 

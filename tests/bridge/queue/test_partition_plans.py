@@ -70,11 +70,11 @@ AMONG = {
 }
 
 
-@pytest.mark.parametrize(("asked", "others"), list(AMONG.values()), ids=list(AMONG))
-def test_by_ids(store: Database, asked: KeyStatement, others: dict[str, object]) -> None:
+@pytest.mark.parametrize(("statement", "others"), list(AMONG.values()), ids=list(AMONG))
+def test_by_ids(store: Database, statement: KeyStatement, others: dict[str, object]) -> None:
     """Statements on messages of two partitions read only those two."""
-    (array,) = binary_arrays((asked.kind,), [(each,) for each in IDS])
-    plan = _explained(store, asked.postgres, {"ids": array, **others})
+    (array,) = binary_arrays((statement.kind,), [(each,) for each in IDS])
+    plan = _explained(store, statement.postgres, {"ids": array, **others})
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
 

@@ -83,15 +83,17 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
     return "\n".join(str(row[-1]) for row in rows)
 
 
-def _plan_of_some(connection: Connection, asked: KeyStatement, others: Mapping[str, Any]) -> str:
+def _plan_of_some(
+    connection: Connection, statement: KeyStatement, others: Mapping[str, Any]
+) -> str:
     """Return the plan for a hundred rows."""
     keys = list(range(1, 101))
     ids: object
     if connection.dialect.name == "sqlite":
-        how, ids = f"EXPLAIN QUERY PLAN {asked.sqlite}", json.dumps(keys)
+        how, ids = f"EXPLAIN QUERY PLAN {statement.sqlite}", json.dumps(keys)
     else:
-        (array,) = binary_arrays((asked.kind,), [(key,) for key in keys])
-        how, ids = f"EXPLAIN {asked.postgres}", array
+        (array,) = binary_arrays((statement.kind,), [(key,) for key in keys])
+        how, ids = f"EXPLAIN {statement.postgres}", array
     rows = connection.exec_driver_sql(how, {"ids": ids, **others}).all()
     return "\n".join(str(row[-1]) for row in rows)
 
@@ -144,7 +146,7 @@ def test_due_rows(filled: Database, statement: str, index: str) -> None:
         assert "Sort  (" not in plan
 
 
-LOOKS = {
+SEARCHES = {
     "blockers": (sql.INBOX.blockers, {}),
     "claim": (sql.INBOX.claim, {"owner": "o", "lease_until": NOW}),
     "claim of acknowledged": (sql.INBOX.claim_acknowledged, {"owner": "o", "lease_until": NOW}),
@@ -154,13 +156,13 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize(("asked", "others"), list(LOOKS.values()), ids=list(LOOKS))
+@pytest.mark.parametrize(("statement", "others"), list(SEARCHES.values()), ids=list(SEARCHES))
 def test_earlier_rows_of_a_lane(
-    filled: Database, asked: KeyStatement, others: dict[str, Any]
+    filled: Database, statement: KeyStatement, others: dict[str, Any]
 ) -> None:
     """Rows are searched by key, and earlier rows of a lane by the lane."""
     with filled.write() as connection:
-        plan = _plan_of_some(connection, asked, others)
+        plan = _plan_of_some(connection, statement, others)
     assert "SCAN" not in plan.replace("SCAN json_each", "")
     assert "Seq Scan" not in plan
 
@@ -172,10 +174,10 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("asked", list(OWN.values()), ids=list(OWN))
+@pytest.mark.parametrize("statement", list(OWN.values()), ids=list(OWN))
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_claims_of_a_node(filled: Database, asked: KeyStatement) -> None:
+def test_claims_of_a_node(filled: Database, statement: KeyStatement) -> None:
     """
     The claims of one node are searched by key, not among all claims.
 
@@ -183,7 +185,7 @@ def test_claims_of_a_node(filled: Database, asked: KeyStatement) -> None:
     and each batch would read more rows than the one before.
     """
     with filled.write() as connection:
-        plan = _plan_of_some(connection, asked, {"owner": "o", "lease_until": NOW})
+        plan = _plan_of_some(connection, statement, {"owner": "o", "lease_until": NOW})
     assert "leases" not in plan
     assert "pkey" in plan
 
@@ -213,11 +215,11 @@ def test_deduplication_without_statistics(store: Database) -> None:
         driver = store.driver_connection(connection)
         force_index_scans(driver)
         for count in (1, 10, 320):
-            asked = (
+            statement = (
                 f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}",
                 binary_arrays(kinds, [message] * count),
             )
-            plan = "\n".join(row[0] for row in driver.execute(*asked).fetchall())
+            plan = "\n".join(row[0] for row in driver.execute(*statement).fetchall())
             assert "(identity = asked.identity)" in plan
             assert "Join Filter" not in plan
 

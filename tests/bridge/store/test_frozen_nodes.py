@@ -32,7 +32,7 @@ from tests.processes import FORKED
 pytestmark = pytest.mark.postgres
 
 SITE = "SITE1"
-_SAID = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # not visible on a socket file
+_SETTING = "SELECT reset_val FROM pg_settings WHERE name = %(name)s"  # not visible on a socket file
 
 
 def announce(database: Database, report: str) -> None:
@@ -156,8 +156,8 @@ def impatient(node: Database, postgres_url: str) -> Iterator[Database]:
 
 def test_stopped_within_a_signature(impatient: Database, postgres_url: str) -> None:
     """Another node signs at once. The stopped node learns that its signature is not stored."""
-    hasty = with_options(postgres_url, idle_in_transaction_session_timeout="500ms")
-    with forked(stopped_inside, hasty, announce_frozen) as (pipe, pid):
+    short_timeout = with_options(postgres_url, idle_in_transaction_session_timeout="500ms")
+    with forked(stopped_inside, short_timeout, announce_frozen) as (pipe, pid):
         assert pipe.recv() == "not committed yet"
         eventually(lambda: is_stopped(pid))
 
@@ -365,14 +365,14 @@ def test_every_kind_of_connection_has_its_limits(node: Database, distant: Databa
     writer = distant.writer()
     with (
         closing(writer),
-        closing(distant.dedicated_connection()) as apart,
+        closing(distant.dedicated_connection()) as dedicated,
         distant.read() as connection,
     ):
         with writer.transaction() as cursor:
-            drivers = (distant.driver_connection(connection), cursor.connection, apart)
+            drivers = (distant.driver_connection(connection), cursor.connection, dedicated)
         for driver in drivers:
             for name, value in wanted.items():
-                value_of_server = driver.execute(_SAID, {"name": name}).fetchone()
+                value_of_server = driver.execute(_SETTING, {"name": name}).fetchone()
                 assert value_of_server == (value,), name
             own = {each.keyword: each.val for each in driver.pgconn.info}
             assert own[b"keepalives_idle"] == b"10"
