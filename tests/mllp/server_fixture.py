@@ -54,23 +54,23 @@ class ManualHandler:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.peers: list[Peer] = []
-        self.answers: list[Deferred[Sequence[bytes]]] = []
+        self.replies: list[Deferred[Sequence[bytes]]] = []
         self.answered: list[int] = []
 
     def __call__(self, arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
         self.frames.append(arrived)
         self.peers.append(peer)
-        self.answers.append(Deferred())
-        self.answers[-1].addCallbacks(reply, reply)
+        self.replies.append(Deferred())
+        self.replies[-1].addCallbacks(reply, reply)
 
     @property
     def payloads(self) -> list[bytes]:
         return [one.payload for one in self.frames]
 
-    def answer(self, number: int, *replies: bytes) -> None:
+    def reply(self, number: int, *replies: bytes) -> None:
         """Answer the frame with this number, from 0."""
         self.answered.append(number)
-        self.answers[number].callback(replies)
+        self.replies[number].callback(replies)
 
 
 @implementer(IHalfCloseableProtocol)

@@ -219,7 +219,7 @@ class TestServer:
         clock.advance(100)
 
         assert not call(server, "192.0.2.2").closed
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
 
         assert (waiting.frames, idle.closed) == ([b"A"], True)
@@ -245,5 +245,5 @@ class TestServer:
         other_source.send(b"1")
 
         assert handler.payloads == [b"1"]
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         clock.advance(15)

@@ -67,7 +67,7 @@ def harness(
     yield harness
     for _ in range(60):
         clock.advance(1)
-        for each in handler.answers:
+        for each in handler.replies:
             if not each.called:
                 each.callback([b"A"])
     assert (harness.budget.used, harness.budget.waiting) == (0, 0)
@@ -111,8 +111,8 @@ def test_waiting_frames_continue(harness: ServiceHarness, handler: ManualHandler
     for caller in callers:
         caller.write(b"\x1c\r")
     answered = 0
-    while answered < len(handler.answers):
-        handler.answer(answered, b"A")
+    while answered < len(handler.replies):
+        handler.reply(answered, b"A")
         answered += 1
         harness.clock.advance(0.1)
 
@@ -161,8 +161,8 @@ def test_unanswered_frames_count(harness: ServiceHarness, handler: ManualHandler
     assert len(handler.frames) < 30
     assert harness.budget.used <= LIMIT + 6 * RESERVE
 
-    while any(not each.called for each in handler.answers):
-        for each in handler.answers:
+    while any(not each.called for each in handler.replies):
+        for each in handler.replies:
             if not each.called:
                 each.callback([b"A"])
         harness.clock.advance(0.1)
@@ -180,7 +180,7 @@ def test_a_closed_connection(harness: ServiceHarness, handler: ManualHandler) ->
     caller.write(b"\x1c\r")
     caller.reset()
     assert harness.budget.used > 0
-    handler.answer(0, b"A")
+    handler.reply(0, b"A")
 
     assert harness.budget.used == 0
 
@@ -194,7 +194,7 @@ def test_a_refused_frame_keeps_no_memory(harness: ServiceHarness, handler: Manua
     deliver_all(harness.clock)
 
     assert harness.budget.used == 0
-    handler.answer(0, b"A")
+    handler.reply(0, b"A")
     harness.clock.advance(3)
     assert caller.frames == [b"A", b"FrameTooLarge MSH|"]
 
@@ -207,7 +207,7 @@ def test_endless_noise(
     for _ in range(3):
         caller.write(b"x" * (MOST_NOISE // 2))
         caller.send(b"1")
-    handler.answer(0, b"A")
+    handler.reply(0, b"A")
     assert not caller.closed
 
     other = harness.call()

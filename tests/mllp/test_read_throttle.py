@@ -48,7 +48,7 @@ def test_a_pause_stops_the_frame_timeout(clock: Clock, handler: ManualHandler) -
     clock.advance(PAUSE * 1.5)
     caller.write(b"\x1c\r")
     assert handler.payloads == [b"x" * MEBIBYTE]
-    handler.answer(0, b"A")
+    handler.reply(0, b"A")
 
     caller.write(b"\x0b" + b"x" * MEBIBYTE)
     clock.advance(PAUSE * 1.9)

@@ -52,11 +52,11 @@ class TestFramesAndReplies:
         caller = server_for(handler, clock).connect()
         caller.send(b"1", b"2", b"3")
 
-        handler.answer(2, b"C")
-        handler.answer(1, b"B")
+        handler.reply(2, b"C")
+        handler.reply(1, b"B")
         deliver_all(clock)
         assert caller.received == b""
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
 
         assert caller.frames == [b"A", b"B", b"C"]
@@ -66,8 +66,8 @@ class TestFramesAndReplies:
         caller = server_for(handler, clock).connect()
         caller.send(b"1", b"2")
 
-        handler.answer(0)
-        handler.answer(1, b"CA", b"AA")
+        handler.reply(0)
+        handler.reply(1, b"CA", b"AA")
         deliver_all(clock)
 
         assert caller.frames == [b"CA", b"AA"]
@@ -82,7 +82,7 @@ class TestFramesAndReplies:
         """The server can send a later message while the connection is open."""
         caller = server_for(handler, clock).connect()
         caller.send(b"1")
-        handler.answer(0, b"CA")
+        handler.reply(0, b"CA")
         deliver_all(clock)
 
         assert handler.peers[0].send(b"AA")
@@ -119,10 +119,10 @@ class TestWindow:
         assert handler.payloads[9:] == [b"other"]
 
         for number in range(10):
-            handler.answer(number)
+            handler.reply(number)
             deliver_all(clock)
         while len(handler.payloads) > len(handler.answered):
-            handler.answer(len(handler.answered))
+            handler.reply(len(handler.answered))
             deliver_all(clock)
         assert sorted(handler.payloads) == sorted(
             [b"1", b"2", b"3", b"4"] * 5 + [b"other", b"next"]
@@ -140,9 +140,9 @@ class TestWindow:
         server.connect().send(b"3", b"4")
         assert handler.payloads == [b"1", b"2", b"3"]
         for number in range(3):
-            handler.answer(number)
+            handler.reply(number)
             deliver_all(clock)
-        handler.answer(3)
+        handler.reply(3)
 
         server.connect().send(b"5", b"6")
         assert handler.payloads[-2:] == [b"5", b"6"]
@@ -155,12 +155,12 @@ class TestWindow:
         assert caller.transport.other is not None
         assert not caller.transport.other.reading
 
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
 
         assert handler.payloads == [b"1", b"2", b"3"]
-        handler.answer(1, b"B")
-        handler.answer(2, b"C")
+        handler.reply(1, b"B")
+        handler.reply(2, b"C")
         deliver_all(clock)
         assert caller.frames == [b"A", b"B", b"C"]
         assert caller.transport.other.reading
@@ -196,11 +196,11 @@ class TestFailures:
         caller = server_for(handler, clock, observer).connect()
         caller.send(b"1", b"2", b"3")
 
-        handler.answers[1].errback(ValueError("SECRET"))
-        handler.answer(2, b"C")
+        handler.replies[1].errback(ValueError("SECRET"))
+        handler.reply(2, b"C")
         deliver_all(clock)
         assert not caller.closed
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         caller.close()
 
@@ -233,8 +233,8 @@ class TestFailures:
         caller.send(b"1", b"2")
 
         caller.reset()
-        handler.answer(0, b"A")
-        handler.answer(1, b"B")
+        handler.reply(0, b"A")
+        handler.reply(1, b"B")
 
         assert observer.events == [("opened", 1), ("dropped", 2), ("closed", 1)]
 
@@ -249,8 +249,8 @@ class TestEnds:
         caller.end_writing()
         assert not caller.closed
 
-        handler.answer(0, b"A")
-        handler.answer(1, b"B")
+        handler.reply(0, b"A")
+        handler.reply(1, b"B")
         deliver_all(clock)
 
         assert caller.frames == [b"A", b"B"]
@@ -263,7 +263,7 @@ class TestEnds:
         caller.end_writing()
 
         for number in range(3):
-            handler.answer(number, b"%d" % number)
+            handler.reply(number, b"%d" % number)
             deliver_all(clock)
 
         assert caller.frames == [b"0", b"1", b"2"]

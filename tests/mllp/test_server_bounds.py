@@ -27,7 +27,7 @@ class TestBounds:
         caller.write(b"\x0bMSH|123456789")
         assert caller.received == b""
 
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         caller.write(b"and so on, without end")
         clock.advance(3)
@@ -89,7 +89,7 @@ class TestBounds:
         clock.advance(60)
         assert not caller.closed
 
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         caller.write(b"\x1c\r")
 
@@ -110,7 +110,7 @@ class TestBounds:
         clock.advance(100)
         assert not caller.closed
 
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         clock.advance(29)
         assert not caller.closed
@@ -129,17 +129,17 @@ class TestBounds:
         second.close()
         assert not server.connect().closed
 
-    @pytest.mark.parametrize("answer", [None, b""])
-    def test_a_refusal_reply_is_optional(self, clock: Clock, answer: bytes | None) -> None:
+    @pytest.mark.parametrize("refusal", [None, b""])
+    def test_a_refusal_reply_is_optional(self, clock: Clock, refusal: bytes | None) -> None:
         """Without a refusal payload the server just closes. An empty payload is a frame."""
         server = MemoryServer(
-            echo, ServerLimits(max_frame=1), clock=clock, on_unframed=lambda _e, _h: answer
+            echo, ServerLimits(max_frame=1), clock=clock, on_unframed=lambda _e, _h: refusal
         )
         caller = server.connect()
         caller.send(b"TOO LONG")
         caller.close()
 
-        assert caller.frames == ([] if answer is None else [b""])
+        assert caller.frames == ([] if refusal is None else [b""])
 
     def test_a_refusal_reply_that_fails(self, clock: Clock, observer: RecordingObserver) -> None:
         """If the refusal payload cannot be built, the server closes without a reply."""
@@ -169,7 +169,7 @@ class TestOperations:
         new = server.connect()
         old.send(b"2")
         new.send(b"3")
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         assert old.frames == [b"A"]
         assert handler.payloads == [b"1"]
@@ -211,7 +211,7 @@ class TestOperations:
         assert not busy.closed
         assert not drained
 
-        handler.answer(0, b"A")
+        handler.reply(0, b"A")
         deliver_all(clock)
         busy.close()
 

@@ -60,11 +60,11 @@ class TestServer:
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as wire:
             wire.sendall(b"\x0bA\x1c\r" * 10)
             try:
-                answer = wire.recv(100)
+                received_bytes = wire.recv(100)
             except ConnectionResetError:
-                answer = b""
+                received_bytes = b""
 
-        assert b"\x0b" not in answer
+        assert b"\x0b" not in received_bytes
         assert server.next() == ["handshake failed"]
 
     def test_no_handshake(self, live: Start, certificates: Certificates) -> None:
@@ -94,11 +94,11 @@ class TestServer:
             certificates.untrusted_authority.issue_cert("client.example").configure_cert(context)
 
         try:
-            answer = ask(server, context)
+            received_bytes = ask(server, context)
         except (ssl.SSLError, ConnectionResetError):
-            answer = b""  # under TLS 1.3 the refusal is an end or an alert
+            received_bytes = b""  # under TLS 1.3 the refusal is an end or an alert
 
-        assert answer == b""
+        assert received_bytes == b""
         assert server.next() == ["handshake failed"]
 
     def test_the_connection_limit(self, live: Start, certificates: Certificates) -> None:
@@ -112,11 +112,11 @@ class TestServer:
             socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE),
             socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as second,
         ):
-            answer = b""
+            received_bytes = b""
             with suppress(ConnectionError):
                 second.sendall(hello.read())
-                answer = second.recv(100)
-            assert answer == b""
+                received_bytes = second.recv(100)
+            assert received_bytes == b""
             assert server.next() == ["refused"]
 
     def test_a_window_full_of_large_frames(self, live: Start, certificates: Certificates) -> None:

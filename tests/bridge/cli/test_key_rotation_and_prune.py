@@ -60,13 +60,13 @@ class Place:
             "userInfo": {"UserEmail": "ann@site1.test", "UserName": "Ann"},
             "lazyLaunch": lazy,
         }
-        answer = self._runner.run(
+        response = self._runner.run(
             self._http.post(
                 "/api/report/launch/clinical", json=body, headers={"x-access-token": token}
             )
         )
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["reportLink"])
+        assert response.status_code == 200, response.text
+        return str(response.json()["reportLink"])
 
     def open(self, link: str) -> int:
         """Open a link, and return the status of the page."""

@@ -58,11 +58,11 @@ class Page:
             report["addenda"][-1] if path.startswith("addendum/") and report["addenda"] else report
         )
         version = about["version"]
-        answer = await self.http.post(
+        response = await self.http.post(
             f"/reporting/api/session/{path}", json={"version": version, **body}, headers=headers
         )
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        assert response.status_code == 200, response.text
+        return response.json()
 
 
 @cache

@@ -66,7 +66,7 @@ async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Dat
 async def test_an_unreachable_receiver_holds_no_claims(tmp_path: Path, database: Database) -> None:
     """Claimed and composed deliveries are requeued, and sent when the receiver is back."""
     away = destination(breaker_after=0)
-    async with open_hospital(tmp_path, database, away, answers={"ris": unreachable}) as hospital:
+    async with open_hospital(tmp_path, database, away, reply_with={"ris": unreachable}) as hospital:
         hospital.couriers[0].pause()
         queue(hospital, REPORTS)
         hospital.couriers[0].resume()

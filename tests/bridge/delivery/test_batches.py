@@ -67,9 +67,9 @@ async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> 
         assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
 
 
-def as_another_service(answer: httpx.Response) -> httpx.Response:
+def as_another_service(response: httpx.Response) -> httpx.Response:
     """Respond as a service that ignores the request for texts."""
-    records = [{k: v for k, v in each.items() if k != "text"} for each in answer.json()]
+    records = [{k: v for k, v in each.items() if k != "text"} for each in response.json()]
     return httpx.Response(200, json=records)
 
 
@@ -78,12 +78,12 @@ def as_a_strict_service(_: httpx.Response) -> httpx.Response:
     return httpx.Response(400, json={"code": "bad_request", "status": 400})
 
 
-@pytest.mark.parametrize("answer", [as_another_service, as_a_strict_service])
+@pytest.mark.parametrize("service", [as_another_service, as_a_strict_service])
 async def test_other_services_get_one_call_per_report(
     tmp_path: Path,
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
-    answer: Callable[[httpx.Response], httpx.Response],
+    service: Callable[[httpx.Response], httpx.Response],
 ) -> None:
     """A service without texts for many reports is not called that way for the next batch."""
     send = httpx.ASGITransport.handle_async_request
@@ -93,7 +93,7 @@ async def test_other_services_get_one_call_per_report(
         if request.url.path != STATUS:
             return response
         await response.aread()
-        return answer(response)
+        return service(response)
 
     monkeypatch.setattr(httpx.ASGITransport, "handle_async_request", other)
     async with open_hospital(tmp_path, database, destination()) as hospital:
@@ -112,13 +112,13 @@ async def test_a_stop_requeues_the_prepared_batch(
 ) -> None:
     """A courier that stops does not wait for the report service; its claims are requeued."""
     monkeypatch.setattr("bridge.delivery.courier.BATCH_SIZE", 2)
-    asked, hanging = 0, asyncio.Event()
+    requests, hanging = 0, asyncio.Event()
 
     async def hang(request: httpx.Request) -> None:
-        nonlocal asked
+        nonlocal requests
         if request.url.path == STATUS:
-            asked += 1
-            if asked > 1:
+            requests += 1
+            if requests > 1:
                 hanging.set()
                 await asyncio.Event().wait()
 
@@ -150,8 +150,8 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
             claimed_twice = changed == 1
         return accepting(payload)
 
-    answers: dict[str, Callable[[bytes], bytes | None]] = {"ris": freeze}
-    async with open_hospital(tmp_path, database, destination(), answers=answers) as hospital:
+    reply_with: dict[str, Callable[[bytes], bytes | None]] = {"ris": freeze}
+    async with open_hospital(tmp_path, database, destination(), reply_with=reply_with) as hospital:
         courier = hospital.couriers[0]
         courier._timer = lambda: time.monotonic() + passed
         courier.pause()

@@ -51,7 +51,7 @@ class ScriptedFeed:
 
     def __init__(self, *failures: EngineFailure) -> None:
         self.failures = list(failures)
-        self.asked: list[int] = []
+        self.cursors: list[int] = []
 
     async def changes(
         self,
@@ -63,7 +63,7 @@ class ScriptedFeed:
         *,
         texts: bool = False,
     ) -> ChangePage:
-        self.asked.append(after)
+        self.cursors.append(after)
         if self.failures:
             raise self.failures.pop(0)
         await asyncio.sleep(0.01)
@@ -73,7 +73,7 @@ class ScriptedFeed:
 def reader(service: ScriptedFeed, database: Database) -> ChangeFeedReader:
     """Return a reader without destinations."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))  # type: ignore[arg-type]  # answers as scripted
+    return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))  # type: ignore[arg-type]  # scripted
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_reconnection(database: Database) -> None:
     made.start()
     await eventually_async(lambda: made.supported is True)
     await made.stop()
-    assert service.asked[:2] == [0, 0]
+    assert service.cursors[:2] == [0, 0]
 
 
 async def test_the_cursor_never_decreases(database: Database) -> None:

@@ -30,10 +30,10 @@ def coded(code: bytes) -> Callable[[bytes], bytes]:
 def lost(reason: LossReason) -> Callable[[bytes], bytes]:
     """Lose the reply."""
 
-    def answer(payload: bytes) -> bytes:
+    def reply(payload: bytes) -> bytes:
         raise ReplyLost(reason)
 
-    return answer
+    return reply
 
 
 def unreachable(payload: bytes) -> bytes:
@@ -62,11 +62,11 @@ async def test_faults_are_repeated_with_the_same_bytes(
     """After three faults and a good reply, four equal messages were sent and one is delivered."""
     tries = count()
 
-    def answer(payload: bytes) -> bytes:
+    def reply(payload: bytes) -> bytes:
         return fault(payload) if next(tries) < 3 else accepting(payload)
 
     async with open_hospital(
-        tmp_path, database, destination(), answers={"ris": answer}
+        tmp_path, database, destination(), reply_with={"ris": reply}
     ) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Same.")
@@ -80,14 +80,14 @@ async def test_faults_are_repeated_with_the_same_bytes(
 async def test_settings_override_the_reply_policy(tmp_path: Path, database: Database) -> None:
     """`AR = "park"`: no retry; later results of the report wait, others are sent."""
 
-    def answer(payload: bytes) -> bytes:
+    def reply(payload: bytes) -> bytes:
         return coded(b"AR")(payload) if b"|A1|" in payload else accepting(payload)
 
     async with open_hospital(
         tmp_path,
         database,
         destination(replies={"AR": "park"}),
-        answers={"ris": answer},
+        reply_with={"ris": reply},
     ) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.send(order("ID2", "A2", "M2"))
@@ -112,7 +112,7 @@ async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Data
         database,
         destination("dead"),
         destination("ris"),
-        answers={"dead": unreachable},
+        reply_with={"dead": unreachable},
     ) as hospital:
         for number in range(5):
             await hospital.send(order(f"ID{number}", f"A{number}", f"M{number}"))

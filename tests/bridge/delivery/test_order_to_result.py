@@ -185,7 +185,7 @@ async def test_without_the_feed_the_status_poll_finds_everything(
 async def test_a_restarted_courier(tmp_path: Path, database: Database) -> None:
     """The courier sends a message in flight at the stop again, with the same control id."""
     async with open_hospital(
-        tmp_path, database, destination(), answers={"ris": lambda _: None}
+        tmp_path, database, destination(), reply_with={"ris": lambda _: None}
     ) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "Text.")

@@ -36,12 +36,12 @@ LEARNT = pytest.mark.parametrize("learn", [by_feed, by_poll], ids=["feed", "poll
 
 async def withdraw(hospital: Hospital) -> None:
     """Withdraw the newest preliminary read."""
-    answer = await hospital.http.post(
+    response = await hospital.http.post(
         "/api/report/prelim/withdraw",
         json={"clinicalInfo": A1.tags()},
         headers={"x-access-token": TOKEN},
     )
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
 
 
 async def settled(hospital: Hospital) -> None:

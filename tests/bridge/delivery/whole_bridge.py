@@ -125,7 +125,7 @@ class Hospital:
     async def page(self, accession: str, mrn: str = "M1") -> Page:
         """Open a report as a radiologist does."""
         tags = OrderKey(SITE, mrn, accession).tags()
-        answer = await self.http.post(
+        response = await self.http.post(
             "/api/report/launch/clinical",
             json={
                 "clinicalInfo": tags,
@@ -135,8 +135,8 @@ class Hospital:
             },
             headers={"x-access-token": TOKEN},
         )
-        assert answer.status_code == 200, answer.text
-        page = await self.http.get(answer.json()["reportLink"])
+        assert response.status_code == 200, response.text
+        page = await self.http.get(response.json()["reportLink"])
         found = re.search(r'<script type="application/json" id="boot">(.*?)</script>', page.text)
         assert found, page.text
         return Page(self.http, json.loads(found[1])["session"])
@@ -175,7 +175,7 @@ async def open_hospital(
     folder: Path,
     database: Database,
     *destinations: CompiledDestination,
-    answers: dict[str, Callable[[bytes], bytes | None]] | None = None,
+    reply_with: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
 ) -> AsyncIterator[Hospital]:
     """Start all parts except the change feed, which tests read step by step."""
@@ -228,7 +228,7 @@ async def open_hospital(
         composer, texts = Composer(database, time.moment), ReportTexts(client)
         receivers, couriers = {}, []
         for each in destinations:
-            receivers[each.name] = MemoryClient((answers or {}).get(each.name, accepting))
+            receivers[each.name] = MemoryClient((reply_with or {}).get(each.name, accepting))
             courier = Courier(
                 each,
                 outbox,

@@ -13,8 +13,8 @@ def test_the_dashboard_and_the_metrics_agree() -> None:
     """Each metric is in a panel, and each panel uses existing metrics and labels."""
     families = {family.name: family for family in Metrics().registry.collect()}
     text = FILE.read_text("utf-8")
-    asked = set(re.findall(r"\bbridge_[a-z0-9_]+", " ".join(expressions(text))))
-    known = {re.sub(r"_(total|bucket|sum|count)$", "", each) for each in asked}
+    queried = set(re.findall(r"\bbridge_[a-z0-9_]+", " ".join(expressions(text))))
+    known = {re.sub(r"_(total|bucket|sum|count)$", "", each) for each in queried}
 
     assert families.keys() == known
 

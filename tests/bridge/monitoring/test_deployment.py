@@ -22,11 +22,11 @@ def plain(requirement: str) -> str:
 def test_runtime_dependencies_are_locked() -> None:
     """The lock has all dependencies of the package and its extras, in the versions of the tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    asked = [*project["project"]["dependencies"]]
+    required = [*project["project"]["dependencies"]]
     for extra in project["project"]["optional-dependencies"].values():
-        asked += extra
+        required += extra
     serving, tested = pins("deploy/serving.lock"), pins("requirements.lock")
-    assert {plain(each) for each in asked} <= serving.keys()
+    assert {plain(each) for each in required} <= serving.keys()
     assert {
         name: serving[name] for name in serving.keys() & tested.keys()
     }.items() <= tested.items()

@@ -109,7 +109,7 @@ async def test_order_processing_and_delivery_log_no_values(
         return accepting(payload).replace(b"MSA|AA|", b"MSA|AE|").rstrip() + b"|CANARYTEXT\r"
 
     async with open_hospital(
-        tmp_path, database, destination(replies={"AE": "park"}), answers={"ris": refuse}
+        tmp_path, database, destination(replies={"AE": "park"}), reply_with={"ris": refuse}
     ) as hospital:
         await hospital.send(order(1))
         await hospital.send(order(2).replace(b"CANARYMRN2", b"CANARYMRN1").replace(b"TILDA", b"X"))

@@ -24,13 +24,13 @@ def accept(ledger: Ledger, arrival: Arrival) -> asyncio.Future[Receipt]:
     """Submit one message to a ledger."""
     future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
-    def settle(answer: Receipt | BaseException) -> None:
+    def settle(receipt: Receipt | BaseException) -> None:
         if future.cancelled():
             return
-        if isinstance(answer, BaseException):
-            future.set_exception(answer)
+        if isinstance(receipt, BaseException):
+            future.set_exception(receipt)
         else:
-            future.set_result(answer)
+            future.set_result(receipt)
 
     ledger.submit(arrival, settle)
     return future

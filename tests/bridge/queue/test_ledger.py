@@ -176,8 +176,8 @@ def test_a_settle_that_raises(intake: Intake) -> None:
         def fail(_answer: object) -> None:
             raise ValueError
 
-        def note(answer: Receipt | BaseException) -> None:
-            assert isinstance(answer, Receipt)
+        def note(receipt: Receipt | BaseException) -> None:
+            assert isinstance(receipt, Receipt)
             ids_stored.append(next(ids))
             if len(ids_stored) == 2:
                 last.set_result(None)

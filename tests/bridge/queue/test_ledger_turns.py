@@ -107,7 +107,7 @@ def test_callback_of_a_batch(store: Database) -> None:
 
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
-        ledger.submit(arrival("A"), lambda answer: calls.append(type(answer).__name__))
+        ledger.submit(arrival("A"), lambda receipt: calls.append(type(receipt).__name__))
         await accept(ledger, arrival("B"))
         await ledger.stop()
 

@@ -36,8 +36,8 @@ _DELIVERIES = f"""
 """  # noqa: S608  # our own names
 _NUMBERS = f"INSERT INTO message_number (number, message_id) {_RANGE} SELECT i * 7919, i FROM n"  # noqa: S608  # our own names
 _LONG = re.compile(r"SCAN (message|delivery)(?!.*(_candidates|_leases|_attention|_claimed))")
-Ask = Callable[[Database], object]
-QUESTIONS: dict[str, Ask] = {
+Query = Callable[[Database], object]
+QUERIES: dict[str, Query] = {
     "open messages": queries.open_messages,
     "by listener": queries.open_by_listener,
     "open deliveries": queries.open_deliveries,
@@ -70,9 +70,9 @@ def test_no_query_scans_all_rows(store: Database) -> None:
         with store.write() as connection:
             connection.execute(text(change))
     walking = []
-    for name, question in QUESTIONS.items():
+    for name, query in QUERIES.items():
         with recorded_statements(store) as statements:
-            question(store)
+            query(store)
         growing = [each for each in statements if re.search("FROM (message|delivery)", each[0])]
         assert growing, name
         with store.write() as connection:

@@ -123,11 +123,11 @@ def test_an_unreachable_database(tmp_path: Path) -> None:
     async def scenario() -> list[object]:
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())
-        answers = await asyncio.gather(
+        outcomes = await asyncio.gather(
             accept(ledger, arrival()), accept(ledger, arrival()), return_exceptions=True
         )
         await ledger.stop()
-        return list(answers)
+        return list(outcomes)
 
     assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(scenario()))
 

@@ -146,12 +146,12 @@ async def test_unfinished_requests_are_closed(sent: bytes, reason: str) -> None:
     """An unfinished request is closed at its time limit, wherever it stopped."""
     async with served(QUICK) as to:
         reader, _ = await to.connect(sent)
-        answer = await ended(reader)
-        assert bool(answer) is bool(sent)
+        response = await ended(reader)
+        assert bool(response) is bool(sent)
         if reason:
             await eventually_async(lambda: to.closed[reason] == 1)
         if reason.startswith("slow"):
-            assert b"HTTP/1.1 408 " in answer
+            assert b"HTTP/1.1 408 " in response
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ async def test_a_large_body_may_be_read_slowly() -> None:
         reader, _ = await to.connect(POST % b"steps" + b"Content-Length: %d\r\n\r\n" % LARGE)
         await eventually_async(lambda: to.application.scopes)
         to.writers[0].write(bytes(LARGE))
-        answer = asyncio.ensure_future(status(reader))
-        while not answer.done():
+        response = asyncio.ensure_future(status(reader))
+        while not response.done():
             await ended((await to.connect())[0])  # the time limits have been checked
             to.application.steps.release()
-        assert answer.result() == 200
+        assert response.result() == 200
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
@@ -300,9 +300,9 @@ async def test_an_unread_body_is_not_drained(framing: bytes) -> None:
     """The response precedes the body and says `close`, and the connection ends."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(POST % b"refuse" + framing + b"\r\n\r\n")
-        answer = await ended(reader)
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert b"connection: close" in answer
+        response = await ended(reader)
+        assert response.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in response
 
 
 async def test_an_endless_unread_body_is_reset() -> None:
@@ -349,9 +349,9 @@ async def test_ambiguous_requests_are_refused(sent: bytes) -> None:
     """Request smuggling: an ambiguous request and those after it do not reach the application."""
     async with served(PATIENT) as to:
         reader, _ = await to.connect(sent + GET % b"smuggled")
-        answer = await ended(reader)
-        assert answer.startswith(b"HTTP/1.1 400 ")
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "malformed_http"
+        response = await ended(reader)
+        assert response.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(response.partition(b"\r\n\r\n")[2])["code"] == "malformed_http"
         assert "/smuggled" not in [each["path"] for each in to.application.scopes]
 
 
@@ -397,8 +397,8 @@ async def test_pipelined_requests_are_bounded_and_answered_in_order() -> None:
         reader, _ = await to.connect(GET % b"hold" + GET % b"b" + b"GET \r\n\r\n")
         await eventually_async(lambda: len(to.application.scopes) == 1)
         to.application.released.set()
-        answer = await ended(reader)
-    assert [line.split(b" ")[1] for line in answer.splitlines() if b"HTTP/1.1 " in line] == [
+        response = await ended(reader)
+    assert [line.split(b" ")[1] for line in response.splitlines() if b"HTTP/1.1 " in line] == [
         b"200",
         b"200",
         b"400",
@@ -418,8 +418,8 @@ async def test_protocol_upgrades_are_ignored(protocol: bytes) -> None:
     )
     async with served(PATIENT) as to:
         reader, _ = await to.connect(upgrade + GET % b"smuggled")
-        answer = await ended(reader)
-        assert answer.startswith(b"HTTP/1.1 200 ")
+        response = await ended(reader)
+        assert response.startswith(b"HTTP/1.1 200 ")
         assert [each["path"] for each in to.application.scopes] == ["/"]
 
 

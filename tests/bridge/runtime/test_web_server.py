@@ -49,17 +49,17 @@ async def test_an_unreachable_database_delays_no_probe() -> None:
         probes = Probes(Metrics(), ready, database, lambda: 0).router(None)
         transport = httpx.ASGITransport(app=probes)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            took, answers = 2 * ANSWER_SECONDS, list[httpx.Response]()
+            took, responses = 2 * ANSWER_SECONDS, list[httpx.Response]()
             for _ in range(10):  # the fastest counts, because the machine may be busy
-                asked = [client.get(path) for path in ("/readyz", "/readyz", "/metrics")]
+                requests = [client.get(path) for path in ("/readyz", "/readyz", "/metrics")]
                 began = time.monotonic()
-                answers = list(await asyncio.gather(*asked))
+                responses = list(await asyncio.gather(*requests))
                 took = min(took, time.monotonic() - began)
                 if took < 2 * ANSWER_SECONDS:
                     break
     database.dispose()
 
-    assert [answer.status_code for answer in answers] == [503, 503, 200]
+    assert [response.status_code for response in responses] == [503, 503, 200]
     assert took < 2 * ANSWER_SECONDS
 
 
@@ -72,12 +72,12 @@ async def test_depths_of_queues_are_hidden_while_they_are_unknown(tmp_path: Path
     transport = httpx.ASGITransport(app=probes)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            answer = await client.get("/metrics")
+            response = await client.get("/metrics")
     finally:
         database.dispose()
 
-    assert answer.status_code == 200
-    assert "bridge_queue_depth{" not in answer.text
+    assert response.status_code == 200
+    assert "bridge_queue_depth{" not in response.text
 
 
 class Collections:
@@ -102,13 +102,13 @@ async def test_requests_that_arrive_together_share_the_metrics(tmp_path: Path) -
     before = seen.count
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            answers = await asyncio.gather(*[client.get("/metrics") for _ in range(20)])
+            responses = await asyncio.gather(*[client.get("/metrics") for _ in range(20)])
             assert seen.count == before + 1
-            assert (await client.get("/metrics")).text == answers[0].text
+            assert (await client.get("/metrics")).text == responses[0].text
     finally:
         database.dispose()
 
-    assert {(each.status_code, each.text) for each in answers} == {(200, answers[0].text)}
+    assert {(each.status_code, each.text) for each in responses} == {(200, responses[0].text)}
     assert seen.count == before + 2
 
 
@@ -140,8 +140,8 @@ async def test_the_root_of_a_console_node_redirects_to_the_console() -> None:
     probes = Probes(Metrics(), Readiness(), None, lambda: 0).router(None, console)
     transport = httpx.ASGITransport(app=probes)
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-        answer = await client.get("/")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+        response = await client.get("/")
+        assert (response.status_code, response.headers["location"]) == (303, "/console")
         assert (await client.get("/console")).text == "console"
 
 

@@ -27,13 +27,13 @@ async def test_an_inline_read_waits_on_a_thread(small: Database) -> None:
     with ExitStack() as connections:
         for _ in range(4):  # a file has two connections beyond its pool
             connections.enter_context(small.read())
-        asked = asyncio.ensure_future(
+        reading_result = asyncio.ensure_future(
             work.read_inline(lambda c: c.execute(text("SELECT 1")).scalar())
         )
         for _ in range(10):
             await asyncio.sleep(0)
-        assert not asked.done()
-    assert await asked == 1
+        assert not reading_result.done()
+    assert await reading_result == 1
     work.close()
     small.dispose()
 

@@ -56,12 +56,12 @@ def test_a_repeated_statement(database: Database) -> None:
             )
             assert (changed.returns_rows, changed.all(), changed.rowcount) == (False, [], 2)
         for least, found in ((1, [1, 1, 2, 2]), (2, [2, 2]), (3, [])):
-            asked = f"SELECT n AS number FROM numbers WHERE n >= {least} ORDER BY n"  # noqa: S608  # ours
+            statement = f"SELECT n AS number FROM numbers WHERE n >= {least} ORDER BY n"  # noqa: S608  # ours
             for _ in range(2):
-                answer = execute_sql(connection, asked, {})
-                assert answer.returns_rows
-                assert [row.number for row in answer] == found
-                assert answer.scalar() == next(iter(found), None)
+                result = execute_sql(connection, statement, {})
+                assert result.returns_rows
+                assert [row.number for row in result] == found
+                assert result.scalar() == next(iter(found), None)
 
 
 def test_a_column_without_a_name(database: Database) -> None:

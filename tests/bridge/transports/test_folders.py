@@ -79,11 +79,11 @@ async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     """With replies enabled, the acknowledgment of this message decides."""
     waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
     files = await eventually_async(lambda: sent(tmp_path))
-    answer = tmp_path / "acks" / f"{files[0]}.ack"
-    answer.write_bytes(ack(result("OTHER"), AckCode.ACCEPT))
+    acknowledgment = tmp_path / "acks" / f"{files[0]}.ack"
+    acknowledgment.write_bytes(ack(result("OTHER"), AckCode.ACCEPT))
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    answer.write_bytes(ack(result("A"), AckCode.ERROR, MissingField("PID-3")))
+    acknowledgment.write_bytes(ack(result("A"), AckCode.ERROR, MissingField("PID-3")))
     assert read_ack(await waiting).code is AckCode.ERROR
 
 
@@ -280,8 +280,8 @@ def test_a_link_instead_of_the_folder(tmp_path: Path, foreign: Path) -> None:
 @pytest.mark.anyio
 async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path) -> None:
     """The acknowledgment of the reader must be a plain file of limited size."""
-    answer = ack(result("A"), AckCode.ACCEPT)
-    await asyncio.to_thread(foreign.write_bytes, answer)
+    acknowledgment = ack(result("A"), AckCode.ACCEPT)
+    await asyncio.to_thread(foreign.write_bytes, acknowledgment)
     waiting = asyncio.create_task(send(sender(tmp_path / "out", 1), result("A")))
     files = await eventually_async(lambda: sent(tmp_path / "out"))
     (tmp_path / "out" / "acks" / f"{files[0]}.ack").symlink_to(foreign)

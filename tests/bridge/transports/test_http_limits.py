@@ -49,7 +49,7 @@ class SiteHarness:
             FrameBudget(8 * RESERVE),
         )
         self.frames: list[Frame] = []
-        self.answers: list[Deferred[Sequence[bytes]]] = []
+        self.replies: list[Deferred[Sequence[bytes]]] = []
         self.site = MessageSite(
             MessageResource(
                 self.handle, HttpListenerRules(authorization=authorization), self.recorder
@@ -65,8 +65,8 @@ class SiteHarness:
     def handle(self, frame: Frame, _peer: Peer, reply: ReplyCallback) -> None:
         """Record a frame. The test replies."""
         self.frames.append(frame)
-        self.answers.append(Deferred())
-        self.answers[-1].addCallbacks(reply, reply)
+        self.replies.append(Deferred())
+        self.replies[-1].addCallbacks(reply, reply)
 
     def call(self, host: str = "192.0.2.1") -> "tuple[object, StringTransport]":
         """Connect from an address."""
@@ -135,7 +135,7 @@ def test_bodies_share_the_memory_of_frames(site: SiteHarness) -> None:
 
     other = site.begin("192.0.2.2", 3, size=3 * RESERVE)
     assert [len(each.payload) for each in site.frames] == [3 * RESERVE]
-    site.answers[0].callback([b"MSH|^~\\&|\rMSA|AA|1\r"])
+    site.replies[0].callback([b"MSH|^~\\&|\rMSA|AA|1\r"])
     assert other.value().startswith(b"HTTP/1.1 200 ")
 
     site.clock.advance(11)
@@ -187,7 +187,7 @@ def test_memory_of_a_body_in_progress(site: SiteHarness) -> None:
     assert transport.value() == b""
     channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined]
     assert site.budget.used == 2 * RESERVE
-    site.answers[0].callback([b"MSA"])
+    site.replies[0].callback([b"MSA"])
 
     assert site.budget.used == 0
 
@@ -238,7 +238,7 @@ def test_requests_of_a_lost_connection_are_not_handled(site: SiteHarness) -> Non
     """The next request in the packet is dropped with its connection."""
     channel, _ = site.call()
     send(channel, (HEAD + b"content-length: 3\r\n\r\nMSH") * 3)
-    site.answers[0].callback([b"MSA"])
+    site.replies[0].callback([b"MSA"])
     channel.connectionLost(Failure(ConnectionError()))  # type: ignore[attr-defined]
     site.clock.advance(0)
     assert len(site.frames) == 1

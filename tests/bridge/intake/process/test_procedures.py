@@ -32,8 +32,8 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 async def described(hospital: Hospital) -> str:
     """Return StudyDescription of the only order."""
     assert await accessions(hospital, "A1") == ["A1"]
-    answer = await hospital.client.worklist(SITE)
-    (row,) = answer.items
+    response = await hospital.client.worklist(SITE)
+    (row,) = response.items
     return str(row["orders"][0]["StudyDescription"])
 
 

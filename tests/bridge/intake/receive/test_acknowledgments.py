@@ -50,8 +50,8 @@ def test_every_line_follows_the_standard(accept: str, application: str, outcome:
 def test_the_later_reply_follows_msh_16(accept: str, application: str, outcome: str) -> None:
     """MSH-16 alone decides what follows a positive commit acknowledgment."""
     later = deferred_application_code(peek(_header(accept, application)), AckCode(outcome))
-    asked = not (accept or application) or outcome in ASKS[application]
-    assert later == (AckCode(outcome) if asked else None)
+    requested = not (accept or application) or outcome in ASKS[application]
+    assert later == (AckCode(outcome) if requested else None)
 
 
 @pytest.mark.parametrize("odd", ["XX", "al", " AL ", "ALWAYS", "\u00e9"])

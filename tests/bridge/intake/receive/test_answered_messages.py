@@ -27,8 +27,8 @@ async def test_processing_ids(database: Database) -> None:
     """By default only P is accepted. Test messages need the setting."""
 
     def tests(sequence: int) -> list[bytes]:
-        asked = [(f"{name}{sequence}", name.encode()) for name in ("T", "D", "")]
-        return [order(number).replace(b"|P|", b"|%b|" % name) for number, name in asked]
+        cases = [(f"{name}{sequence}", name.encode()) for name in ("T", "D", "")]
+        return [order(number).replace(b"|P|", b"|%b|" % name) for number, name in cases]
 
     async with open_intake(database) as intake:
         refused = [await intake.ask(each) for each in tests(1)]

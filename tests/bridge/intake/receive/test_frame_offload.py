@@ -26,11 +26,11 @@ def sending(
 ) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
     """Send frames on connections."""
 
-    async def answer(payload: bytes, connection: int) -> list[bytes]:
+    async def reply_to(payload: bytes, connection: int) -> list[bytes]:
         answered = as_deferred(offload, Frame(payload), RecordingPeer(connection_id=connection))
         return list(await answered.asFuture(asyncio.get_running_loop()))
 
-    return lambda payload, connection: asyncio.ensure_future(answer(payload, connection))
+    return lambda payload, connection: asyncio.ensure_future(reply_to(payload, connection))
 
 
 async def test_order_within_a_connection(database: Database) -> None:

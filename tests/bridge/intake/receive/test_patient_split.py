@@ -59,8 +59,8 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
     batch = b"BHS|^~\\&|RIS\r" + MANY + order("B2") + b"BTS|2\r"
     async with open_intake(database, numbers=SequenceNumbers.CHECK) as intake:
         (reply,) = await intake.send(batch)
-        answers = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
-        assert answers == [b"MSA|AA|ID1", b"MSA|AA|B2"]
+        acknowledgments = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
+        assert acknowledgments == [b"MSA|AA|ID1", b"MSA|AA|B2"]
         assert len(intake.rows()) == 5
 
 
@@ -75,7 +75,7 @@ async def test_a_message_about_many_patients_is_applied_as_a_whole(
     ) as intake:
         ack = await intake.ask(MANY)
         assert ack.code is (AckCode.ACCEPT if state is QueueState.DONE else AckCode.ERROR)
-        assert len(completion.asked) == 4
+        assert len(completion.parts) == 4
 
 
 class CompletionPerPart(FixedCompletion):
@@ -84,10 +84,10 @@ class CompletionPerPart(FixedCompletion):
     def __init__(self, last: QueueState) -> None:
         super().__init__()
         self.last = last
-        self.asked: set[int] = set()
+        self.parts: set[int] = set()
 
     @override
     def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
-        self.asked.add(message_id)
-        self.state = self.last if len(self.asked) == 4 else QueueState.DONE
+        self.parts.add(message_id)
+        self.state = self.last if len(self.parts) == 4 else QueueState.DONE
         return super().wait(message_id, limit)

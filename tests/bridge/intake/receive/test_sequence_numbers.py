@@ -58,7 +58,7 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
         (numbered("4"), ("AA", "", "4")),
         (numbered("4", "OTHER"), ("AE", "205", "5")),
     ],
-    "a retransmit gets its stored answer": [
+    "a retransmit gets its stored reply": [
         (numbered("4"), ("AA", "", "4")),
         (numbered("5"), ("AA", "", "5")),
         (numbered("4"), ("AA", "", "4")),
@@ -116,9 +116,9 @@ async def test_exchanges(
     database: Database, exchange: list[tuple[bytes, tuple[str, str, str]]]
 ) -> None:
     """Each message of a link gets its reply. A restart in between changes nothing."""
-    for payload, answer in exchange:
+    for payload, expected in exchange:
         async with open_intake(database, numbers=CHECK) as intake:
-            assert await reply_of(intake, payload) == answer
+            assert await reply_of(intake, payload) == expected
 
 
 async def test_a_message_of_the_link_is_kept_and_not_applied(database: Database) -> None:
@@ -172,8 +172,8 @@ async def test_a_batch(database: Database) -> None:
     batch = b"BHS|^~\\&|R\r" + numbered("1") + numbered("2") + numbered("4") + b"BTS|3\r"
     async with open_intake(database, numbers=CHECK) as intake:
         (reply,) = await intake.send(batch)
-        answers = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
-        assert [line.split(b"|")[1::3] for line in answers] == [
+        replies = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
+        assert [line.split(b"|")[1::3] for line in replies] == [
             [b"AA", b"1"],
             [b"AA", b"2"],
             [b"AE", b"3"],
@@ -185,8 +185,8 @@ async def test_many_at_once(database: Database) -> None:
     """Concurrent frames are checked in their order."""
     async with open_intake(database, numbers=CHECK) as intake:
         payloads = [numbered(str(number)) for number in range(1, 21)]
-        answers = await asyncio.gather(*(reply_of(intake, each) for each in payloads))
-        assert answers == [("AA", "", str(number)) for number in range(1, 21)]
+        replies = await asyncio.gather(*(reply_of(intake, each) for each in payloads))
+        assert replies == [("AA", "", str(number)) for number in range(1, 21)]
 
 
 async def test_a_reused_control_id_does_not_count(database: Database) -> None:

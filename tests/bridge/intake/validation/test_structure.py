@@ -200,13 +200,13 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
     async with open_intake(database, LISTENING.with_checks(validator)) as intake:
         handle = ValidatingHandler(validator, intake.handler)
         loop = asyncio.get_running_loop()
-        asked = [
+        requests = [
             as_deferred(handle, Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)
         ]
-        first, *others = [await each.asFuture(loop) for each in asked]
-        answer = read_ack(first[0])
-        assert answer.code == code
-        assert answer.error_codes == (("101",) if refuse else ())
+        first, *others = [await each.asFuture(loop) for each in requests]
+        acknowledgment = read_ack(first[0])
+        assert acknowledgment.code == code
+        assert acknowledgment.error_codes == (("101",) if refuse else ())
         assert all(read_ack(each[0]).code == "AA" for each in others)
         body = "(SELECT payload FROM message_body WHERE message_id = message.id)"
         stored = [bytes(row[0]).split(b"|")[9] for row in intake.rows(body)]
@@ -270,15 +270,15 @@ async def test_a_retransmit_while_the_first_is_examined() -> None:
     validator = Validator("ris", look, Metrics(), refuse=True)
     handle = ValidatingHandler(validator, handler)
     loop = asyncio.get_running_loop()
-    answers = [
+    replies = [
         as_deferred(handle, Frame(order()), RecordingPeer()).asFuture(loop) for _ in range(2)
     ]
     await eventually_async(lambda: len(waiting) == 2)
     waiting[0]([b"A"])
-    await answers[0]
+    await replies[0]
     assert validator.issues(order()) == ()  # the second one is validated
     waiting[1]([b"A"])
-    await answers[1]
+    await replies[1]
 
     assert len(looked) == 2
     assert threading.current_thread().name not in looked
