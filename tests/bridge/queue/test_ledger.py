@@ -169,23 +169,23 @@ def test_a_settle_that_raises(intake: Intake) -> None:
     """An error in one callback affects neither the others of the batch nor later ones."""
 
     async def submit() -> list[int]:
-        ids_stored: list[int] = []
+        calls: list[int] = []
         ids = iter(range(10))
         last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def fail(_answer: object) -> None:
             raise ValueError
 
-        def note(receipt: Receipt | BaseException) -> None:
+        def record(receipt: Receipt | BaseException) -> None:
             assert isinstance(receipt, Receipt)
-            ids_stored.append(next(ids))
-            if len(ids_stored) == 2:
+            calls.append(next(ids))
+            if len(calls) == 2:
                 last.set_result(None)
 
-        for settle in (note, fail, note):
+        for settle in (record, fail, record):
             intake.ledger.submit(arrival(), settle)
         await asyncio.wait_for(last, 60)
-        return ids_stored
+        return calls
 
     assert intake.run(submit()) == [0, 1]
     (receipt,) = intake.enqueue(arrival())
