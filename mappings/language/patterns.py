@@ -8,11 +8,14 @@ location. `\d`, `\w`, `\s` and `\b` mean ASCII; `\pL` is any letter. The end of 
 `\z`. Syntax: https://github.com/google/re2/wiki/Syntax.
 
 The size of a compiled pattern and the length of a value are limited, because their product bounds
-the time of a search.
+the time of a search. `bounded_patterns` bounds the searches of a message together: the event loop
+gives up a message whose patterns take long, and a thread evaluates it.
 """
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import re2
@@ -27,11 +30,43 @@ MAX_PATTERN = 2000
 _SHORT, _REMEMBERED = 32, 512
 """Length and number of values whose results are cached: codes repeat in messages."""
 _MAX_STEPS = 2000  # instructions of a compiled pattern
-_FEW_STEPS = 300  # such a pattern takes at most two milliseconds
+_FEW_STEPS = 300  # larger patterns are not searched on the event loop
+_BOUNDED_STEPS = 2**16  # instructions times bytes of all searches of a block: two milliseconds
 _MAX_MEMORY = 2**20  # bytes of one compiled pattern with its cache
 
 Search = Callable[[str], str | None]
 """Returns the first group of a match, the whole match without groups, None if nothing matches."""
+
+
+class PatternsTakeLong(Exception):
+    """The searches of a block of `bounded_patterns` would take long together."""
+
+
+class _Bound(threading.local):
+    left: int | None = None
+    """The steps that the current block of this thread may still take; None without a block."""
+
+
+_bound = _Bound()
+
+
+@contextmanager
+def bounded_patterns() -> Iterator[None]:
+    """Bound all searches of this thread in a block. They raise PatternsTakeLong."""
+    before, _bound.left = _bound.left, _BOUNDED_STEPS
+    try:
+        yield
+    finally:
+        _bound.left = before
+
+
+def _spend(found: "re2._Regexp", text: bytes) -> None:
+    """Count a search; raise PatternsTakeLong if the block has no steps left."""
+    if _bound.left is not None:
+        _bound.left -= found.programsize * len(text)
+        if _bound.left < 0:
+            raise PatternsTakeLong
+
 
 _ENGINE = "patterns are matched in linear time (RE2)"
 _LACKING = {
@@ -78,7 +113,9 @@ def _search(found: "re2._Regexp") -> Search:
     group = 1 if found.groups else 0
 
     def search(value: str) -> str | None:
-        match = found.search(value[:MAX_MATCHED].encode("utf-8", "surrogatepass"))
+        given = value[:MAX_MATCHED].encode("utf-8", "surrogatepass")
+        _spend(found, given)
+        match = found.search(given)
         if match is None:
             return None
         text: bytes | None = match[group]
@@ -98,10 +135,15 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     parts = {"*": ".*", "?": "."}
     text = "".join(parts.get(each) or re.escape(each) for each in pattern)
     found = _compiled(rf"(?s)\A(?:{text})\z", case_sensitive=True)
-    return lambda value: (
-        len(value) <= MAX_MATCHED
-        and found.search(value.encode("utf-8", "surrogatepass")) is not None
-    )
+
+    def matches(value: str) -> bool:
+        if len(value) > MAX_MATCHED:
+            return False
+        given = value.encode("utf-8", "surrogatepass")
+        _spend(found, given)
+        return found.search(given) is not None
+
+    return matches
 
 
 def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":

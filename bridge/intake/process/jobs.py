@@ -33,6 +33,7 @@ from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import RuleFailed
+from mappings.language.patterns import PatternsTakeLong, bounded_patterns
 from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")
@@ -141,7 +142,7 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
 def read_inline(
     claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]
 ) -> MessageJob | None:
-    """Map a short message as `read` does; None if this would block or fail."""
+    """Map a short message as `read` does; None if this would block, take long or fail."""
     policy = listeners.get(claimed.listener)
     if policy is None or not 0 < len(claimed.payload) <= _INLINE_BYTES:
         return None
@@ -151,8 +152,9 @@ def read_inline(
     unmapped: list[UnmappedCode] = []
     given = _defaults(claimed, policy, unmapped)
     try:
-        asked = policy.read(definition, claimed.payload, given)
-    except (MessageRefusal, RuleFailed):  # `read` raises it again
+        with bounded_patterns():
+            asked = policy.read(definition, claimed.payload, given)
+    except (MessageRefusal, RuleFailed, PatternsTakeLong):  # `read` raises the former again
         return None
     if unmapped or part_number(claimed.flags) is not None:
         return None  # `read` must be the only one that counts unmapped codes

@@ -1,6 +1,7 @@
 """Offloading of slow frames: they are evaluated on threads.
 
-Slow frames are large ones, ones that need a database lookup, and ones for definitions with hooks.
+Slow frames are large ones, ones that need a database lookup, ones for definitions with hooks, and
+ones on which the patterns of the definition take long.
 Other connections are answered meanwhile. Later frames of the same connection wait: their order is
 kept.
 """
@@ -13,7 +14,8 @@ from twisted.internet.defer import Deferred
 
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.workers.offload import LARGE
-from mllp.contract import Peer, ReplyCallback, as_deferred
+from mappings.language.patterns import PatternsTakeLong, bounded_patterns
+from mllp.contract import Peer, ReplyCallback
 from mllp.framing import Frame
 
 
@@ -34,7 +36,8 @@ class FrameOffload:
         Evaluate frames of at least `least` bytes in `threads`, and frames with `needs_lookup` too.
 
         Frames with `needs_lookup` use `lookup_threads` if given: they do not wait for large frames.
-        Frames of definitions with hooks use `hooks`: a hook does not delay other listeners.
+        Frames of definitions with hooks, and those with slow patterns, use `hooks`: they do not
+        delay other listeners.
         """
         self._handler = handler
         self._threads = threads
@@ -47,11 +50,20 @@ class FrameOffload:
     def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Handle a frame; frames of one connection are stored in their order."""
         straight = peer.connection_id not in self._latest
-        if straight and not self._takes_long(frame):
-            self._handler(frame, peer, reply)
-        else:
+        if not (straight and self._handle_now(frame, peer, reply)):
             answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
             answered.addCallbacks(reply, reply)
+
+    def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
+        """Handle a frame unless it is slow; return whether it was handled."""
+        if self._takes_long(frame):
+            return False
+        try:
+            with bounded_patterns():
+                self._handler(frame, peer, reply)
+        except PatternsTakeLong:  # nothing was stored
+            return False
+        return True
 
     async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop, connection = asyncio.get_running_loop(), peer.connection_id
@@ -73,22 +85,26 @@ class FrameOffload:
         Evaluate a frame, on a thread if it is slow; return its future replies once it is submitted
         to the store.
         """
-        if not self._takes_long(frame):
-            return as_deferred(self._handler, frame, peer)
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        if self._handle_now(frame, peer, answered.callback):
+            return answered
         loop = asyncio.get_running_loop()
         threads = self._threads_for(frame)
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
-        answered: Deferred[Sequence[bytes]] = Deferred()
         self._handler.store(frame, prepared, answered.callback)
         return answered
 
     def _takes_long(self, frame: Frame) -> bool:
-        payload, needs_lookup = frame.payload, self._needs_lookup
-        if self._handler.takes_long or len(payload) >= self._least:
-            return True
-        return needs_lookup is not None and needs_lookup(payload)
+        is_large = len(frame.payload) >= self._least
+        return self._handler.takes_long or is_large or self._reads_database(frame)
+
+    def _reads_database(self, frame: Frame) -> bool:
+        return self._needs_lookup is not None and self._needs_lookup(frame.payload)
 
     def _threads_for(self, frame: Frame) -> Executor:
-        if self._handler.takes_long:
-            return self._hooks
-        return self._threads if len(frame.payload) >= self._least else self._lookup_threads
+        if not self._handler.takes_long:
+            if len(frame.payload) >= self._least:
+                return self._threads
+            if self._reads_database(frame):
+                return self._lookup_threads
+        return self._hooks  # for hooks and slow patterns

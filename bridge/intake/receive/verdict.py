@@ -39,6 +39,7 @@ from mappings.inbound.acceptance import refusal_for
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
 from mappings.language.code_tables import UnmappedCode
+from mappings.language.patterns import PatternsTakeLong
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import START, Frame
 
@@ -158,7 +159,7 @@ class FrameEvaluator:
         self._report_error = report_error
 
     def evaluate(self, frame: Frame, now: datetime) -> Verdict:
-        """Return the verdict on one message. Never raises."""
+        """Return the verdict on one message. Raises only PatternsTakeLong, if bounded."""
         header = None
         try:
             # Only the bytes before a second start block belong to the message.
@@ -172,6 +173,8 @@ class FrameEvaluator:
             kept = refusal.with_traceback(None)
             kept.__context__ = kept.__cause__ = None
             return Verdict(header, refusals=(kept,))
+        except PatternsTakeLong:
+            raise
         except Exception as error:  # noqa: BLE001  # every message gets an answer
             self._report_error(error)
             return Verdict(header, refusals=(InternalError(),))

@@ -5,9 +5,16 @@ import threading
 import pytest
 
 from mappings.compiler import check_sources
-from mappings.language.patterns import MAX_MATCHED, MAX_PATTERN, compile_search, compile_wildcards
+from mappings.language.patterns import (
+    MAX_MATCHED,
+    MAX_PATTERN,
+    PatternsTakeLong,
+    bounded_patterns,
+    compile_search,
+    compile_wildcards,
+)
 from tests.eventually import PATIENCE
-from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid, tag
+from tests.mappings.definitions import DEFAULTS, SHIPPED, inbound_mapping, message, overlaid, tag
 
 ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
 
@@ -147,3 +154,30 @@ def test_a_pattern_in_a_mapping() -> None:
     mine = overlaid(f"tags: {{KeyFindings: {rule}}}")
     mine.apply(message(*ORDER, f"NTE|1||{'a' * 60}!"), DEFAULTS)
     assert tag(rule, *ORDER, "NTE|1||aaa") == "aaa"
+
+
+def test_a_block_bounds_its_searches() -> None:
+    """One slow search, or many, raise; only in the thread of the block."""
+    search, slow = compile_search("a.{31}c"), "ab" * 2000
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        search(slow)
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        list(map(search, map(str, range(10**40, 10**40 + 100_000))))
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        compile_wildcards("*a" * 100 + "b")("a" * 4000)
+    found: list[str | None] = []
+    with bounded_patterns():
+        assert search("a" + "b" * 31 + "c")
+        thread = threading.Thread(target=lambda: found.append(search(slow)))
+        thread.start()
+        thread.join(PATIENCE)
+    assert found == [None]
+    assert search(slow) is None
+
+
+def test_the_shipped_definition_stays_within_the_bound() -> None:
+    """A message with ten orders is evaluated on the event loop."""
+    groups = [f"ORC|NW|P{n}\rOBR|{n}|P{n}||X{n}^Test {n}|||||||||||||||A{n}" for n in range(10)]
+    mapping = inbound_mapping("orders")
+    with bounded_patterns():
+        assert len(mapping.apply(message(*groups), DEFAULTS)) == len(groups)

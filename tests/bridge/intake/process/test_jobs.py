@@ -89,6 +89,19 @@ def test_a_short_message_is_read_at_once() -> None:
     assert read_inline(message, {"ris": listening}) == read(message, {"ris": listening})
 
 
+def test_a_message_with_slow_patterns_is_not_read_at_once() -> None:
+    """Many small patterns together would hold up the event loop."""
+    rules = "".join(f"    k{n}: {{from: NTE-3, extract: 'a(a|b){{30}}c{n}'}}\n" for n in range(50))
+    text = f"include: orders.yaml\nmetadata:\n  values:\n{rules}"
+    made = compile_sources({**SHIPPED, "mine.yaml": text}, "mine")
+    assert isinstance(made, InboundMapping)
+    listening = ListenerPolicy("ris", (made,), "SITE1")
+    slow = claimed_of(listening, RAW + b"NTE|1||" + b"ab" * 2000 + b"\r")
+    assert read_inline(claimed_of(listening), {"ris": listening}) is not None
+    assert read_inline(slow, {"ris": listening}) is None
+    assert read(slow, {"ris": listening})
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -68,6 +69,41 @@ async def test_others_are_acknowledged_meanwhile(
             (reply,) = await answered
             assert read_ack(reply).code == "AA"
     assert threading.get_ident() not in held.threads
+
+
+async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small patterns of the patient's identifier, on a value on which they are slow together."""
+    tests = ", ".join(f"{{PID-23: {{matches: 'a(a|b){{30}}c{n}'}}}}" for n in range(50))
+    rule = f"{{from: PID-3.1, required: true, when: {{not: {{any: [{tests}]}}}}}}"
+    text = f"include: orders.yaml\ntags: {{PatientMRN: {rule}}}\n"
+    made = compile_sources({**SOURCES, "slow.yaml": text}, "slow")
+    assert isinstance(made, InboundMapping)
+    assert not made.takes_long
+    evaluated_in: list[int] = []
+    before = InboundMapping.pre_check
+
+    def observed(self: InboundMapping, *given: Any) -> Any:
+        found = before(self, *given)
+        evaluated_in.append(threading.get_ident())
+        return found
+
+    monkeypatch.setattr(InboundMapping, "pre_check", observed)
+    with ThreadPoolExecutor(2) as threads:
+        async with open_intake(database, replace(LISTENING, definitions=(made,))) as intake:
+            handle = FrameOffload(intake.handler, threads)
+            for number, place in enumerate((b"", b"ab" * 2000, b"ab"), start=1):
+                payload = order(f"S{number}", "A1").replace(
+                    b"\rORC", b"|" * 15 + place + b"\rORC", 1
+                )
+                frame, peer = Frame(payload), RecordingPeer(connection_id=1)
+                (reply,) = await as_deferred(handle, frame, peer).asFuture(
+                    asyncio.get_running_loop()
+                )
+                assert read_ack(reply).code == "AA"
+    here = threading.get_ident()
+    assert [each == here for each in evaluated_in] == [True, False, True]
 
 
 def test_large_patterns_use_a_thread() -> None:
