@@ -86,7 +86,7 @@ def test_the_installations_recognizer_writes_at_the_caret(
     page.click("#recorder")
     expect(page.locator("#text")).to_have_text("Lungs clear, no effusion.")
     expect(page.locator("#recorder")).to_have_attribute("aria-pressed", "false")
-    headers, body = recognizer.asked[0]
+    headers, body = recognizer.requests[0]
     assert headers["content-type"].startswith("multipart/form-data")
     assert len(body) > 1000
     assert b'name="language"\r\n\r\nen\r\n' in body
@@ -154,7 +154,7 @@ def test_the_installations_recognizer_replaces_a_failed_one(
     page.wait_for_timeout(1000)
     page.click("#recorder")
     expect(page.locator("#text")).to_have_text("No effusion.")
-    assert recognizer.asked
+    assert recognizer.requests
 
 
 def test_without_a_recognizer_the_app_reports_it(engine: EngineServer, page: Page) -> None:

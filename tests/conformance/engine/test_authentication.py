@@ -112,14 +112,6 @@ def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
     assert service.get("worklist", SiteID="SITE1").status_code == 200
 
 
-def test_the_change_feed_of_another_site(service: Service) -> None:
-    """Isolation: a feed by the caller's own sites, asked for or not."""
-    ok(service.launch(tags={"PatientName": "SECRET^NAME"}))
-    assert service.get("report/changes", FOREIGN).json()["changes"] == []
-    answer = service.get("report/changes", FOREIGN, SiteID="SITE1")
-    assert "SECRET" not in answer.text
-
-
 def test_anybodys_token_launches(service: Service) -> None:
     """Rule 3: any user's token; the report is assigned to the token's user."""
     for number, who in enumerate((READER, OTHER, ADMIN)):

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.store.database import Database
 from tests.acceptance.house import free_port
-from tests.bridge.engine.http.conftest import _people
+from tests.bridge.engine.http.conftest import add_accounts
 from tests.bridge.engine.http.engine_service import ADMIN, launch_body, user
 from tests.conformance.engine.fuzz_sessions import ADDRESS, TOKEN
 from tests.conformance.engine.node import ROOT, now, running
@@ -64,7 +64,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
     """The engine that is asked everything; of each test's own, whatever others left behind."""
     stored = fresh_file(tmp_path / "engine.db")
     database = Database(stored)
-    token = _people(database, now())[ADMIN]
+    token = add_accounts(database, now())[ADMIN]
     database.dispose()
     with running(stored, [free_port()], secrets.token_bytes(32)) as (address,):
         with httpx.Client(

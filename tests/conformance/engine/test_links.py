@@ -6,7 +6,6 @@ import pytest
 
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
-    BASE,
     FOREIGN,
     READER,
     Service,
@@ -85,23 +84,6 @@ def test_handles_that_are_none(service: Service, handle: str) -> None:
         "GET", "/reporting/launch-report/clinical", None, params={"token": "B" * 22}
     )
     assert answer.text == other.text
-
-
-def test_init_makes_a_session_link(service: Service) -> None:
-    """init: sessionLink with token and languages, expiresAt in ISO 8601, five minutes on."""
-    info = {**INIT["clinicalInfo"], "AppLanguage": "zh-Hant", "SpeechLanguage": "ja-JP"}
-    body = ok(service.post("report/init", {**INIT, "clinicalInfo": info})).json()
-    assert set(body) == {"sessionLink", "expiresAt"}
-    assert body["sessionLink"].startswith(f"{BASE}/reporting/init?token=")
-    assert body["sessionLink"].endswith("&AppLanguage=zh-Hant&SpeechLanguage=ja-JP")
-    assert body["expiresAt"] == "2027-01-15T08:05:00.000Z"
-    for _ in range(2):
-        assert service.open(body["sessionLink"]).status_code == 200
-    service.clock.pass_seconds(299)
-    assert service.open(body["sessionLink"]).status_code == 200
-    service.clock.pass_seconds(2)
-    assert service.open(body["sessionLink"]).status_code != 200
-    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from bridge.store.database import Database
 from tests.acceptance.house import free_port
-from tests.bridge.engine.http.conftest import _people
+from tests.bridge.engine.http.conftest import add_accounts
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     OTHER,
@@ -98,7 +98,7 @@ def nodes(
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
     database = Database(url)
-    tokens = _people(database, now())
+    tokens = add_accounts(database, now())
     database.dispose()
     ports = [free_port(), free_port()]
     with running(url, ports, secrets.token_bytes(32)) as addresses, asyncio.Runner() as runner:

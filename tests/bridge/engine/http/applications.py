@@ -1,4 +1,4 @@
-"""The engine's application, made once for all tests of a process: each would build its routes."""
+"""The application of the engine, built once per process, because building routes is slow."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ def application_with(
     settings: EngineSettings, database: Database, clock: Callable[[], int]
 ) -> FastAPI:
     """
-    Return the application with an engine of the test's own, which `create_application` makes too.
+    Return the shared application with a new engine, as `create_application` makes it.
 
-    It forgets the engine before: of two at once, one wants an application of its own.
+    The previous engine is replaced. A test with two engines needs a second application.
     """
     if not _made:
         _made.append(create_application(settings, database, clock=clock))
     (application,) = _made
     application.state.engine = EngineState(settings, database, clock)
-    application.state.engine.quotas = QuotaMeter(clock)  # whose windows end when a test says so
+    application.state.engine.quotas = QuotaMeter(clock)  # the test controls its windows
     return application

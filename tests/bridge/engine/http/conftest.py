@@ -1,4 +1,4 @@
-"""A whole engine behind ASGI, on SQLite and on PostgreSQL."""
+"""An engine behind ASGI, on SQLite and on PostgreSQL."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ from tests.bridge.engine.http.engine_service import (
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_passwords() -> Iterator[None]:
-    """Hash passwords with the least work: what it costs to guess one is claimed elsewhere."""
+    """Hash passwords with the least work; `service/test_passwords.py` tests the real cost."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
         yield
@@ -53,13 +53,16 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
     with asyncio.Runner() as runner:
         transport = httpx.ASGITransport(app=application)
         client = httpx.AsyncClient(transport=transport, base_url=BASE)
-        made = Service(runner, client, clock, database, application, _people(database, clock.now))
+        made = Service(
+            runner, client, clock, database, application, add_accounts(database, clock.now)
+        )
         yield made
         runner.run(client.aclose())
         runner.run(application.state.engine.stop())
 
 
-def _people(database: Database, now: int) -> dict[str, str]:
+def add_accounts(database: Database, now: int) -> dict[str, str]:
+    """Add two sites and their accounts; return the token of each account and of the service."""
     with database.write() as connection:
         site_settings.add_site(connection, SiteSettings("SITE1", "First", sign_delay=DELAY), now)
         site_settings.add_site(connection, SiteSettings("SITE2", "Second"), now)

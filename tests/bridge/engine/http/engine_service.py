@@ -19,7 +19,7 @@ FOREIGN = "admin@site2.test"
 
 @dataclass
 class Clock:
-    """Milliseconds that pass only when a test says so."""
+    """A clock in milliseconds that only the test advances."""
 
     now: int = 1_800_000_000_000
 
@@ -27,7 +27,7 @@ class Clock:
         return self.now
 
     def pass_seconds(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += int(seconds * 1000)
 
 
@@ -45,7 +45,7 @@ class Service:
     def call(
         self, method: str, path: str, who: str | None = ADMIN, **options: Any
     ) -> httpx.Response:
-        """Send one request with the token of `who`."""
+        """Send one request with the token of a user; None: without a token."""
         headers = dict(options.pop("headers", {}))
         if who is not None:
             headers["x-access-token"] = self.tokens.get(who, who)
@@ -104,8 +104,8 @@ def boot(page: httpx.Response) -> dict[str, Any]:
     """Return the start data of an opened report page."""
     found = re.search(r'<script type="application/json" id="boot">(.*?)</script>', page.text)
     assert found, page.text
-    told: dict[str, Any] = json.loads(found[1])
-    return told
+    data: dict[str, Any] = json.loads(found[1])
+    return data
 
 
 def identity(accession: str = "A1", mrn: str = "P1", site: str = "SITE1") -> dict[str, str]:

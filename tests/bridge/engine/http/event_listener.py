@@ -50,7 +50,7 @@ class Listener:
         self._gone.set()
 
     async def next(self, kind: str) -> dict[str, Any]:
-        """Return the next message of a kind; those of others are passed over."""
+        """Return the next message of a kind; others are skipped."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 found, data, _ = await self.messages.get()
@@ -64,7 +64,7 @@ class Listener:
         return data
 
     def pending(self) -> list[tuple[str, dict[str, Any], str]]:
-        """Return what has come and was not taken."""
+        """Return the messages that were received and not read."""
         return [self.messages.get_nowait() for _ in range(self.messages.qsize())]
 
     async def _receive(self) -> dict[str, Any]:
@@ -81,9 +81,9 @@ class Listener:
         for block in message.get("body", b"").decode().split("\n\n"):
             lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
             if "event" in lines:
-                told = (lines["event"], json.loads(lines["data"]), lines.get("id", ""))
-                self.all.append(told)
-                self.messages.put_nowait(told)
+                event = (lines["event"], json.loads(lines["data"]), lines.get("id", ""))
+                self.all.append(event)
+                self.messages.put_nowait(event)
 
 
 @contextlib.asynccontextmanager

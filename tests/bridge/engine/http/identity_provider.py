@@ -22,12 +22,12 @@ CLIENT, SECRET = "bridge", "client secret"
 
 @dataclass
 class IdentityProvider:
-    """A provider that authenticates `email`; `lies` replace true claims."""
+    """A provider that authenticates `email`; `wrong_claims` replace the right ones."""
 
     issuer: str = ""
     email: str = "ada@example.org"
     verified: bool = True
-    lies: dict[str, Any] = field(default_factory=dict)
+    wrong_claims: dict[str, Any] = field(default_factory=dict)
     claimed_issuer: str = ""
     by_userinfo: bool = False
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, auto_kid=True))
@@ -35,7 +35,7 @@ class IdentityProvider:
     attempts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def description(self) -> dict[str, Any]:
-        """The discovery document."""
+        """Return the discovery document."""
         return {
             "issuer": self.claimed_issuer or self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
@@ -44,40 +44,40 @@ class IdentityProvider:
             "userinfo_endpoint": f"{self.issuer}/userinfo",
         }
 
-    def authorize(self, asked: dict[str, str]) -> str:
-        """Let the person in; give where the browser goes."""
-        assert asked["code_challenge_method"] == "S256"
+    def authorize(self, query: dict[str, str]) -> str:
+        """Authenticate the user; return the address of the redirect."""
+        assert query["code_challenge_method"] == "S256"
         code = secrets.token_urlsafe(8)
-        self.attempts[code] = asked
-        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
+        self.attempts[code] = query
+        return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
     def token(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
-        """Exchange a code once, for whoever knows its verifier and the client's secret."""
-        asked = self.attempts.pop(form["code"], None)
+        """Exchange a code once, if the verifier and the client secret are right."""
+        query = self.attempts.pop(form["code"], None)
         challenge = hashlib.sha256(form["code_verifier"].encode()).digest()
         known = base64.b64encode(f"{CLIENT}:{quote_plus(SECRET)}".encode()).decode()
-        if asked is None or authorization != f"Basic {known}":
+        if query is None or authorization != f"Basic {known}":
             return None
-        if asked["code_challenge"] != base64.urlsafe_b64encode(challenge).decode().rstrip("="):
+        if query["code_challenge"] != base64.urlsafe_b64encode(challenge).decode().rstrip("="):
             return None
         now = int(time.time())
-        person = {} if self.by_userinfo else self.person()
+        identity = {} if self.by_userinfo else self.user()
         claims = {
             "iss": self.issuer,
             "aud": CLIENT,
             "iat": now,
             "exp": now + 60,
             "sub": "4711",
-            "nonce": asked["nonce"],
-            **person,
-            **self.lies,
+            "nonce": query["nonce"],
+            **identity,
+            **self.wrong_claims,
         }
         header = {"alg": "RS256", "kid": self.key.kid}
         signed = jwt.encode(header, claims, self.signing or self.key)
         return {"access_token": "access", "token_type": "Bearer", "id_token": signed}
 
-    def person(self) -> dict[str, Any]:
-        """Who is there."""
+    def user(self) -> dict[str, Any]:
+        """Return the claims about the user."""
         return {"email": self.email, "email_verified": self.verified}
 
 
@@ -90,24 +90,24 @@ def identity_provider() -> Iterator[IdentityProvider]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             if parts.path == "/authorize":
-                asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 self.send_response(302)
-                self.send_header("Location", provider.authorize(asked))
+                self.send_header("Location", provider.authorize(query))
                 self.end_headers()
                 return
             answers: dict[str, Any] = {
                 "/.well-known/openid-configuration": provider.description(),
                 "/keys": {"keys": [provider.key.as_dict(private=False)]},
-                "/userinfo": {"sub": "4711", **provider.person()},
+                "/userinfo": {"sub": "4711", **provider.user()},
             }
-            self._tell(answers.get(parts.path))
+            self._respond(answers.get(parts.path))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
-            self._tell(provider.token(form, self.headers.get("Authorization", "")))
+            self._respond(provider.token(form, self.headers.get("Authorization", "")))
 
-        def _tell(self, answer: dict[str, Any] | None) -> None:
+        def _respond(self, answer: dict[str, Any] | None) -> None:
             data = json.dumps(answer or {"error": "invalid_grant"}).encode()
             self.send_response(200 if answer else 400)
             self.send_header("Content-Type", "application/json")
@@ -117,7 +117,7 @@ def identity_provider() -> Iterator[IdentityProvider]:
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider.issuer = f"http://127.0.0.1:{server.server_port}"

@@ -13,14 +13,14 @@ from typing_extensions import override
 
 @dataclass
 class Model:
-    """What was asked, and what is answered."""
+    """The configured response, and the received requests."""
 
     answer: Any = None
     status: int = 200
     drips: bool = False
     """Sends spaces without end."""
     url: str = ""
-    asked: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def listening(model: Model) -> Iterator[Model]:
         def do_POST(self) -> None:  # the name that http.server calls
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            model.asked.append((headers, body))
+            model.requests.append((headers, body))
             if model.drips:
                 self._drip()
                 return
@@ -52,7 +52,7 @@ def listening(model: Model) -> Iterator[Model]:
 
         @override
         def log_message(self, *arguments: Any) -> None:
-            """Stay silent."""
+            """Do not log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     model.url = f"http://127.0.0.1:{server.server_address[1]}/v1/it"

@@ -57,8 +57,8 @@ def reader(service: Service) -> Service:
     return service
 
 
-def test_signing_in_gives_a_cookie_that_no_script_reads(service: Service) -> None:
-    """HttpOnly, SameSite=Lax; __Host- and Secure where we are reached over https."""
+def test_the_cookie_of_a_session_is_not_readable_by_scripts(service: Service) -> None:
+    """HttpOnly, SameSite=Lax; with https also __Host- and Secure."""
     enrol(service, READER)
     answer = sign_in(service)
     assert answer.headers["location"] == "/reporting/worklist"
@@ -74,8 +74,8 @@ def test_signing_in_gives_a_cookie_that_no_script_reads(service: Service) -> Non
         assert secure.endswith("; Secure")
 
 
-def test_the_pages_lead_to_the_login_and_are_never_framed(service: Service) -> None:
-    """Without a session every place leads to the login page, which no page may frame."""
+def test_pages_redirect_to_the_login_page(service: Service) -> None:
+    """Without a session. No page may frame the login page."""
     for place in ("worklist", "settings", "administration"):
         answer = service.call("GET", f"/reporting/{place}", None)
         assert (answer.status_code, answer.headers["location"]) == (
@@ -86,8 +86,8 @@ def test_the_pages_lead_to_the_login_and_are_never_framed(service: Service) -> N
     assert 'type="password"' in page.text
     assert boot(page)["next"] == "/reporting/settings"
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
-    astray = service.call("GET", "/reporting/login?next=https://evil.test/", None)
-    assert boot(astray)["next"] == "/reporting/worklist"
+    foreign = service.call("GET", "/reporting/login?next=https://evil.test/", None)
+    assert boot(foreign)["next"] == "/reporting/worklist"
 
 
 def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
@@ -111,8 +111,8 @@ def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
         {"origin": "null"},
     ],
 )
-def test_no_other_page_acts_in_the_users_name(reader: Service, headers: dict[str, str]) -> None:
-    """The cookie alone changes nothing: the request must come from one of our pages."""
+def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict[str, str]) -> None:
+    """The cookie alone is not sufficient: the request must come from our own origin."""
     answer = account(reader, "POST", "/tokens", {"label": "x"}, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
     labels = [each["label"] for each in account(reader, "GET", "/tokens").json()]
@@ -133,14 +133,14 @@ def test_a_forbidden_read_in_the_app_is_on_record(reader: Service) -> None:
     assert (event.user, event.outcome) == (READER, "refused")
 
 
-def test_an_own_origin_will_do_for_browsers_without_fetch_metadata(reader: Service) -> None:
+def test_the_own_origin_is_accepted_without_fetch_metadata(reader: Service) -> None:
     """Over plain http browsers send Origin only."""
     answer = account(reader, "POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
     assert answer.status_code == 201
 
 
-def test_a_foreign_page_cannot_sign_a_user_in(service: Service) -> None:
-    """Neither with the right password nor in a frame."""
+def test_a_page_of_another_origin_cannot_sign_a_user_in(service: Service) -> None:
+    """Even with the right password; a frame cannot either."""
     enrol(service, READER)
     form = {"email": READER, "password": PASSWORD}
     for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-dest": "iframe"}):
@@ -149,8 +149,8 @@ def test_a_foreign_page_cannot_sign_a_user_in(service: Service) -> None:
         assert "set-cookie" not in answer.headers
 
 
-def test_guessing_is_slowed_down_by_address_and_by_account(service: Service) -> None:
-    """After 10 attempts of one address in a quarter of an hour the right password has to wait."""
+def test_password_guesses_are_limited(service: Service) -> None:
+    """After 10 failures of an address in 15 minutes, the right password is refused too."""
     enrol(service, READER)
     for _ in range(10):
         assert sign_in(service, password="wrong wrong").status_code == 401
@@ -168,8 +168,8 @@ def test_signing_out_ends_the_session(reader: Service) -> None:
     assert account(reader, "GET", "").status_code == 401
 
 
-def test_an_idle_session_ends_and_waiting_for_changes_is_idle(reader: Service) -> None:
-    """A session ends after half an hour of inactivity; background polls do not count."""
+def test_an_idle_session_ends(reader: Service) -> None:
+    """After half an hour without activity; background polls are no activity."""
     unattended = OURS | {"x-unattended": "1"}
     polls = []
     for _ in range(3):
@@ -182,8 +182,10 @@ def test_an_idle_session_ends_and_waiting_for_changes_is_idle(reader: Service) -
         assert account(reader, "GET", "").status_code == 200
 
 
-def test_a_closed_or_siteless_account_stays_outside(service: Service, reader: Service) -> None:
-    """Disabling ends sessions at once; a user without a site cannot sign in."""
+def test_a_disabled_account_or_one_without_site_cannot_sign_in(
+    service: Service, reader: Service
+) -> None:
+    """Disabling ends sessions at once."""
     with service.database.write() as connection:
         connection.execute(sqlalchemy.text("update engine_account set disabled_at = 1"))
     assert account(reader, "GET", "").status_code == 401
@@ -195,7 +197,7 @@ def test_a_closed_or_siteless_account_stays_outside(service: Service, reader: Se
 
 
 def test_own_tokens_are_shown_once_and_revoked(reader: Service) -> None:
-    """Name, expiry, last use; another user's cannot be revoked."""
+    """The list has name, expiry and last use; a token of another user cannot be revoked."""
     body = {"label": "Viewer", "expiresDays": 30}
     made = account(reader, "POST", "/tokens", body).json()
     assert reader.post("report/launch/clinical", None, made["token"]).status_code == 400
@@ -210,7 +212,7 @@ def test_own_tokens_are_shown_once_and_revoked(reader: Service) -> None:
     assert reader.post("report/launch/clinical", None, made["token"]).status_code == 401
 
 
-def test_choices_are_kept(reader: Service) -> None:
+def test_preferences_are_kept(reader: Service) -> None:
     """Language, theme, name and signature; an unknown language is refused."""
     body = {"AppLanguage": "de-DE", "theme": "light", "signatureText": "Consultant", "name": "Rea"}
     assert account(reader, "PUT", "", body).json()["signatureText"] == "Consultant"
@@ -220,8 +222,8 @@ def test_choices_are_kept(reader: Service) -> None:
     assert account(reader, "PUT", "", {"AppLanguage": "xx"}).status_code == 400
 
 
-def test_the_signature_text_stands_under_what_is_signed(reader: Service) -> None:
-    """The signature text follows the name from the next signature on."""
+def test_the_signature_text_follows_the_name(reader: Service) -> None:
+    """From the next signature on."""
     account(reader, "PUT", "", {"signatureText": "Consultant"})
     reader.launch(userInfo=user(READER, "Rea Der"))
     reader.post("report/sign", {"clinicalInfo": identity()})
@@ -232,8 +234,8 @@ def test_the_signature_text_stands_under_what_is_signed(reader: Service) -> None
 
 
 def test_a_new_password_ends_other_sessions(reader: Service) -> None:
-    """The present password is asked for; the session that changed it goes on."""
-    elsewhere = reader.http.cookies["report_account"]
+    """The present password is required; the session that changed it continues."""
+    other = reader.http.cookies["report_account"]
     sign_in(reader)
     wrong = {"present": "wrong", "wanted": "another horse"}
     assert account(reader, "POST", "/password", wrong).json()["code"] == "wrong_password"
@@ -241,12 +243,12 @@ def test_a_new_password_ends_other_sessions(reader: Service) -> None:
     assert account(reader, "POST", "/password", right).status_code == 204
     assert account(reader, "GET", "").status_code == 200
     reader.http.cookies.clear()
-    reader.http.cookies.set("report_account", elsewhere)
+    reader.http.cookies.set("report_account", other)
     assert account(reader, "GET", "").status_code == 401
 
 
-def test_the_administration_asks_for_an_administrator(reader: Service) -> None:
-    """The same endpoints as with a token, and the same answer to who may use them."""
+def test_the_administration_requires_an_administrator(reader: Service) -> None:
+    """The endpoints and their permissions equal those for tokens."""
     assert account(reader, "GET", "/admin/sites/SITE1/users").status_code == 403
     assert account(reader, "GET", "/admin/sites").json() == []
     sign_in(reader, ADMIN)
@@ -276,8 +278,8 @@ def test_a_report_is_opened_from_the_worklist(reader: Service) -> None:
     assert reader.session(again)("report").json()["writable"] is True
 
 
-def test_whoever_signed_in_prepares_a_session_without_a_token(reader: Service) -> None:
-    """Init rule: a user who is logged in needs no Auth; not in a frame, and on their own site."""
+def test_a_signed_in_user_prepares_a_session_without_a_token(reader: Service) -> None:
+    """Init rule: no Auth is needed on the user's own site; in a frame it is."""
     own = "/reporting/init?SiteID=SITE1"
     assert reader.call("GET", own, None).status_code == 200
     frame = {"sec-fetch-dest": "iframe"}
@@ -285,16 +287,16 @@ def test_whoever_signed_in_prepares_a_session_without_a_token(reader: Service) -
     assert reader.call("GET", "/reporting/init?SiteID=SITE2", None).status_code == 403
 
 
-def test_a_report_of_another_site_is_not_there(reader: Service) -> None:
-    """A report of another site is indistinguishable from a missing one."""
+def test_a_report_of_another_site_is_not_found(reader: Service) -> None:
+    """The response equals that for a missing report."""
     body = {"clinicalInfo": identity(site="SITE2"), "userInfo": user(FOREIGN)}
     made = reader.launch(FOREIGN, **body).json()
     page = reader.call("GET", f"/reporting/report/{made['reportId']}", None, headers=OURS)
     assert page.status_code == 404
 
 
-def test_the_trail_names_what_a_user_changed(reader: Service) -> None:
-    """The name before and after; of a password that it was changed, and nothing else."""
+def test_the_audit_trail_has_the_changes_of_a_user(reader: Service) -> None:
+    """The name before and after; of a password only the fact that it changed."""
     wanted = "a quite different 7 horse"
     changed = {"name": "Reader Renamed", "signatureText": "Consultant"}
     assert account(reader, "PUT", "", changed).status_code == 200

@@ -4,7 +4,7 @@ from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Serv
 
 
 def test_only_a_service_token_creates_sites(service: Service) -> None:
-    """A site administrator administers own sites and makes no others."""
+    """A site administrator cannot create sites."""
     body = {"SiteID": "SITE3", "timeZone": "Europe/Vienna", "signDelay": 30}
     assert service.post("admin/sites", body).status_code == 403
     made = service.post("admin/sites", body, "service")
@@ -15,8 +15,8 @@ def test_only_a_service_token_creates_sites(service: Service) -> None:
     assert len(service.get("admin/sites", "service").json()) == 3
 
 
-def test_settings_that_make_no_sense_are_refused(service: Service) -> None:
-    """Each with its place, and nothing changes."""
+def test_invalid_site_settings_are_refused(service: Service) -> None:
+    """Nothing changes."""
     before = service.get("admin/sites/SITE1").json()
     for wrong in (
         {"timeZone": "Mars/Base"},
@@ -31,7 +31,7 @@ def test_settings_that_make_no_sense_are_refused(service: Service) -> None:
     assert service.get("admin/sites/SITE1").json() == before
 
 
-def test_foreign_administrators_are_kept_out(service: Service) -> None:
+def test_administrators_of_other_sites_are_refused(service: Service) -> None:
     """Only administrators of a site may change it."""
     for path in ("", "/users", "/tokens", "/prelim-groups", "/templates"):
         assert service.get(f"admin/sites/SITE1{path}", FOREIGN).status_code == 403
@@ -41,8 +41,8 @@ def test_foreign_administrators_are_kept_out(service: Service) -> None:
     assert service.post("admin/sites/SITE1/users", body, FOREIGN).status_code == 403
 
 
-def test_configured_groups_decide_what_prelim_takes(service: Service) -> None:
-    """prelim: with groups set up, any other group or tag is refused."""
+def test_configured_groups_limit_preliminary_reads(service: Service) -> None:
+    """prelim: with configured groups, any other group or tag is refused."""
     group = {"name": "Night", "tags": ["Resident"]}
     assert service.post("admin/sites/SITE1/prelim-groups", group).status_code == 200
     service.launch()
@@ -55,7 +55,7 @@ def test_configured_groups_decide_what_prelim_takes(service: Service) -> None:
 
 
 def test_templates_are_numbered(service: Service) -> None:
-    """Set, replaced, listed, removed; the document must be one of ours."""
+    """A template is set, replaced, listed and removed; an invalid document is refused."""
     path = "/api/admin/sites/SITE1/templates/3"
     section = {"type": "section", "title": "Findings"}
     document = {"type": "doc", "content": [section]}
@@ -70,8 +70,8 @@ def test_templates_are_numbered(service: Service) -> None:
     assert service.call("DELETE", path).status_code == 404
 
 
-def test_a_users_role_may_be_changed(service: Service) -> None:
-    """An administrator by name is one from then on."""
+def test_the_role_of_a_user_can_be_changed(service: Service) -> None:
+    """The new role has effect on the next request."""
     assert service.post("report/status", {"clinicalInfo": [identity()]}, READER).status_code == 403
     body = {"email": READER, "name": "Reader", "role": "administrator"}
     assert service.post("admin/sites/SITE1/users", body, ADMIN).status_code == 200

@@ -21,7 +21,7 @@ TEXT = "Findings:\nLungs: clear\nHeart:\nImpression:"
 
 @pytest.fixture
 def model() -> Iterator[Model]:
-    """A model's endpoint that listens."""
+    """A running model endpoint."""
     with listening(Model()) as model:
         yield model
 
@@ -31,13 +31,13 @@ def opened(service: Service, **launch: Any) -> Page:
     return service.session(service.open(service.launch(**launch).json()["reportLink"]))
 
 
-def assisted(service: Service, **assistance: Any) -> None:
-    """Give the installation models."""
+def configure_models(service: Service, **assistance: Any) -> None:
+    """Configure model endpoints of the installation."""
     engine = service.application.state.engine
     engine.settings = replace(engine.settings, assistance=WritingAids(**assistance))
 
 
-def spoken(
+def dictate(
     page: Page, data: bytes = SPEECH, kind: str = "audio/webm;codecs=opus"
 ) -> httpx.Response:
     """Send a recording."""
@@ -51,34 +51,33 @@ def spoken(
 
 
 def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
-    """Put findings into a text."""
+    """Insert findings into a text; return the response."""
     sent = {"document": to_json(from_text(text)), "findings": findings}
     answer: dict[str, Any] = page("findings", sent).json()
     return answer
 
 
-def test_without_a_recognizer_speech_is_the_browsers(service: Service) -> None:
-    """Without a recognizer the page gets none, and a recording is refused."""
+def test_without_a_recognizer_the_browser_recognizes_speech(service: Service) -> None:
+    """A recording is refused."""
     page = opened(service, reportingApp={"SpeechLanguage": "fr-CA"})
-    told = page("dictation").json()
-    assert told == {"language": "fr-CA", "browser": True, "server": False}
-    assert (spoken(page).status_code, spoken(page).json()["code"]) == (404, "no_recognizer")
+    assert page("dictation").json() == {"language": "fr-CA", "browser": True, "server": False}
+    assert (dictate(page).status_code, dictate(page).json()["code"]) == (404, "no_recognizer")
 
 
-def test_the_language_is_the_users_then_the_pages(service: Service) -> None:
-    """The speech language of the user applies if the launch has none."""
+def test_the_default_speech_language_is_the_app_language(service: Service) -> None:
+    """It applies if the launch has no speech language."""
     page = opened(service, reportingApp={"AppLanguage": "ja-JP"})
     assert page("dictation").json()["language"] == "ja-JP"
 
 
-def test_a_recording_is_relayed_and_its_words_come_back(service: Service, model: Model) -> None:
-    """As a form with file, model and language; the key goes as the bearer."""
-    assisted(service, transcription=ModelEndpoint(model.url, "hear-1", "sesame"))
+def test_a_recording_is_relayed_and_its_text_is_returned(service: Service, model: Model) -> None:
+    """The request is a form with file, model and language; the key is the bearer token."""
+    configure_models(service, transcription=ModelEndpoint(model.url, "hear-1", "sesame"))
     page = opened(service)
     assert page("dictation").json()["server"] is True
     model.answer = {"text": " Keine Auffälligkeiten. "}
-    assert spoken(page).json() == {"text": "Keine Auffälligkeiten."}
-    headers, body = model.asked[0]
+    assert dictate(page).json() == {"text": "Keine Auffälligkeiten."}
+    headers, body = model.requests[0]
     assert headers["authorization"] == "Bearer sesame"
     assert headers["content-type"].startswith("multipart/form-data")
     assert SPEECH in body
@@ -88,45 +87,45 @@ def test_a_recording_is_relayed_and_its_words_come_back(service: Service, model:
 
 
 @pytest.mark.parametrize(("answer", "status"), [({"no": "text"}, 200), ({"text": "x"}, 500)])
-def test_a_recognizer_that_fails_is_told_without_its_words(
+def test_a_failed_recognizer_is_reported_without_its_text(
     service: Service, model: Model, caplog: pytest.LogCaptureFixture, answer: Any, status: int
 ) -> None:
-    """502; neither the recording nor the answer is logged."""
+    """502; neither the recording nor the response is logged."""
     caplog.set_level(logging.DEBUG)
-    assisted(service, transcription=ModelEndpoint(model.url, "hear-1"))
+    configure_models(service, transcription=ModelEndpoint(model.url, "hear-1"))
     page = opened(service)
     model.answer, model.status = answer, status
-    found = spoken(page)
+    found = dictate(page)
     assert (found.status_code, found.json()["code"]) == (502, "model_failed")
     assert "spoken" not in caplog.text
 
 
-def test_a_recognizer_that_never_ends_is_not_waited_for(service: Service, model: Model) -> None:
-    """The timeout covers the whole response of a recognizer."""
+def test_an_endless_response_of_a_model_times_out(service: Service, model: Model) -> None:
+    """The timeout covers the complete response."""
     model.drips = True
-    nobody = "http://127.0.0.1:1/v1/it"
+    unreachable = "http://127.0.0.1:1/v1/it"
     page = opened(service)
-    for url in (model.url, nobody):
-        assisted(service, transcription=ModelEndpoint(url, "hear-1", seconds=0.5))
-        assert (spoken(page).status_code, spoken(page).json()["code"]) == (502, "model_failed")
-        assisted(service, placing=ModelEndpoint(url, "place-1", seconds=0.5))
+    for url in (model.url, unreachable):
+        configure_models(service, transcription=ModelEndpoint(url, "hear-1", seconds=0.5))
+        assert (dictate(page).status_code, dictate(page).json()["code"]) == (502, "model_failed")
+        configure_models(service, placing=ModelEndpoint(url, "place-1", seconds=0.5))
         assert applied(page, "Nodule in the left lung.")["by"] == "rules"
 
 
-def test_only_recordings_of_a_session_are_heard(service: Service, model: Model) -> None:
-    """No session, no audio, nothing at all, too much: the recognizer is not asked."""
-    assisted(service, transcription=ModelEndpoint(model.url, "hear-1"))
+def test_only_recordings_of_a_session_are_recognized(service: Service, model: Model) -> None:
+    """Without session, without audio, empty or too large: the recognizer gets no request."""
+    configure_models(service, transcription=ModelEndpoint(model.url, "hear-1"))
     page = opened(service)
-    assert spoken(Page(service, "stranger")).status_code == 401
-    assert spoken(page, kind="text/plain").status_code == 415
-    assert spoken(page, b"").status_code == 415
+    assert dictate(Page(service, "unknown")).status_code == 401
+    assert dictate(page, kind="text/plain").status_code == 415
+    assert dictate(page, b"").status_code == 415
     limit = service.application.state.engine.settings.sizes.recording
-    assert spoken(page, b"x" * (limit + 1)).status_code == 413
-    assert model.asked == []
+    assert dictate(page, b"x" * (limit + 1)).status_code == 413
+    assert model.requests == []
 
 
-def test_findings_go_into_the_sections_once(service: Service) -> None:
-    """By rules, offline, marked; a second time changes nothing; nothing is saved."""
+def test_findings_are_inserted_into_the_sections_once(service: Service) -> None:
+    """By rules and marked as suggested; a second time changes nothing; nothing is saved."""
     page = opened(service)
     first = applied(page, "Heart: enlarged\n- Nodule in the left lung.")
     text = plain_text(parse(first["document"]))
@@ -147,23 +146,23 @@ def test_findings_go_into_the_sections_once(service: Service) -> None:
     assert page("report").json()["content"] == ""
 
 
-def test_a_model_only_says_where(service: Service, model: Model) -> None:
-    """The model returns section numbers; other answers are ignored."""
-    assisted(service, placing=ModelEndpoint(model.url, "place-1"))
+def test_a_model_selects_only_the_sections(service: Service, model: Model) -> None:
+    """The model returns section numbers; other members of its response are ignored."""
+    configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
     page = opened(service)
     places = {"places": [[0, 3], [0, 99], ["x", 1], [True]], "words": "made up"}
     model.answer = {"choices": [{"message": {"content": json.dumps(places)}}]}
     found = applied(page, "Small nodule.")
     assert found["by"] == "model"
     assert plain_text(parse(found["document"])).endswith("Impression:\nSmall nodule.")
-    asked = json.loads(model.asked[0][1])
-    assert asked["model"] == "place-1"
-    assert "clear" not in asked["messages"][1]["content"]
+    request = json.loads(model.requests[0][1])
+    assert request["model"] == "place-1"
+    assert "clear" not in request["messages"][1]["content"]
 
 
-def test_rules_stand_in_for_a_model_that_fails(service: Service, model: Model) -> None:
-    """If the model fails, the rules are used."""
-    assisted(service, placing=ModelEndpoint(model.url, "place-1"))
+def test_the_rules_replace_a_failed_model(service: Service, model: Model) -> None:
+    """An invalid response counts as a failure."""
+    configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
     page = opened(service)
     model.answer = {"choices": []}
     found = applied(page, "Nodule in the left lung.")

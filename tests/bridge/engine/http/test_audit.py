@@ -27,8 +27,8 @@ def events(service: Service, **query: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_reader_is_on_record(service: Service) -> None:
-    """Reads are recorded with report and token, for each kind of read."""
+def test_every_read_is_recorded(service: Service) -> None:
+    """With report, user and token, for each kind of read."""
     report_id = service.launch().json()["reportId"]
     service.post("report/status", {"clinicalInfo": [identity()]})
     service.get("report/content", **identity())
@@ -49,8 +49,8 @@ def test_every_reader_is_on_record(service: Service) -> None:
     assert events(service, action="content")[0]["details"]["client"]
 
 
-def test_times_of_the_trail_are_iso_8601(service: Service) -> None:
-    """Times are ISO 8601 with zone, in responses and in the query; others are refused."""
+def test_times_of_the_audit_trail_are_iso_8601(service: Service) -> None:
+    """With time zone, in responses and in the query; other forms are refused."""
     service.launch()
     service.clock.now += 60_000
     service.post("report/sign", ONE)
@@ -66,8 +66,8 @@ def test_times_of_the_trail_are_iso_8601(service: Service) -> None:
         assert "since" in str(answer.json()["errors"])
 
 
-def test_administrative_endpoints_give_no_milliseconds(service: Service) -> None:
-    """No member of tokens, events and accounts is a numeric time."""
+def test_administrative_endpoints_return_no_numeric_times(service: Service) -> None:
+    """In tokens, events, accounts and site data."""
     made = service.post("admin/sites/SITE1/tokens", {"email": READER, "expiresDays": 9}).json()
     service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{made['id']}")
     found = events(service)
@@ -81,8 +81,8 @@ def test_administrative_endpoints_give_no_milliseconds(service: Service) -> None
     assert not re.findall(r"[ :\[]\d{12,}[,}\]]", json.dumps(found))
 
 
-def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
-    """Polls of the service token are not recorded; its exports are."""
+def test_polls_of_the_bridge_are_not_recorded(service: Service) -> None:
+    """Polls with the service token. Its exports are recorded."""
     service.launch()
     service.post("report/status", {"clinicalInfo": [identity()]}, "service")
     service.get("worklist", "service", SiteID="SITE1")
@@ -91,7 +91,7 @@ def test_the_bridges_own_polling_is_not_on_record(service: Service) -> None:
     assert [each["action"] for each in events(service)] == ["launch", "export"]
 
 
-def test_refusals_are_on_record_and_counted(service: Service) -> None:
+def test_refusals_are_recorded_or_counted(service: Service) -> None:
     """Refusals of authenticated callers are events; those of unknown callers are counted."""
     for _ in range(5):
         service.post("report/status", {"clinicalInfo": [identity()]}, "wrong")
@@ -133,8 +133,8 @@ async def _add(buffer: AuditBuffer, event: AuditEvent, *, flush: bool) -> None:
         await buffer.flush()
 
 
-def test_alike_refusals_share_an_entry() -> None:
-    """Equal refusals become one event; another path or a success is a separate event."""
+def test_equal_refusals_are_merged() -> None:
+    """Another path or a success is a separate event."""
     once = AuditEvent("token", outcome=Outcome.REFUSED, details={"path": "/a", "request": "1"})
     again = replace(once, details={"path": "/a", "request": "2"})
     other = replace(once, details={"path": "/b", "request": "3"})
@@ -146,8 +146,8 @@ def test_alike_refusals_share_an_entry() -> None:
     ]
 
 
-def test_refusals_about_several_targets_are_several_events() -> None:
-    """Simultaneous attempts on several accounts, sites or reports name each of them."""
+def test_refusals_with_different_targets_are_not_merged() -> None:
+    """Accounts, sites, reports, actors and sources."""
     once = AuditEvent("token-create", "S", outcome=Outcome.REFUSED, target=("user", "a@x.test"))
     others = [
         replace(once, target=("user", "b@x.test")),
@@ -162,8 +162,8 @@ def test_refusals_about_several_targets_are_several_events() -> None:
     ]
 
 
-def test_a_changes_entry_goes_with_the_change(service: Service) -> None:
-    """A refused change is an event with its code; a repeated request is not recorded."""
+def test_a_change_is_recorded_once(service: Service) -> None:
+    """A repeated request is not recorded; a refused change is an event with its code."""
     service.launch()
     headers = {"idempotency-key": "k1"}
     for _ in range(2):
@@ -194,10 +194,10 @@ REFUSED: dict[str, tuple[str, str, str, Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_forbidden_request_is_on_record_at_the_site(
+def test_a_forbidden_request_is_recorded_at_the_site(
     service: Service, case: tuple[str, str, str, Any, str, str]
 ) -> None:
-    """The site's administrator sees who tried which action on which target."""
+    """The event names actor, action and target."""
     method, path, who, body, action, target = case
     answer = service.call(method, path, who, **({} if body is None else {"json": body}))
     assert answer.status_code == 403
@@ -207,10 +207,8 @@ def test_a_forbidden_request_is_on_record_at_the_site(
     assert event["details"]["code"] == "forbidden"
 
 
-def test_a_request_that_is_refused_before_its_use_case_has_the_action_of_its_route(
-    service: Service,
-) -> None:
-    """A token without the scope, and a body that is not valid."""
+def test_an_early_refusal_has_the_action_of_the_route(service: Service) -> None:
+    """A token without the scope, and an invalid body."""
     body = {"email": ADMIN, "scopes": ["launch"]}
     made = service.post("admin/sites/SITE1/tokens", body).json()["token"]
     assert service.post("admin/sites/SITE1/users", {}, made).status_code == 403
@@ -227,8 +225,8 @@ def test_a_request_that_is_refused_before_its_use_case_has_the_action_of_its_rou
     ]
 
 
-def test_administration_names_its_target_and_what_changed(service: Service) -> None:
-    """Administrative changes are recorded with actor, source, and the members before and after."""
+def test_administrative_changes_are_recorded(service: Service) -> None:
+    """With target, actor, source, and the members before and after."""
     service.call("PATCH", "/api/admin/sites/SITE1", json={"name": "New name", "signDelay": 5})
     service.post(
         "admin/sites/SITE1/users", {"email": "new@site1.test", "name": "N", "role": "user"}
@@ -254,8 +252,8 @@ def test_administration_names_its_target_and_what_changed(service: Service) -> N
         assert token["token"] not in json.dumps(each)
 
 
-def test_what_left_is_on_record(service: Service) -> None:
-    """The release of a signed report is recorded."""
+def test_releases_are_recorded(service: Service) -> None:
+    """Each release of a signed report has an event."""
     service.launch()
     service.post("report/sign", {**ONE, "ignoreSignDelay": True})
     found = events(service)
@@ -263,26 +261,26 @@ def test_what_left_is_on_record(service: Service) -> None:
     assert found[1]["details"]["kind"] == "final"
 
 
-def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
-    """Audit: ids of reports, codes and counts; the canaries stay out."""
+def test_the_audit_trail_contains_no_patient_data_and_no_secret(service: Service) -> None:
+    """Only a FHIR export for an archive names the patient."""
     tags = {"PatientName": "CANARY^NAME", "KeyFindings": "canary text"}
     link = service.launch(
         tags=tags | {"PatientMRN": "CANARY-MRN", "Accession": "CANARY-ACC"}, userInfo=user()
     ).json()["reportLink"]
     page = service.session(service.open(link))
     page("save", {"text": "canary words", "version": 1})
-    asked = {**identity("CANARY-ACC", "CANARY-MRN")}
-    service.get("report/content", **asked)
+    order = identity("CANARY-ACC", "CANARY-MRN")
+    service.get("report/content", **order)
     service.get("worklist", SiteID="SITE1", q="CANARY")
-    service.post("report/status", {"clinicalInfo": [asked]}, "canary-token")
+    service.post("report/status", {"clinicalInfo": [order]}, "canary-token")
     events(service)
     with service.database.read() as connection:
         rows = audit_queries.read_page(connection, audit_queries.TrailQuery())
         assert ENGINE_CHAIN.verify(connection).broken is None
         named = audit_queries.patients_of(connection, rows[0].reports)
-    told = json.dumps([each.as_json() for each in rows])
-    assert "canary" not in told.lower()
-    assert "token=" not in told
+    trail = json.dumps([each.as_json() for each in rows])
+    assert "canary" not in trail.lower()
+    assert "token=" not in trail
     exported = [one for each in rows for one in audit_events(each.entry(), "http://e.test")]
     assert "canary" not in json.dumps(exported).lower()
     (with_patient,) = audit_events(rows[0].entry(), "http://e.test", named)
@@ -290,8 +288,8 @@ def test_the_trail_holds_no_patient_and_no_secret(service: Service) -> None:
     assert "CANARY-MRN" in json.dumps(with_patient)
 
 
-def test_the_trail_is_the_sites_administrators(service: Service) -> None:
-    """Only site administrators read the audit trail, and each read is recorded."""
+def test_only_site_administrators_read_the_audit_trail(service: Service) -> None:
+    """Each read is recorded."""
     for who in (FOREIGN, READER):
         assert service.get("admin/sites/SITE1/audit", who).status_code == 403
     events(service)
@@ -301,8 +299,8 @@ def test_the_trail_is_the_sites_administrators(service: Service) -> None:
     assert len(newest) == 1
 
 
-def test_changes_of_supplies_say_what_changed(service: Service) -> None:
-    """Each event has its target and the state before and after; texts and images as hashes."""
+def test_changes_of_templates_groups_codes_and_macros_are_recorded(service: Service) -> None:
+    """Each event has its target and the state before and after; texts are hashes."""
     site = "/api/admin/sites/SITE1"
     template = f"{site}/templates/7"
     group = {"name": "Night", "tags": ["CT"], "members": [READER]}
@@ -343,8 +341,8 @@ def test_changes_of_supplies_say_what_changed(service: Service) -> None:
     assert "Normal." not in json.dumps([each[2:] for each in found])
 
 
-def test_what_a_user_changes_on_the_page_is_named(service: Service) -> None:
-    """Preferences and own macros are recorded before and after; the text of a macro as a hash."""
+def test_changes_of_preferences_and_own_macros_are_recorded(service: Service) -> None:
+    """With the values before and after; the text of a macro is a hash."""
     page = service.session(service.open(service.launch().json()["reportLink"]))
 
     def put(path: str, body: dict[str, Any]) -> None:
@@ -369,8 +367,8 @@ def test_what_a_user_changes_on_the_page_is_named(service: Service) -> None:
         ("profile-update", "account", {}, {}),
         ("profile-update", "account", {"theme": "dark"}, {"theme": "light"}),
     ]
-    made, changed, gone = found[3:]
+    made, changed, removed = found[3:]
     assert made[:3] == ("macro-update", "macro", {})
     assert made[3]["document"].startswith("sha256 ")
     assert changed[2:] == ({"name": "Normal"}, {"name": "Normal lungs"})
-    assert gone == ("macro-delete", "macro", {**made[3], "name": "Normal lungs"}, {})
+    assert removed == ("macro-delete", "macro", {**made[3], "name": "Normal lungs"}, {})

@@ -9,8 +9,8 @@ from tests.bridge.engine.http.engine_service import ADMIN, OTHER, Service
 from tests.unread import METHODS, Asked, paths_of
 
 
-def test_no_route_reads_the_body_of_a_stranger(service: Service) -> None:
-    """Each path and method, also an unknown one, refuses an unauthenticated request unread."""
+def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
+    """Each path and method, also an unknown one, refuses the request without reading it."""
     application = service.application
     read = []
     for path in [*paths_of(application.router.routes), "/", "/nowhere", "/api/nowhere"]:
@@ -32,15 +32,17 @@ def test_no_route_reads_the_body_of_a_stranger(service: Service) -> None:
         {"cookie": "report_account=wrong; __Host-report_account=wrong"},
     ],
 )
-def test_nor_of_whoever_has_a_wrong_secret(service: Service, headers: dict[str, str]) -> None:
-    """Malformed tokens are refused."""
+def test_no_route_reads_a_body_with_a_wrong_secret(
+    service: Service, headers: dict[str, str]
+) -> None:
+    """In each header that carries a secret."""
     for path in paths_of(service.application.router.routes):
         asked = Asked("POST", path, headers)
         assert not service.runner.run(asked.send(service.application)).reads, path
 
 
-def test_nor_without_the_scope(service: Service) -> None:
-    """A token without the scope is refused before its body is read."""
+def test_a_body_is_not_read_without_the_scope(service: Service) -> None:
+    """A token without the scope is refused first."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]}).json()
     headers = {"x-access-token": made["token"]}
     asked = Asked("POST", "/api/admin/sites", headers)
@@ -67,8 +69,8 @@ def test_a_body_of_many_small_values_is_refused(service: Service, form: str, val
     assert (answer.status_code, answer.json()["code"]) == (413, "too_many_values")
 
 
-def test_commas_in_a_text_are_no_values(service: Service) -> None:
-    """A long text within the limits is accepted."""
+def test_separators_in_a_text_are_not_counted_as_values(service: Service) -> None:
+    """A long text within the limits is parsed."""
     body = json.dumps({"clinicalInfo": ',[{"\\' * MAX_VALUES})
     headers = {"content-type": "application/json"}
     path = "/api/report/launch/clinical"
@@ -91,14 +93,14 @@ def test_bodies_in_progress_have_a_budget(
         answer = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
         assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"
-        assert service.launch().status_code == 200, "a small one always has room"
+        assert service.launch().status_code == 200, "small bodies are exempt"
     finally:
         BUDGET.give_back(900)
     assert (refused.status, refused.reads) == (503, 0)
     assert BUDGET.used == 0
 
 
-def test_a_body_that_is_alone_may_be_larger_than_the_budget(
+def test_a_single_body_may_be_larger_than_the_budget(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A size limit larger than the memory budget does not refuse requests permanently."""

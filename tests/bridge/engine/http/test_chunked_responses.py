@@ -35,7 +35,7 @@ def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_bytes(length: int) -> None:
-    """export/rtf: the binary payload, with its length, none of it twice."""
+    """export/rtf: the binary payload with its length, in chunks."""
     data = bytes(index % 251 for index in range(length))
     headers, bodies = sent(response_bodies.bytes_response(data, "application/rtf", {"X-More": "1"}))
     assert b"".join(bodies) == data
@@ -45,7 +45,7 @@ def test_bytes(length: int) -> None:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_base64(length: int) -> None:
-    """export/rtf: base64 in JSON, or bare for those who ask for text."""
+    """export/rtf: base64 in JSON, or as plain text."""
     data = bytes(index % 251 for index in range(length))
     headers, bodies = sent(response_bodies.base64_text_response(data))
     assert base64.b64decode(b"".join(bodies), validate=True) == data
@@ -58,12 +58,12 @@ def test_base64(length: int) -> None:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_text_and_records(length: int) -> None:
-    """export/html, export/json: JSON as it would be written at once, cut anywhere."""
+    """export/html, export/json: the joined chunks are the complete JSON."""
     text = (TEXT * (length // len(TEXT) + 1))[:length]
     value = {"html": text}
-    whole = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    expected = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     _, bodies = sent(response_bodies.text_json_response("html", text))
-    assert b"".join(bodies) == whole
+    assert b"".join(bodies) == expected
     assert len(bodies) >= length // CHUNK
     record = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
     _, bodies = sent(response_bodies.json_response(record))

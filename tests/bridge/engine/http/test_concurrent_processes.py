@@ -26,7 +26,7 @@ from tests.processes import FORKED
 KEY = secrets.token_bytes(32)
 
 
-def open_elsewhere(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
+def open_in_process(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
     """Open a link in another process on a signal; return the result."""
     database = Database(url)
     settings = EngineSettings((("1", key),), public_url=BASE, threads=2)
@@ -44,7 +44,7 @@ def open_elsewhere(url: str, key: bytes, now: int, link: str, pipe: Connection) 
 
 
 def killed_inside(url: str, key: bytes, now: int, link: str, pipe: Connection) -> None:
-    """Open a link, and die when the report's row is written but nothing is committed."""
+    """Open a link, and exit after the report's row is written and before the commit."""
     from sqlalchemy import event  # noqa: PLC0415
 
     database = Database(url)
@@ -72,13 +72,13 @@ def address(service: Service) -> str:
 
 
 def same_keys(service: Service) -> None:
-    """Let this process seal with the key that the others know."""
+    """Use the same sealing key as the other processes."""
     engine = service.application.state.engine
     engine.keys = type(engine.keys)((("1", KEY),), secrets.token_bytes)
 
 
 def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> None:
-    """Exactly one report is created; the other user is asked for the transfer."""
+    """Exactly one report is created, and both pages show it."""
     same_keys(service)
     links = [
         service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]
@@ -88,7 +88,7 @@ def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> Non
     for link in links:
         mine, theirs = FORKED.Pipe()
         arguments = (address(service), KEY, service.clock.now, link, theirs)
-        process = FORKED.Process(target=open_elsewhere, args=arguments)
+        process = FORKED.Process(target=open_in_process, args=arguments)
         process.start()
         ends.append((process, mine))
     for _, mine in ends:
@@ -103,8 +103,8 @@ def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> Non
     assert len(service.get("report/changes").json()["changes"]) == 1
 
 
-def test_a_process_killed_while_it_opens_leaves_nothing(service: Service) -> None:
-    """Created in one transaction: afterwards the link opens as if for the first time."""
+def test_a_process_killed_during_an_opening_leaves_no_report(service: Service) -> None:
+    """The report is created in one transaction, and the link can be opened again."""
     same_keys(service)
     link = service.launch(
         userInfo=user(READER), lazyLaunch=True, tags={"KeyFindings": "Nodule"}
@@ -123,7 +123,7 @@ def test_a_process_killed_while_it_opens_leaves_nothing(service: Service) -> Non
         page = service.open(link)
         return page if page.status_code == 200 else None
 
-    page = eventually(opened)  # after PostgreSQL has noticed the death
+    page = eventually(opened)  # after PostgreSQL has detected the end of the process
     assert page is not None
     assert boot(page)["transfer"] is False
     assert service.get("report/content", **identity()).json()["content"] == "Nodule"

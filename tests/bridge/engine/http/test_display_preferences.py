@@ -18,18 +18,18 @@ def opened(service: Service, accession: str = "A1", **app: object) -> httpx.Resp
     return service.open(service.launch(**launch).json()["reportLink"])
 
 
-def choose(service: Service, page: Page, **choices: object) -> httpx.Response:
-    """Send choices as the page does."""
+def set_preferences(service: Service, page: Page, **choices: object) -> httpx.Response:
+    """Set preferences as the page does."""
     headers = {"authorization": f"Bearer {page.secret}"}
     path = "/reporting/api/session/choices"
     return service.call("PUT", path, None, headers=headers, json=choices)
 
 
-def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> None:
+def test_language_and_theme_are_kept_for_the_next_report(service: Service) -> None:
     """A pre-warmed frame, and a launch without a language, use the preferred language."""
     page = opened(service)
     assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
-    chosen = choose(service, service.session(page), AppLanguage="de-DE", theme="light")
+    chosen = set_preferences(service, service.session(page), AppLanguage="de-DE", theme="light")
     assert chosen.status_code == 204
     asked = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
     waiting = boot(service.open(service.post("report/init", asked).json()["sessionLink"]))
@@ -38,32 +38,38 @@ def test_language_and_colours_are_kept_for_the_next_report(service: Service) -> 
     assert (after["locale"], after["theme"]) == ("de-DE", "light")
 
 
-def test_what_was_chosen_on_the_page_goes_before_its_launch(service: Service) -> None:
+def test_a_preference_overrides_the_launch_of_the_page(service: Service) -> None:
     """A reloaded page keeps its language; the next launch may set another one."""
     page = opened(service, AppLanguage="fr-FR")
-    choose(service, service.session(page), AppLanguage="ja-JP")
+    set_preferences(service, service.session(page), AppLanguage="ja-JP")
     assert boot(service.call("GET", HOME, None))["locale"] == "ja-JP"
     assert boot(opened(service, "A2", AppLanguage="fr-FR"))["locale"] == "fr-FR"
 
 
 @pytest.mark.parametrize(
     ("launch", "own", "site", "compares"),
-    [(None, None, True, True), (None, False, True, False), (True, False, False, True)],
+    [
+        (None, None, True, True),
+        (None, False, True, False),
+        (True, False, False, True),
+        (False, None, True, False),
+    ],
 )
-def test_comparison_is_the_launchs_then_the_users_then_the_sites(
+def test_auto_comparison_is_decided_by_launch_then_user_then_site(
     service: Service, *, launch: bool | None, own: bool | None, site: bool, compares: bool
 ) -> None:
-    """The preference for AutoComparePrior applies if the launch has none."""
+    """V3: AutoComparePrior of the launch, else of the user, else of the site, else false."""
+    assert service.session(opened(service, "A0"))("report").json()["autoCompare"] is False
     service.call("PATCH", "/api/admin/sites/SITE1", json={"settings": {"AutoComparePrior": site}})
     page = service.session(opened(service))
     assert page("report").json()["autoCompare"] is site
-    choose(service, page, AutoComparePrior=own)
+    set_preferences(service, page, AutoComparePrior=own)
     app = {} if launch is None else {"AutoComparePrior": launch}
     assert service.session(opened(service, "A2", **app))("report").json()["autoCompare"] is compares
 
 
-def test_what_cannot_be_chosen_is_refused(service: Service) -> None:
+def test_invalid_preferences_are_refused(service: Service) -> None:
     """Unknown languages, unknown themes and values of a wrong type are refused."""
     page = service.session(opened(service))
     for wrong in ({"AppLanguage": "tlh"}, {"theme": "pink"}, {"AutoComparePrior": "yes"}):
-        assert choose(service, page, **wrong).status_code == 400
+        assert set_preferences(service, page, **wrong).status_code == 400

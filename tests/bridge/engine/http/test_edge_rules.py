@@ -28,7 +28,7 @@ MAPPED = {
 }
 
 
-def test_every_supported_language_is_itself() -> None:
+def test_supported_languages_are_not_mapped() -> None:
     """reportingApp: 17 codes."""
     assert len(LANGUAGES) == 17
     assert all(language(code) == code for code in LANGUAGES)
@@ -40,14 +40,14 @@ def test_other_codes_are_mapped(code: str, expected: str | None) -> None:
     assert language(code) == expected
 
 
-def test_the_first_wish_wins() -> None:
-    """Request, then user, then site, and en-US at last."""
+def test_the_first_language_has_precedence() -> None:
+    """Request, then user, then site, then en-US."""
     assert first_language([None, "", "de-DE", "fr-FR"]) == "de-DE"
     assert first_language([None]) == "en-US"
 
 
-def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
-    """Neither the address of links nor that of a client can be forged."""
+def test_forwarded_headers_are_read_from_trusted_proxies_only() -> None:
+    """A client can forge neither the address of links nor its own address."""
     proxies = Proxies(["10.0.0.0/8"])
     addresses = PublicAddresses("https://main.test", ["https://au.test"], proxies)
     headers = {
@@ -63,14 +63,14 @@ def test_forwarded_headers_count_from_trusted_proxies_only() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
-def test_a_strange_host_gets_the_main_address(host: str) -> None:
-    """An unknown Host header never gets into a link."""
+def test_an_unknown_host_gets_the_main_address(host: str) -> None:
+    """A link never contains an unknown Host header."""
     addresses = PublicAddresses("https://main.test", ["https://au.test"], Proxies())
     assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
 
 
-def test_a_quota_begins_anew_with_its_window() -> None:
-    """Fixed windows by key and policy; zero switches a quota off."""
+def test_a_quota_is_reset_with_its_window() -> None:
+    """Windows are fixed and per key and policy; zero switches a quota off."""
     clock = Clock()
     meter = QuotaMeter(clock)
     quota = Quota(2, 60)
@@ -92,7 +92,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 
 
 def test_escaped_text_is_read() -> None:
-    """Escapes of real characters are fine, surrogate pairs included."""
+    """Escapes of characters, including surrogate pairs."""
     assert parse(b'"\\u00e9 \\ud83d\\ude00"') == "\u00e9 \U0001f600"
 
 
@@ -111,6 +111,6 @@ def test_escaped_text_is_read() -> None:
         ("", False),
     ],
 )
-def test_only_plain_origins_get_into_a_policy(text: str, good: bool) -> None:  # a case
-    """frame-ancestors: nothing that could add a directive."""
+def test_only_plain_origins_are_accepted_for_a_policy(text: str, good: bool) -> None:
+    """frame-ancestors: no origin can add a directive."""
     assert is_origin(text) is good

@@ -48,8 +48,8 @@ def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
     assert triggers(page) == []
 
 
-def test_what_is_no_macro_is_refused(service: Service) -> None:
-    """A trigger is one word; the text is a document of ours; only administrators set the site's."""
+def test_invalid_macros_are_refused(service: Service) -> None:
+    """A trigger is one word; the document must be valid; administrators set the site's macros."""
     page = opened(service)
     assert own(page, "PUT", "two words", {"text": "x"}) == 400
     assert own(page, "PUT", "x" * 33, {"text": "x"}) == 400

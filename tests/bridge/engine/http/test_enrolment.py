@@ -63,7 +63,7 @@ def secret_on(service: Service, link: str) -> str:
 
 
 def with_codes(service: Service, email: str = READER) -> str:
-    """Enrol somebody with an authenticator app; return its key."""
+    """Enrol a user with an authenticator app; return its key."""
     link = link_for(service, email, secondFactor=True)
     secret = secret_on(service, link)
     assert take(service, link, code=code_of(service, secret)).status_code == 303
@@ -93,8 +93,8 @@ def test_a_link_sets_a_password_once(service: Service) -> None:
     assert sign_in(service, password="another horse battery").status_code == 401
 
 
-def test_an_expired_and_a_superseded_link_say_so(service: Service) -> None:
-    """A link lives for 72 hours, and a newer one ends it."""
+def test_an_expired_and_a_superseded_link_are_refused(service: Service) -> None:
+    """A link is valid for 72 hours or until a newer one is issued; the page has the reason."""
     first = link_for(service, READER)
     second = link_for(service, READER)
     assert "newer link" in take(service, first).text
@@ -104,8 +104,8 @@ def test_an_expired_and_a_superseded_link_say_so(service: Service) -> None:
     assert sign_in(service).status_code == 401
 
 
-def test_a_link_used_twice_at_the_same_moment_counts_once(service: Service) -> None:
-    """One of several concurrent requests sets the password."""
+def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
+    """The other requests are refused."""
     link = link_for(service, READER)
     wanted = [f"{PASSWORD} {number}" for number in range(5)]
 
@@ -142,7 +142,7 @@ def test_a_reset_ends_password_sessions_and_tokens(service: Service) -> None:
     assert take(service, link).status_code == 303
 
 
-def test_a_frame_or_a_foreign_page_enrols_nobody(service: Service) -> None:
+def test_a_frame_or_a_page_of_another_origin_cannot_enrol(service: Service) -> None:
     """The form is refused in frames and from other sites."""
     link = link_for(service, READER)
     for headers in ({"sec-fetch-dest": "iframe"}, {"sec-fetch-site": "cross-site"}):
@@ -166,7 +166,7 @@ def test_a_frame_or_a_foreign_page_enrols_nobody(service: Service) -> None:
 def test_accounts_across_sites_need_a_service_token(
     service: Service, who: str, method: str, path: str
 ) -> None:
-    """No administrator of a site resets, disables or looks up anybody."""
+    """An administrator of a site cannot reset, disable or look up accounts."""
     body: dict[str, Any] | None = None if method == "GET" else {"accountId": "1"}
     if path.endswith("second-factor"):
         body = {"accountId": "1", "required": False}
@@ -176,14 +176,16 @@ def test_accounts_across_sites_need_a_service_token(
 
 @pytest.mark.parametrize("email", [READER, FOREIGN, "new@site3.test", "READER@SITE1.test"])
 @pytest.mark.parametrize("who", [ADMIN, "service"])
-def test_no_password_is_accepted_for_somebody_else(service: Service, email: str, who: str) -> None:
+def test_no_password_is_accepted_for_another_account(
+    service: Service, email: str, who: str
+) -> None:
     """No route sets the password of another account, for any caller and spelling of the address."""
     body = {"email": email, "name": "X", "password": "a password of another"}
     answer = service.post("admin/sites/SITE1/users", body, who)
     assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
 
 
-def test_codes_are_asked_for_and_count_once(service: Service) -> None:
+def test_codes_are_required_and_valid_once(service: Service) -> None:
     """A missing, an old and a used code are refused."""
     secret = with_codes(service)
     assert sign_in(service).status_code == 401
@@ -196,8 +198,8 @@ def test_codes_are_asked_for_and_count_once(service: Service) -> None:
     assert sign_in_with(service, code_of(service, secret, -5)).status_code == 401
 
 
-def test_a_wrong_code_enrols_nobody(service: Service) -> None:
-    """The authenticator must show what the page expects."""
+def test_a_wrong_code_does_not_enrol(service: Service) -> None:
+    """The form requires a code of the authenticator app."""
     link = link_for(service, READER, secondFactor=True)
     secret_on(service, link)
     assert take(service, link, code="123").status_code == 400
@@ -215,8 +217,8 @@ def test_the_secret_is_stored_sealed(service: Service) -> None:
     assert base64.b32decode(secret) not in stored
 
 
-def test_confirming_renews_the_proof(service: Service) -> None:
-    """`authenticatedAt` is the last proof; a wrong password or code leaves it."""
+def test_confirming_renews_the_time_of_authentication(service: Service) -> None:
+    """A wrong password or code does not change `authenticatedAt`."""
     secret = with_codes(service)
     assert sign_in_with(service, code_of(service, secret)).status_code == 303
     before = account(service, "GET", "").json()["authenticatedAt"]
@@ -229,8 +231,8 @@ def test_confirming_renews_the_proof(service: Service) -> None:
     assert account(service, "GET", "").json()["authenticatedAt"] == iso(service.clock.now)
 
 
-def test_a_weak_new_password_is_refused_to_its_owner(service: Service) -> None:
-    """The policy holds for every way to a password."""
+def test_a_weak_new_password_is_refused(service: Service) -> None:
+    """The policy also applies to a change by the owner."""
     enrol(service, READER)
     sign_in(service)
     body = {"present": PASSWORD, "wanted": "Password1234"}
@@ -238,8 +240,8 @@ def test_a_weak_new_password_is_refused_to_its_owner(service: Service) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "password_common")
 
 
-def test_disabling_ends_everything_at_once(service: Service) -> None:
-    """Sessions, tokens, links of the account and links that its tokens made."""
+def test_disabling_an_account_ends_its_access(service: Service) -> None:
+    """Sessions, tokens, links of the account and links that its tokens created."""
     enrol(service, OTHER)
     link = service.launch(ADMIN, userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))
@@ -279,8 +281,8 @@ def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
     assert service.open(link).status_code == 410
 
 
-def test_a_session_ends_with_the_token_that_made_its_link(service: Service) -> None:
-    """The same holds after a reload of the page."""
+def test_a_session_ends_with_the_token_that_created_its_link(service: Service) -> None:
+    """Also after a reload of the page."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))
@@ -362,10 +364,10 @@ def test_open_event_streams_end(service: Service, how: str) -> None:
     }[how]
     headers = {"x-access-token": service.tokens["service"]}
 
-    async def told() -> dict[str, Any]:
+    async def end() -> dict[str, Any]:
         async with listening(page) as listener:
             answer = await service.http.request(method, f"/api/{path}", json=sent, headers=headers)
             assert answer.status_code < 300, answer.text
             return await listener.next("ended")
 
-    assert service.runner.run(told()) == {"reason": "ended"}
+    assert service.runner.run(end()) == {"reason": "ended"}

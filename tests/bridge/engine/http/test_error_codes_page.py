@@ -20,7 +20,7 @@ _AUDIT_ONLY = "record_refusal"
 
 
 def codes_of(tree: ast.AST) -> Iterator[str]:
-    """Give the codes that a module names as literals."""
+    """Yield the codes that a module has as literals."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for each in node.body:
@@ -30,14 +30,14 @@ def codes_of(tree: ast.AST) -> Iterator[str]:
 
 
 def declared(node: ast.stmt) -> Iterator[str]:
-    """Give the `code` that the body of a class sets."""
+    """Yield the `code` that the body of a class sets."""
     target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
     if isinstance(target, ast.Name) and target.id == "code":
         yield from literal(getattr(node, "value", None))
 
 
 def given(node: ast.Call) -> Iterator[str]:
-    """Give the codes among the arguments of a call that makes a refusal."""
+    """Yield the codes among the arguments of a call that creates a refusal."""
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
     place = {"BadLaunch": 0, "Problem": 1}.get(name)
     if place is not None and len(node.args) > place:
@@ -48,7 +48,7 @@ def given(node: ast.Call) -> Iterator[str]:
 
 
 def literal(node: ast.AST | None) -> Iterator[str]:
-    """Give a text that stands in the source, if it is one."""
+    """Yield the text of a literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
         yield node.value
 
@@ -69,8 +69,8 @@ def test_the_page_lists_every_code() -> None:
     assert {code for code, _ in _ROW.findall(warnings)} == {each.value for each in LaunchWarning}
 
 
-def test_the_page_says_what_the_rules_say() -> None:
-    """The sentence of a broken rule is that of the answer."""
+def test_the_page_has_the_sentences_of_the_rules() -> None:
+    """The sentence of a broken rule equals that of the response."""
     page = PAGE.read_text("utf-8")
     for reason, text in REASON_TEXTS.items():
         assert f"| `{reason.value}` | 400 | {text} |" in page

@@ -18,13 +18,13 @@ FORMATS = ["html", "rtf", "docx", "pdf"]
 
 @contextmanager
 def hanging_exports(service: Service) -> Iterator[None]:
-    """Occupy all threads of exports, and all the room before them."""
+    """Occupy all threads of exports and all places in their queue."""
     stuck = threading.Event()
     room = Threads.EXPORTS.size + Threads.EXPORTS.waiting
 
     async def begin() -> "list[asyncio.Task[bool]]":
         tasks = [asyncio.create_task(Threads.EXPORTS.run(stuck.wait)) for _ in range(room)]
-        await asyncio.sleep(0)  # each has taken its place
+        await asyncio.sleep(0)  # each task occupies its place
         return tasks
 
     async def end(tasks: "list[asyncio.Task[bool]]") -> None:
@@ -52,7 +52,7 @@ def ready(service: Service) -> int:
     return service.runner.run(one())
 
 
-def test_hanging_exports_hold_up_nothing_else(service: Service) -> None:
+def test_hanging_exports_delay_no_other_requests(service: Service) -> None:
     """Sign-in, launches, pages and health have other threads; further exports get 503."""
     enrol(service, READER)
     page = service.session(service.open(service.launch(userInfo=user()).json()["reportLink"]))

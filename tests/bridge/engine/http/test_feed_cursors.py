@@ -28,7 +28,7 @@ def restore(service: Service, keep: int) -> None:
 
 
 def test_a_cursor_beyond_the_end_is_refused(service: Service) -> None:
-    """Its own code, whether it bears a mark or is of an older release."""
+    """With its own code, also for a cursor of an older release, which has no mark."""
     for number in range(4):
         service.launch(accession=f"A{number}")
     page = changes(service).json()
@@ -44,7 +44,7 @@ def test_a_cursor_beyond_the_end_is_refused(service: Service) -> None:
     assert len(changes(service).json()["changes"]) == 2
 
 
-def test_a_cursor_of_a_feed_that_went_another_way_is_refused(service: Service) -> None:
+def test_a_cursor_of_a_feed_with_another_history_is_refused(service: Service) -> None:
     """The restored feed has grown beyond the cursor again, with other changes."""
     for number in range(4):
         service.launch(accession=f"A{number}")
@@ -59,8 +59,8 @@ def test_a_cursor_of_a_feed_that_went_another_way_is_refused(service: Service) -
     assert changes(service, changes(service, limit=2).json()["cursor"]).status_code == 200
 
 
-def test_cursors_of_older_releases_go_on(service: Service) -> None:
-    """They are the bare numbers of changes; each change still says its own."""
+def test_cursors_of_older_releases_are_accepted(service: Service) -> None:
+    """They are the plain numbers of changes, which each change still contains."""
     for number in range(3):
         service.launch(accession=f"A{number}")
     page = changes(service).json()
@@ -73,8 +73,8 @@ def test_cursors_of_older_releases_go_on(service: Service) -> None:
     assert changes(service, numbers[-1]).json() == {"changes": [], "cursor": numbers[-1]}
 
 
-def test_cursors_grow_and_outlast_retention(service: Service) -> None:
-    """A cursor whose change was pruned proves nothing, and goes on; so does an empty feed."""
+def test_cursors_increase_and_stay_valid_after_retention(service: Service) -> None:
+    """A cursor is accepted after its change was pruned, also in an empty feed."""
     cursors = [0]
     for number in range(3):
         service.launch(accession=f"A{number}")
@@ -90,8 +90,8 @@ def test_cursors_grow_and_outlast_retention(service: Service) -> None:
     assert len(changes(service, cursors[-1]).json()["changes"]) == 1
 
 
-def test_what_is_passed_over_is_marked_too(service: Service) -> None:
-    """The cursor is at the last change that was read, also if it was filtered."""
+def test_a_cursor_includes_filtered_changes(service: Service) -> None:
+    """It is at the last change that was read, also if that was filtered."""
     service.launch()
 
     page = changes(service, without=["report_created", "report_opened"]).json()

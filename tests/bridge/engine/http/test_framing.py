@@ -1,4 +1,4 @@
-"""A page that may not frame a report has no effect by framing its link."""
+"""A host that may not frame reports has no effect by framing a link."""
 
 import pytest
 
@@ -10,7 +10,7 @@ FRAME = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
 
 @pytest.fixture
 def lazy(service: Service) -> str:
-    """A link of a lazy launch on a site that has named its host."""
+    """A link of a lazy launch on a site that lists its host."""
     answer = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [HOST]})
     assert answer.status_code == 200
     launched = service.post(
@@ -25,7 +25,7 @@ def known(service: Service) -> bool:
     return service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 200
 
 
-@pytest.mark.parametrize("named", [{}, {"referer": "https://stranger.test/x"}])
+@pytest.mark.parametrize("named", [{}, {"referer": "https://unknown.test/x"}])
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_refused_host_changes_nothing(
     service: Service, lazy: str, named: dict[str, str], site: str
@@ -46,8 +46,8 @@ def test_an_allowed_host_opens_at_once(service: Service, lazy: str) -> None:
     assert known(service)
 
 
-def test_without_named_hosts_whoever_frames_opens(service: Service) -> None:
-    """No check is needed if the site lists no hosts."""
+def test_any_host_may_frame_if_the_site_lists_none(service: Service) -> None:
+    """The report opens without a check page."""
     link = service.launch(lazyLaunch=True, userInfo=user(READER)).json()["reportLink"]
     service.open(link, headers=FRAME)
     assert known(service)
@@ -55,15 +55,15 @@ def test_without_named_hosts_whoever_frames_opens(service: Service) -> None:
 
 def test_a_refused_host_is_listed_for_administrators(service: Service, lazy: str) -> None:
     """Refused hosts are recorded, so that an administrator can permit them."""
-    service.open(lazy, headers={**FRAME, "referer": "https://stranger.test/x"})
-    seen = service.get("admin/sites/SITE1/observed-hosts").json()
-    assert [(each["origin"], each["configured"]) for each in seen] == [
-        ("https://stranger.test", False)
+    service.open(lazy, headers={**FRAME, "referer": "https://unknown.test/x"})
+    hosts = service.get("admin/sites/SITE1/observed-hosts").json()
+    assert [(each["origin"], each["configured"]) for each in hosts] == [
+        ("https://unknown.test", False)
     ]
 
 
-def test_a_session_link_waits_likewise(service: Service, lazy: str) -> None:
-    """A pre-warmed session begins for a page that is shown."""
+def test_a_session_link_needs_the_check_page_too(service: Service, lazy: str) -> None:
+    """A pre-warmed session starts when the page is shown."""
     assert lazy
     body = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
     link = service.post("report/init", body).json()["sessionLink"]
@@ -72,7 +72,7 @@ def test_a_session_link_waits_likewise(service: Service, lazy: str) -> None:
     assert "set-cookie" in shown.headers
 
 
-def test_a_link_that_is_unknown_is_said_to_be(service: Service) -> None:
+def test_an_unknown_link_is_404_in_any_frame(service: Service) -> None:
     """Any origin may frame the notice."""
     assert (
         service.open("/reporting/launch-report/clinical?token=x", headers=FRAME).status_code == 404

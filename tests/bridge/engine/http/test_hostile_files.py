@@ -1,4 +1,4 @@
-"""Files that are expensive to read are refused, and other requests do not wait."""
+"""Files with a high cost are refused, and other requests do not wait for them."""
 
 import asyncio
 import base64
@@ -49,7 +49,7 @@ FILES = {
 
 
 def with_file(data: bytes) -> dict[str, Any]:
-    """A launch that brings an SR file."""
+    """Return a launch with an SR file."""
     return launch_body(dicomSR=[{"fileData": base64.b64encode(data).decode()}])
 
 
@@ -62,8 +62,8 @@ def test_a_costly_sr_file_is_refused(service: Service, data: bytes) -> None:
     assert refused.json()["errors"][0]["pointer"] == "/dicomSR/0/fileData"
 
 
-def test_nobody_waits_for_a_costly_sr_file(service: Service) -> None:
-    """Other launches are answered while the file is being read, however fast it is read."""
+def test_other_requests_do_not_wait_for_a_costly_sr_file(service: Service) -> None:
+    """Other launches are answered while the file is read."""
     data = FILES["elements of an item"]
 
     async def both() -> list[str]:
@@ -100,7 +100,7 @@ def test_nobody_waits_for_a_costly_sr_file(service: Service) -> None:
     ids=range(9),
 )
 def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> None:
-    """No hostile file causes a server error."""
+    """It causes no server error."""
     path = "/api/admin/sites/SITE1/templates/7/mrrt"
     answer = service.call("PUT", path, json={"html": html})
     assert answer.status_code in (200, 400), answer.text
@@ -119,7 +119,7 @@ def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> N
     ids=["columns", "rows", "open quotes", "NUL"],
 )
 def test_a_hostile_code_map_is_refused(service: Service, csv: str) -> None:
-    """The refusal names the line."""
+    """400 or 413, without a server error."""
     answer = service.call("PUT", "/api/admin/sites/SITE1/code-map", json={"csv": csv})
     assert answer.status_code in (400, 413), answer.text
 

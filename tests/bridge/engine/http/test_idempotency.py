@@ -1,4 +1,4 @@
-"""Requests with one Idempotency-Key at the same moment, on the database where they can overlap."""
+"""Concurrent requests with one Idempotency-Key, on PostgreSQL, where writers overlap."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,26 +25,28 @@ def database_url(postgres_url: str) -> str:
 
 @pytest.fixture
 def locked(service: Service) -> Iterator[Connection]:
-    """A connection that holds the one report."""
+    """A connection that has locked the report."""
     service.launch()
     with service.database.write() as connection:
         connection.execute(text("SELECT pk FROM engine_report FOR UPDATE"))
         yield connection
 
 
-async def wait_until_they_wait(service: Service, count: int) -> None:
+async def wait_for_lock_waits(service: Service, count: int) -> None:
     """Wait until this many transactions wait for a lock."""
 
-    def they_wait() -> bool:
-        with service.database.read() as connection:  # one that goes on would not see others move
+    def are_waiting() -> bool:
+        with service.database.read() as connection:  # a new transaction each time
             return bool(connection.execute(WAITING).scalar_one() >= count)
 
-    await eventually_async(they_wait)
+    await eventually_async(are_waiting)
 
 
 @pytest.mark.postgres
-def test_two_at_once_get_one_answer(service: Service, locked: Connection) -> None:
-    """Idempotency keys: the same request twice at once is carried out once and answered twice."""
+def test_concurrent_requests_with_one_key_are_executed_once(
+    service: Service, locked: Connection
+) -> None:
+    """Idempotency keys: both requests get the response."""
     headers = {"x-access-token": service.tokens[ADMIN], "idempotency-key": "k1"}
     body = {"clinicalInfo": identity()}
 
@@ -56,7 +58,7 @@ def test_two_at_once_get_one_answer(service: Service, locked: Connection) -> Non
         both = []
         for count in (1, 2):
             both.append(asyncio.create_task(one()))
-            await wait_until_they_wait(service, count)
+            await wait_for_lock_waits(service, count)
         locked.commit()
         return await asyncio.gather(*both)
 

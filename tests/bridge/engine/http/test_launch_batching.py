@@ -1,4 +1,4 @@
-"""Concurrent launches share commits and statements; a refusal concerns only its own launch."""
+"""Concurrent launches share commits and statements; a refusal affects only its own launch."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ NAMED = {"PatientName": "DOE^JANE"}
 def launch(
     service: Service, *bodies: Any, tokens: tuple[str, ...] = (ADMIN,)
 ) -> list[httpx.Response]:
-    """Launch all of it in one turn of the loop, with the tokens in turn."""
+    """Send all launches in one turn of the loop, with the tokens in turn."""
 
     async def sending() -> list[httpx.Response]:
         return await asyncio.gather(
@@ -49,8 +49,8 @@ def count(service: Service, table: str) -> int:
         return int(found)
 
 
-def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: Service) -> None:
-    """A refused launch leaves nothing behind: no user, no report, no change."""
+def test_a_refused_launch_does_not_affect_others(service: Service) -> None:
+    """It stores no user, no report and no change."""
     accounts = count(service, "engine_account")
     bodies = [launch_body(f"A{number}", tags=NAMED, userInfo=user()) for number in range(6)]
     other = {"PatientName": "SMITH^JOHN"}
@@ -68,7 +68,7 @@ def test_a_refused_launch_leaves_its_neighbours_and_nothing_of_itself(service: S
     assert Counter(each["action"] for each in trail)["launch"] == 4
 
 
-def test_a_batch_that_cannot_go_at_once_goes_one_by_one(service: Service) -> None:
+def test_a_batch_with_a_refused_launch_is_repeated_one_by_one(service: Service) -> None:
     """A refused launch registers no user; other launches of the batch are recorded once."""
     accounts = count(service, "engine_account")
     other = {"PatientName": "SMITH^JOHN"}
@@ -86,8 +86,8 @@ def test_a_batch_that_cannot_go_at_once_goes_one_by_one(service: Service) -> Non
     assert Counter(each["action"] for each in trail)["launch"] == 3
 
 
-def test_each_launch_gets_the_answer_to_itself(service: Service) -> None:
-    """Reports, owners and links of concurrent launches are not mixed up."""
+def test_each_launch_gets_its_own_response(service: Service) -> None:
+    """With its own report, owner and link."""
     bodies = [
         launch_body("E1", userInfo=user(READER)),
         launch_body("L1", lazyLaunch=True),
@@ -113,8 +113,8 @@ def test_each_launch_gets_the_answer_to_itself(service: Service) -> None:
             assert record["reportId"] == answer["reportId"]
 
 
-def test_a_stranger_among_callers_spoils_nothing(service: Service) -> None:
-    """403 for the other site's administrator, 404 for a site that is not, 200 for the rest."""
+def test_launches_without_permission_do_not_affect_others(service: Service) -> None:
+    """403 for the administrator of another site, 404 for an unknown site, 200 for the others."""
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(4)]
     bodies[2] = launch_body("A2", site="NOWHERE")
     answers = launch(service, *bodies, tokens=(ADMIN, FOREIGN, ADMIN, ADMIN))
@@ -122,13 +122,13 @@ def test_a_stranger_among_callers_spoils_nothing(service: Service) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"lazyLaunch": True, "registerOrder": True}])
-def test_launches_that_meet_cost_few_statements(service: Service, more: dict[str, Any]) -> None:
-    """Thirty at once take fewer than four statements each, and fewer than ten commits in all."""
-    launch(service, launch_body("W1", userInfo=user()))  # the token's use is noted
+def test_concurrent_launches_need_few_statements(service: Service, more: dict[str, Any]) -> None:
+    """Thirty launches need fewer than four statements each, and fewer than ten commits."""
+    launch(service, launch_body("W1", userInfo=user()))  # records the use of the token
     statements: list[str] = []
     commits: list[object] = []
     engine = service.database.engine
-    event.listen(engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
+    event.listen(engine, "before_cursor_execute", lambda *event: statements.append(event[2]))
     event.listen(engine, "commit", commits.append)
     who: dict[str, Any] = {} if more else {"userInfo": user()}
     bodies = [launch_body(f"A{number}", f"M{number}", **who, **more) for number in range(30)]
@@ -139,8 +139,8 @@ def test_launches_that_meet_cost_few_statements(service: Service, more: dict[str
     assert len(commits) < 10
 
 
-def test_a_token_that_was_revoked_is_refused_among_others(service: Service) -> None:
-    """Tokens that are authenticated together resolve to their own callers."""
+def test_an_unknown_token_is_refused_among_others(service: Service) -> None:
+    """Tokens that are authenticated in one batch keep their own callers."""
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(3)]
     service.tokens["unknown"] = "rbt_unknown"
     answers = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
@@ -201,8 +201,8 @@ def test_a_link_group_never_joins_patients_or_requests(service: Service) -> None
     assert len({one, other, later, *alone}) == 6
 
 
-def test_a_link_group_leaves_known_orders_where_they_are(service: Service) -> None:
-    """An order that is registered again keeps its report, whatever group it comes in."""
+def test_a_link_group_does_not_move_known_orders(service: Service) -> None:
+    """An order that is registered again keeps its report."""
     before = registered(service, registering("A1"), registering("B1"))[0]
     group = {"group": "7.0"}
     again, new, also = registered(
@@ -212,8 +212,8 @@ def test_a_link_group_leaves_known_orders_where_they_are(service: Service) -> No
     assert new == also != before
 
 
-def test_a_token_that_may_not_link_has_no_link_groups(service: Service) -> None:
-    """A token for launches alone registers both orders, each with a report of its own."""
+def test_link_groups_are_ignored_for_a_token_that_may_not_link(service: Service) -> None:
+    """A token with the scope `launch` registers both orders, each with its own report."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]})
     service.tokens["launcher"] = made.json()["token"]
     group = {"group": "7.0"}

@@ -55,12 +55,12 @@ async def api(service: Service, path: str, **more: Any) -> httpx.Response:
     )
 
 
-def test_own_deeds_and_those_of_the_api_are_told_once_and_in_order(
+def test_changes_by_the_page_and_by_the_api_are_sent_once_and_in_order(
     service: Service, page: Page
 ) -> None:
-    """Save in the page, sign and release by the API: the stream says what, and whose it was."""
+    """Save on the page, sign and release by the API: `own` marks changes by the page itself."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             version = (await ask(page, "report")).json()["version"]
             await ask(page, "save", {"version": version, "text": "Normal <chest>."})
@@ -79,13 +79,13 @@ def test_own_deeds_and_those_of_the_api_are_told_once_and_in_order(
             await listener.change("report_finalized")
             assert listener.pending() == []
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_a_page_that_was_away_is_told_what_it_missed(service: Service, page: Page) -> None:
-    """Last-Event-ID: nothing twice, nothing lost; the text that was signed, not a later one."""
+def test_a_reconnected_page_gets_the_missed_changes(service: Service, page: Page) -> None:
+    """Last-Event-ID: each change once; a signature has the signed text, not a later one."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         version = (await ask(page, "report")).json()["version"]
         await ask(page, "save", {"version": version, "text": "As signed."})
         await api(service, "sign")
@@ -94,30 +94,30 @@ def test_a_page_that_was_away_is_told_what_it_missed(service: Service, page: Pag
         await ask(page, "save", {"version": version, "text": "Later."})
         async with listening(page, "0") as listener:
             pass
-        told = [
+        changes = [
             (data["event"], data.get("content"), n)
             for kind, data, n in listener.all
             if kind == "change"
         ]
-        events = [event for event, _, _ in told]
+        events = [event for event, _, _ in changes]
         assert events[-4:] == [
             "report_content_updated",
             "report_signed",
             "report_unsigned",
             "report_content_updated",
         ]
-        assert told[-3][1] == "As signed."
-        async with listening(page, told[-2][2]) as again:
+        assert changes[-3][1] == "As signed."
+        async with listening(page, changes[-2][2]) as again:
             pass
         assert [data.get("content") for _, data, _ in again.all] == ["Later.", None]
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_whoever_takes_a_draft_over_is_named_to_its_editor(service: Service, page: Page) -> None:
+def test_a_takeover_is_reported_to_the_previous_editor(service: Service, page: Page) -> None:
     """report_transferred goes to the previous editor with the new owner's name."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             body = {
                 "clinicalInfo": identity(),
@@ -132,14 +132,14 @@ def test_whoever_takes_a_draft_over_is_named_to_its_editor(service: Service, pag
             taken = await listener.change("report_transferred")
             assert (taken["mine"], taken["newOwnerName"]) == (False, "Otto Ther")
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_who_else_stands_at_the_report_is_told_to_both(service: Service, page: Page) -> None:
-    """Presence: a second window of the same user appears, and goes."""
+def test_presence_is_sent_to_both_windows(service: Service, page: Page) -> None:
+    """A second window of the same user opens and closes."""
     second = opened(service)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             async with listening(second) as other:
                 assert [kind for kind, _, _ in other.all] == ["presence"]
@@ -147,41 +147,41 @@ def test_who_else_stands_at_the_report_is_told_to_both(service: Service, page: P
                 assert len((await listener.next("presence"))["others"]) == 1
             assert (await listener.next("presence"))["others"] == []
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_the_end_of_a_session_is_told_and_ends_the_stream(service: Service, page: Page) -> None:
-    """Signed out in one place, or inactive for too long: the page hears why."""
+def test_the_end_of_a_session_ends_the_stream_with_its_reason(service: Service, page: Page) -> None:
+    """Signed out in another window, or inactive for too long."""
     second = opened(service)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             assert (await ask(page, "end", {})).status_code == 204
             assert await listener.next("ended") == {"reason": "ended"}
         assert (await ask(page, "report")).status_code == 401
         async with listening(second) as listener:
             service.clock.pass_seconds(31 * 60)
-            await api(service, "unassign")  # what happens to the report makes the stream look
+            await api(service, "unassign")  # a change of the report makes the stream check
             assert await listener.next("ended") == {"reason": "inactivity"}
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_a_report_that_was_deleted_elsewhere_is_gone(service: Service, page: Page) -> None:
-    """The stream reports the deletion of the report."""
+def test_the_deletion_of_a_report_is_sent(service: Service, page: Page) -> None:
+    """The event has `gone`."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             await api(service, "delete")
             assert (await listener.change("report_deleted"))["gone"] is True
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_activity_counts_and_listening_does_not(service: Service, page: Page) -> None:
-    """The host's user_activity keeps a session alive; an open stream alone does not."""
+def test_only_activity_extends_a_session(service: Service, page: Page) -> None:
+    """The host's user_activity extends it; an open stream does not."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page):
             service.clock.pass_seconds(29 * 60)
             assert (await ask(page, "activity", {})).status_code == 204
@@ -190,23 +190,23 @@ def test_activity_counts_and_listening_does_not(service: Service, page: Page) ->
             service.clock.pass_seconds(31 * 60)
         assert (await ask(page, "activity", {})).status_code == 401
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_nobody_listens_without_a_session(service: Service) -> None:
-    """Neither without a bearer nor with an access token."""
+def test_the_event_stream_requires_a_session(service: Service) -> None:
+    """401 without a bearer token and with an access token."""
     path = "/reporting/api/session/events"
     assert service.call("GET", path, None).status_code == 401
     headers = {"authorization": f"Bearer {service.tokens[ADMIN]}"}
     assert service.call("GET", path, None, headers=headers).status_code == 401
 
 
-def test_what_another_process_does_is_heard(service: Service, page: Page) -> None:
-    """The feed is the source, not memory: another engine on the same database signs."""
+def test_changes_by_another_process_are_sent(service: Service, page: Page) -> None:
+    """Another engine on the same database signs; the stream reads the change feed."""
     settings = service.application.state.engine.settings
     other = create_application(settings, service.database, clock=service.clock)
 
-    async def story() -> None:
+    async def scenario() -> None:
         transport = httpx.ASGITransport(app=other)
         async with listening(page) as listener, httpx.AsyncClient(transport=transport) as client:
             version = (await ask(page, "report")).json()["version"]
@@ -220,13 +220,13 @@ def test_what_another_process_does_is_heard(service: Service, page: Page) -> Non
             assert (await listener.change("report_signed"))["own"] is False
         await other.state.engine.stop()
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
 def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None:
     """An open stream does not delay the shutdown."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         listener = Listener(page)
         task = asyncio.get_running_loop().create_task(listener.listen())
         await listener.next("presence")
@@ -234,17 +234,17 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
         async with asyncio.timeout(PATIENCE):
             await task
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_the_window_that_writes_is_asked_before_its_draft_is_taken_over(
+def test_the_writing_window_is_asked_to_save_before_a_takeover(
     service: Service, page: Page, *, answered: bool
 ) -> None:
     """V8: the writing window saves on request; a silent one does not block the takeover."""
     other = opened(service, OTHER)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             version = (await ask(page, "report")).json()["version"]
             taking = asyncio.create_task(ask(other, "transfer", {}))
@@ -261,18 +261,18 @@ def test_the_window_that_writes_is_asked_before_its_draft_is_taken_over(
             late = await ask(page, "save", {"version": taken.json()["version"], "text": "Late."})
             assert late.status_code in {403, 409}
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_nobody_is_waited_for_where_no_window_is_open(service: Service, page: Page) -> None:
-    """A draft whose writer has gone is taken over at once, without a request to anybody."""
+def test_a_takeover_does_not_wait_if_no_window_is_open(service: Service, page: Page) -> None:
+    """No handover request is stored."""
     other = opened(service, OTHER)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await ask(page, "report")
         assert (await ask(other, "transfer", {})).json()["owner"]
 
-    service.runner.run(story())
+    service.runner.run(scenario())
     with service.database.read() as connection:
         details = connection.execute(select(SESSIONS.c.details)).scalars().all()
     assert not [each for each in details if HANDOVER in each]

@@ -32,7 +32,9 @@ def test_every_language_has_every_notice() -> None:
         ("", "en-US", "There is nothing here"),
     ],
 )
-def test_a_link_that_is_none(service: Service, asked: str, language: str, title: str) -> None:
+def test_the_notice_of_an_unknown_link(
+    service: Service, asked: str, language: str, title: str
+) -> None:
     """A notice is in the requested language, and its `lang` attribute names it."""
     headers = {"accept-language": asked}
     answer = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
@@ -41,7 +43,7 @@ def test_a_link_that_is_none(service: Service, asked: str, language: str, title:
     assert f"<h1>{title}</h1>" in answer.text
 
 
-def test_a_pre_warm_that_fails_speaks_the_links_language(service: Service) -> None:
+def test_the_notice_of_a_failed_pre_warm_is_in_the_language_of_the_link(service: Service) -> None:
     """GET init, rule 5: the frame shows the reason; AppLanguage of the link has precedence."""
     answer = service.open(
         f"{BASE}/reporting/init?token=x&AppLanguage=it-IT&SpeechLanguage=it-IT",
@@ -52,8 +54,8 @@ def test_a_pre_warm_that_fails_speaks_the_links_language(service: Service) -> No
     assert '<p lang="en">' in answer.text
 
 
-def test_a_member_of_no_site_is_told_so(service: Service) -> None:
-    """Frames: a link without an administrator's authority does not open there."""
+def test_the_notice_of_a_link_that_may_not_be_framed(service: Service) -> None:
+    """Frames: a link without the authority of an administrator does not open in a frame."""
     link = service.launch(READER).json()["reportLink"]
     headers = {"sec-fetch-dest": "iframe", "accept-language": "pl"}
     answer = service.open(link, headers=headers)

@@ -1,7 +1,7 @@
 """
-What the session endpoints answer, as snapshots that the page's own tests read.
+Snapshots of the responses of the session endpoints, which the tests of the page read.
 
-A difference is written into the snapshot and fails once: look at it, and commit it with the page.
+A difference is written into the snapshot and fails once: review and commit it with the page.
 """
 
 import base64
@@ -37,7 +37,7 @@ SECRETS = {"journalKey", "link"}
 
 
 def tidy(value: Any, ids: dict[str, str]) -> Any:
-    """Replace what differs from run to run: ids by their order, secrets by nothing."""
+    """Replace run-dependent values: ids by their order, secrets by an empty text."""
     if isinstance(value, list):
         return [tidy(each, ids) for each in value]
     if not isinstance(value, dict):
@@ -63,7 +63,7 @@ def written(page: Page, **body: Any) -> int:
     return number
 
 
-def a_signed_prior(service: Service) -> None:
+def sign_prior(service: Service) -> None:
     """Sign an earlier report of the patient."""
     page = opened(service, "OLD", tags={**TAGS, "StudyDate": "20250110"})
     page("sign-now", {"version": written(page, text="Earlier.")})
@@ -71,7 +71,7 @@ def a_signed_prior(service: Service) -> None:
 
 def answers(service: Service) -> dict[str, Any]:
     """Run a report through its lifecycle and collect the responses to its page."""
-    a_signed_prior(service)
+    sign_prior(service)
     service.call("PUT", "/api/admin/sites/SITE1/macros/.n", json={"text": "Normal."})
     body = {"name": "Knee", "document": DOCUMENT}
     service.call("PUT", "/api/admin/sites/SITE1/templates/1", json=body)
@@ -111,8 +111,8 @@ def answers(service: Service) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_the_pages_snapshots_are_what_the_engine_answers(service: Service) -> None:
-    """Each answer is its snapshot, so that the page is tested against the real engine's words."""
+def test_the_snapshots_equal_the_responses_of_the_engine(service: Service) -> None:
+    """So the page is tested with real responses."""
     ids: dict[str, str] = {}
     differing = []
     for name, answer in answers(service).items():

@@ -41,7 +41,7 @@ def launch(service: Service) -> None:
 
 
 def open_link(service: Service) -> None:
-    """A link is opened, and its page asks for the report."""
+    """Open a link; its page loads the report."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     assert service.open(link).status_code == 200
 
@@ -55,7 +55,7 @@ def status(service: Service) -> None:
 
 
 def sign_and_read(service: Service) -> None:
-    """Sign, read the feed, export, recall; release, and read the feed with its words."""
+    """Sign, read the feed, export, recall; release, and read the feed with texts."""
     service.launch()
     body: dict[str, Any] = {"clinicalInfo": identity()}
     assert service.post("report/sign", body).status_code == 200
@@ -66,21 +66,21 @@ def sign_and_read(service: Service) -> None:
     body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
     service.launch(accession="A2")
     assert service.post("report/sign", body).status_code == 200
-    told = service.get("report/changes", texts="true").json()["changes"]
-    assert "text" in told[-1]
+    changes = service.get("report/changes", texts="true").json()["changes"]
+    assert "text" in changes[-1]
 
 
 @contextmanager
 def watched(database: Database) -> Iterator[list[Statement]]:
-    """Collect the statements that are run, each with its first parameters."""
-    seen: list[Statement] = []
+    """Collect the executed statements, each with its first parameters."""
+    statements: list[Statement] = []
 
     def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
         if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
-            seen.append((statement, values[0] if many else values))
+            statements.append((statement, values[0] if many else values))
 
     event.listen(database.engine, "before_cursor_execute", note)
-    yield seen
+    yield statements
     event.remove(database.engine, "before_cursor_execute", note)
 
 
@@ -88,29 +88,29 @@ def plan(connection: Connection, statement: Statement) -> str:
     """Return the query plan of a statement for large tables."""
     explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
     rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
-    # SQLite calls this a scan, too.
+    # SQLite calls this a scan too.
     newest = statement[0].endswith(("DESC\n LIMIT ? OFFSET ?", "DESC LIMIT 1"))
     return "" if newest else "\n".join(str(row[-1]) for row in rows)
 
 
-def walks(text: str) -> list[str]:
+def scans(text: str) -> list[str]:
     """Return the growing tables that a plan scans."""
     found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
     return [table for table in found if table in GROWING]
 
 
 @pytest.mark.parametrize("path", [launch, open_link, status, sign_and_read])
-def test_no_hot_statement_walks_a_growing_table(
+def test_no_hot_statement_scans_a_growing_table(
     service: Service, path: Callable[[Service], None]
 ) -> None:
     """Each statement finds its rows by an index."""
-    with watched(service.database) as seen:
+    with watched(service.database) as statements:
         path(service)
-    assert len(seen) > 5
+    assert len(statements) > 5
     with service.database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        slow = {each[0]: found for each in seen if (found := walks(plan(connection, each)))}
+        slow = {each[0]: found for each in statements if (found := scans(plan(connection, each)))}
     assert slow == {}
 
 
@@ -118,18 +118,18 @@ def test_a_token_is_found_by_its_index(service: Service) -> None:
     """The query of the test itself is not collected."""
     with service.database.write() as connection:
         if connection.dialect.name == "sqlite":
-            asked: Statement = (VALID.sqlite, {"hashes": '["a"]', "now": 0})
+            statement: Statement = (VALID.sqlite, {"hashes": '["a"]', "now": 0})
         else:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            asked = (VALID.postgres, {"hashes": ["a"], "now": 0})
-        assert walks(plan(connection, asked)) == []
+            statement = (VALID.postgres, {"hashes": ["a"], "now": 0})
+        assert scans(plan(connection, statement)) == []
 
 
-def test_a_walk_is_seen(service: Service) -> None:
-    """A lookup without an index is found: the test can fail."""
+def test_a_scan_is_found(service: Service) -> None:
+    """A lookup without an index is found, so the test above can fail."""
     assert service.call("GET", "/healthz", ADMIN).status_code == 200
     with service.database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         text = plan(connection, ("SELECT pk FROM engine_report WHERE content_text = 'x'", ()))
-    assert walks(text) == ["engine_report"]
+    assert scans(text) == ["engine_report"]

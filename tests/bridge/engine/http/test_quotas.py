@@ -32,8 +32,8 @@ def calls(meter: QuotaMeter, key: str) -> int:
 
 
 @pytest.mark.parametrize("passes", [0, 61])
-def test_it_costs_the_same_with_ten_and_with_a_hundred_thousand_windows(passes: int) -> None:
-    """For a new caller and a known one, while the windows run and after they have ended."""
+def test_the_cost_does_not_depend_on_the_number_of_windows(passes: int) -> None:
+    """For a new and a known caller, during the windows and after their end."""
     costs = []
     for count in (10, 100_000):
         clock = Clock()
@@ -45,8 +45,8 @@ def test_it_costs_the_same_with_ten_and_with_a_hundred_thousand_windows(passes: 
     assert costs[0] == costs[1]
 
 
-def test_windows_that_ended_are_forgotten() -> None:
-    """Expired windows are dropped faster than new ones are created."""
+def test_expired_windows_are_dropped() -> None:
+    """Faster than new ones are created."""
     clock = Clock()
     meter = QuotaMeter(clock)
     for round_number in range(10):
@@ -56,7 +56,7 @@ def test_windows_that_ended_are_forgotten() -> None:
     assert len(meter) <= 1001
 
 
-def test_their_number_is_bounded() -> None:
+def test_the_number_of_windows_is_limited() -> None:
     """The oldest window is dropped for a new one; other policies are unaffected."""
     meter = QuotaMeter(Clock(), most=100)
     meter.take("exports", "1", QUOTA)
@@ -68,8 +68,8 @@ def test_their_number_is_bounded() -> None:
     assert again.remaining == 0
 
 
-def test_a_clock_that_is_set_moves_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows are measured by the monotonic clock."""
+def test_a_change_of_the_wall_clock_moves_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows use the monotonic clock."""
     meter = QuotaMeter()
     first = meter.take("reads", "1", QUOTA)
     monkeypatch.setattr(time, "time", lambda: 0.0)

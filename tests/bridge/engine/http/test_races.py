@@ -1,4 +1,4 @@
-"""Races over HTTP: one winner and a legal state."""
+"""Concurrent requests over HTTP: one success and a valid state."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.bridge.engine.http.engine_service import (
 
 
 def together(service: Service, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
-    """Send requests at once, as the administrator."""
+    """Send requests concurrently as the administrator."""
 
     async def sending() -> list[httpx.Response]:
         headers = {"x-access-token": service.tokens[ADMIN]}
@@ -34,8 +34,8 @@ def together(service: Service, *requests: tuple[str, str, Any]) -> list[httpx.Re
     return service.runner.run(sending())
 
 
-def test_two_openings_of_one_lazy_link_make_one_report(service: Service) -> None:
-    """The unique triple decides; both users get a page."""
+def test_concurrent_openings_of_lazy_links_create_one_report(service: Service) -> None:
+    """For one triple; all users get a page."""
     links = [
         service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]
         for email in (READER, OTHER, READER, OTHER)
@@ -51,16 +51,16 @@ def test_two_openings_of_one_lazy_link_make_one_report(service: Service) -> None
     assert len(created) == 1
 
 
-def test_fifty_launches_of_one_triple_make_one_report(service: Service) -> None:
-    """Eager launches at once: every answer names the same report."""
+def test_concurrent_launches_of_one_triple_create_one_report(service: Service) -> None:
+    """Every response names the same report."""
     body = launch_body(tags={"PatientName": "DOE^JANE"})
     answers = together(service, *[("POST", "/api/report/launch/clinical", body)] * 50)
     assert Counter(each.status_code for each in answers) == {200: 50}
     assert len({each.json()["reportId"] for each in answers}) == 1
 
 
-def test_signing_twice_at_once_signs_once(service: Service) -> None:
-    """sign: one 200, the others the business failure."""
+def test_concurrent_requests_sign_once(service: Service) -> None:
+    """sign: one 200, the others are the business failure."""
     service.launch()
     body = {"clinicalInfo": identity()}
     answers = together(service, *[("POST", "/api/report/sign", body)] * 10)
@@ -70,8 +70,8 @@ def test_signing_twice_at_once_signs_once(service: Service) -> None:
     }
 
 
-def test_link_against_sign_ends_in_a_legal_state(service: Service) -> None:
-    """Either the group is linked and then signed, or the signed anchor was not linked."""
+def test_concurrent_link_and_sign(service: Service) -> None:
+    """The group is linked and then signed, or linking the signed anchor is refused."""
     service.launch()
     service.launch(accession="A2", lazyLaunch=True, registerOrder=True)
     link = {
@@ -93,8 +93,8 @@ def test_link_against_sign_ends_in_a_legal_state(service: Service) -> None:
     assert len(record["clinicalInfo"]) == (2 if linked.status_code == 200 else 1)
 
 
-def test_opening_against_deleting_leaves_all_or_nothing(service: Service) -> None:
-    """Delete while it is opened: the report is there with its page, or both are gone."""
+def test_concurrent_open_and_delete(service: Service) -> None:
+    """The report is deleted in each case."""
     link = service.launch(userInfo=user()).json()["reportLink"]
     opened, deleted = together(
         service,
@@ -106,8 +106,8 @@ def test_opening_against_deleting_leaves_all_or_nothing(service: Service) -> Non
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
 
 
-def test_no_launch_beside_a_merge_is_lost(service: Service) -> None:
-    """Whatever was answered with 200 is found under both identifiers."""
+def test_no_launch_during_a_merge_is_lost(service: Service) -> None:
+    """Each launched order is found by both identifiers."""
     for number in range(6):
         prior, survivor = f"OLD{number}", f"NEW{number}"
         service.launch(accession=f"{number}-0", mrn=prior)
@@ -131,8 +131,8 @@ def test_no_launch_beside_a_merge_is_lost(service: Service) -> None:
                 assert record["clinicalInfo"][0]["PatientMRN"] == survivor
 
 
-def test_a_launch_beside_a_correction_leaves_one_name(service: Service) -> None:
-    """The launch comes first and is corrected, or comes later and is refused."""
+def test_a_launch_during_a_patient_update_leaves_one_name(service: Service) -> None:
+    """An earlier launch is updated, and a later one is refused."""
     for number in range(6):
         mrn = f"M{number}"
         service.launch(accession=f"{number}-0", mrn=mrn, tags={"PatientName": "DOE^JANE"})
@@ -158,7 +158,7 @@ def test_a_launch_beside_a_correction_leaves_one_name(service: Service) -> None:
         assert {each["orders"][0]["PatientName"] for each in found} == {"ROE^JANE"}
 
 
-def test_a_lazy_link_that_is_opened_beside_a_merge(service: Service) -> None:
+def test_opening_a_lazy_link_during_a_merge(service: Service) -> None:
     """The report has the surviving identifier."""
     for number in range(4):
         prior, survivor = f"OLD{number}", f"NEW{number}"
@@ -177,8 +177,8 @@ def test_a_lazy_link_that_is_opened_beside_a_merge(service: Service) -> None:
         assert service.status(f"L{number}", prior)["clinicalInfo"][0]["PatientMRN"] == survivor
 
 
-def test_a_circle_of_merges_at_once_is_refused(service: Service) -> None:
-    """Of three merges in a circle two are carried out, the third is 400."""
+def test_a_cycle_of_concurrent_merges_is_refused(service: Service) -> None:
+    """Of three merges in a cycle two succeed, the third is 400."""
     for number in range(4):
         names = [f"{name}{number}" for name in "XYZ"]
         merges = [

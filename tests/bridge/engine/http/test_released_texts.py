@@ -8,24 +8,24 @@ from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 
 ONE = {"clinicalInfo": identity()}
-WORDS = "Lungs: clear.\r\n\r\n  Heart & vessels ^normal~."
+REPORT_TEXT = "Lungs: clear.\r\n\r\n  Heart & vessels ^normal~."
 
 
 def release(service: Service) -> None:
-    """Bring a report with a text into being, sign it, and let it go."""
-    service.launch(tags={"KeyFindings": WORDS})
+    """Create, sign and release a report with a text."""
+    service.launch(tags={"KeyFindings": REPORT_TEXT})
     assert service.post("report/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
 
 
 def releases(service: Service, who: str = "service", **query: Any) -> list[dict[str, Any]]:
-    """Return the changes that release something."""
+    """Return the changes with a release."""
     answer = service.get("report/changes", who, **query)
     assert answer.status_code == 200, answer.text
     return [each for each in answer.json()["changes"] if each["release"]]
 
 
-def test_the_words_are_those_of_the_export(service: Service) -> None:
-    """Text, moments and people of report and addenda are what the JSON export gives."""
+def test_released_texts_equal_the_export(service: Service) -> None:
+    """Text, times and users of report and addenda equal those of the JSON export."""
     release(service)
     page = service.session(service.open(service.launch().json()["reportLink"]))
     page("addendum/create", {})
@@ -42,9 +42,9 @@ def test_the_words_are_those_of_the_export(service: Service) -> None:
     assert "Heart & vessels" in final["text"]["reportInfo"]["content"]
 
 
-def test_words_are_told_where_they_are_asked_for(service: Service) -> None:
-    """A change has a text only on request and only with a release."""
-    service.launch(tags={"KeyFindings": WORDS})
+def test_texts_are_sent_on_request_only(service: Service) -> None:
+    """A change without a release has none."""
+    service.launch(tags={"KeyFindings": REPORT_TEXT})
     assert service.post("report/sign", ONE).status_code == 200
     changes = service.get("report/changes", "service", texts="true").json()["changes"]
     assert changes
@@ -55,8 +55,8 @@ def test_words_are_told_where_they_are_asked_for(service: Service) -> None:
 
 
 @pytest.mark.parametrize("who", ["service", ADMIN])
-def test_words_are_exports_on_record(service: Service, who: str) -> None:
-    """Reading the text of a report is recorded as an export."""
+def test_texts_are_recorded_as_exports(service: Service, who: str) -> None:
+    """Reading the text of a report is one audit event."""
     release(service)
     assert len(releases(service, who, texts="true")) == 1
     service.runner.run(service.application.state.engine.audit_buffer.flush())
@@ -64,32 +64,32 @@ def test_words_are_exports_on_record(service: Service, who: str) -> None:
     assert [each["action"] for each in events].count("export") == 1
 
 
-def test_words_count_as_exports(service: Service) -> None:
-    """Without quota the change has no text; the bridge has no quota."""
+def test_texts_count_as_exports(service: Service) -> None:
+    """After the quota is used the change has no text; the bridge has no quota."""
     release(service)
     engine = service.application.state.engine
     rates = RateLimits(exports=Quota(2))
     engine.settings = EngineSettings(engine.settings.link_keys, rates=rates)
-    told = [releases(service, ADMIN, texts="true")[0] for _ in range(3)]
-    assert ["text" in each for each in told] == [True, True, False]
+    changes = [releases(service, ADMIN, texts="true")[0] for _ in range(3)]
+    assert ["text" in each for each in changes] == [True, True, False]
     assert service.post("report/export/json", ONE).status_code == 429
     assert "text" in releases(service, texts="true")[0]
 
 
-def test_each_page_tells_its_own_words(service: Service) -> None:
-    """Each text counts as one export for any page size and event filter."""
+def test_each_page_of_the_feed_has_its_own_texts(service: Service) -> None:
+    """For any page size and event filter."""
     release(service)
     service.launch(accession="A2", tags={"KeyFindings": "Another."})
     body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
     assert service.post("report/sign", body).status_code == 200
-    told, cursor = [], 0
+    texts, cursor = [], 0
     while changes := service.get(
         "report/changes", "service", after=cursor, limit=1, texts="true", without="report_signed"
     ).json()["changes"]:
-        told += [each["text"]["reportInfo"]["content"] for each in changes if "text" in each]
+        texts += [each["text"]["reportInfo"]["content"] for each in changes if "text" in each]
         cursor = changes[-1]["cursor"]
-    assert len(told) == 2
-    assert told[0] != told[1] == "Another."
+    assert len(texts) == 2
+    assert texts[0] != texts[1] == "Another."
 
 
 def records(
@@ -103,7 +103,7 @@ def records(
 
 
 def test_status_records_have_the_texts_of_signed_reports(service: Service) -> None:
-    """What the JSON export gives of each, null of a draft, and nothing unasked."""
+    """The text equals that of the JSON export; null for a draft; absent without a request."""
     release(service)
     service.launch(accession="A2", tags={"KeyFindings": "A draft."})
     signed, draft = records(service, "A1", "A2", texts=True)
@@ -115,8 +115,8 @@ def test_status_records_have_the_texts_of_signed_reports(service: Service) -> No
 
 
 @pytest.mark.parametrize("who", ["service", ADMIN])
-def test_texts_of_status_records_are_exports_on_record(service: Service, who: str) -> None:
-    """The audit trail has an export of the signed report alone; the quota counts it."""
+def test_texts_of_status_records_are_recorded_as_exports(service: Service, who: str) -> None:
+    """The audit trail has an export of the signed report only."""
     release(service)
     service.launch(accession="A2", tags={"KeyFindings": "A draft."})
     records(service, "A1", "A2", who=who, texts=True)
@@ -127,12 +127,12 @@ def test_texts_of_status_records_are_exports_on_record(service: Service, who: st
 
 
 def test_texts_of_status_records_count_as_exports(service: Service) -> None:
-    """Without quota the records have no text; a request with texts may name few orders."""
+    """After the quota is used the records have no text; a request with texts names few orders."""
     release(service)
     engine = service.application.state.engine
     engine.settings = EngineSettings(engine.settings.link_keys, rates=RateLimits(exports=Quota(1)))
-    told = [records(service, who=ADMIN, texts=True)[0] for _ in range(2)]
-    assert ["text" in each for each in told] == [True, False]
+    found = [records(service, who=ADMIN, texts=True)[0] for _ in range(2)]
+    assert ["text" in each for each in found] == [True, False]
     orders = [identity(f"A{number}") for number in range(101)]
     answer = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
     assert (answer.status_code, answer.json()["code"]) == (400, "too_many_orders")

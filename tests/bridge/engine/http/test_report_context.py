@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import OTHER, READER, Page, Service, user
 
 PNG = io.BytesIO()
 Image.new("RGB", (4, 2), "white").save(PNG, "PNG")
@@ -34,10 +34,8 @@ def signed(service: Service, accession: str, text: str, **tags: str) -> None:
     assert page("sign", {"version": written(page, text)}).status_code == 200
 
 
-def test_priors_are_the_patients_earlier_signed_reports_like_studies_first(
-    service: Service,
-) -> None:
-    """V96: same site and patient, signed, not later; modality and body part before the date."""
+def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> None:
+    """V96: of the same site; similar studies first, then by date."""
     signed(service, "OLD-CT", "Nodule 4 mm.", StudyDate="20240101", Modality="CT")
     signed(service, "NEW-XR", "Clear.", StudyDate="2025-01-01", Modality="DX")
     signed(service, "LATER", "Later.", StudyDate="20270101", Modality="CT")
@@ -55,8 +53,8 @@ def test_priors_are_the_patients_earlier_signed_reports_like_studies_first(
     assert page(f"priors/{own}").status_code == 404
 
 
-def test_history_has_the_texts_as_they_were(service: Service) -> None:
-    """Preliminary and recalled texts, each with who and when."""
+def test_history_has_the_earlier_texts(service: Service) -> None:
+    """Preliminary and recalled texts."""
     page = opened(service)
     body = {"version": written(page, "Prelim text."), "prelimGroup": "Night", "prelimTag": "R"}
     page("prelim", body)
@@ -71,8 +69,8 @@ def test_history_has_the_texts_as_they_were(service: Service) -> None:
     assert [each["withdrawn"] for each in history["signings"]] == [True]
 
 
-def test_key_images_are_listed_and_given_to_this_report_only(service: Service) -> None:
-    """The image comes back; another report's page does not get it."""
+def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None:
+    """They are listed and can be loaded; the page of another report gets 404."""
     image = {
         "imageData": base64.b64encode(PNG.getvalue()).decode(),
         "contentType": "image/png",
@@ -92,7 +90,7 @@ def test_key_images_are_listed_and_given_to_this_report_only(service: Service) -
 @pytest.mark.parametrize(
     ("kind", "start"), [("docx", b"PK"), ("rtf", b"{\\rtf"), ("html", b"<!DOCTYPE")]
 )
-def test_a_report_is_taken_as_a_file(service: Service, kind: str, start: bytes) -> None:
+def test_a_report_is_exported_as_a_file(service: Service, kind: str, start: bytes) -> None:
     """DOCX, RTF and HTML contain the text; an unknown time zone is refused."""
     page = opened(service)
     written(page, "Unmistakable.")
@@ -106,12 +104,12 @@ def test_a_report_is_taken_as_a_file(service: Service, kind: str, start: bytes) 
     assert page("export/exe").status_code == 400
 
 
-def test_a_pdf_is_taken(service: Service) -> None:
-    """PDF is made inside the application only (interface document, What the service does 8)."""
+def test_a_report_is_exported_as_pdf(service: Service) -> None:
+    """Only inside the application (interface document, What the service does 8)."""
     assert opened(service)("export/pdf").content.startswith(b"%PDF")
 
 
-def test_checks_follow_the_sites_choice(service: Service) -> None:
+def test_the_site_configures_the_signing_checks(service: Service) -> None:
     """The default is alert; silent reports nothing; prohibit blocks signing in the app only."""
     page = opened(service, tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
     version = written(page, "Right knee [which]. Uterus.")
@@ -137,13 +135,13 @@ def test_checks_follow_the_sites_choice(service: Service) -> None:
     assert service.post("report/sign", body).status_code == 200
 
 
-def test_one_page_writes_and_the_other_sees_who(service: Service) -> None:
-    """V100: a second window is read-only and names the writer until the first has left."""
+def test_only_one_window_writes(service: Service) -> None:
+    """V100: a second window is read-only and names the writer until the first one leaves."""
     first, second = opened(service), opened(service)
     state = first("report").json()
     assert state["writable"]
-    seen = second("report").json()
-    assert (seen["writable"], seen["writer"]["own"]) == (False, True)
+    other = second("report").json()
+    assert (other["writable"], other["writer"]["own"]) == (False, True)
     assert first("presence", {}).json()["writable"]
     assert not second("presence", {}).json()["writable"]
     first("leave", {})
@@ -152,8 +150,8 @@ def test_one_page_writes_and_the_other_sees_who(service: Service) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "being_edited")
 
 
-def test_a_page_loaded_again_goes_on_writing(service: Service) -> None:
-    """A reloaded page gets the writing lease of its session."""
+def test_a_reloaded_page_can_write(service: Service) -> None:
+    """It gets the write lease of its session."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     answer = service.open(link)
     page = service.session(answer)
@@ -164,7 +162,7 @@ def test_a_page_loaded_again_goes_on_writing(service: Service) -> None:
 
 
 def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
-    """The draft key is the same for all pages of a user and report, and differs for others."""
+    """The key is equal for all pages of a user and report, and differs for others."""
     page = opened(service)
     key = page("report").json()["journalKey"]
     assert len(base64.b64decode(key)) == 32
@@ -173,14 +171,3 @@ def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
     service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
     theirs = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True)).json()["reportLink"]
     assert service.session(service.open(theirs))("report").json()["journalKey"] != key
-
-
-def test_comparing_by_itself_is_decided_by_launch_then_site(service: Service) -> None:
-    """V3: AutoComparePrior of the launch, else of the site, else false."""
-    assert not opened(service)("report").json()["autoCompare"]
-    service.call(
-        "PATCH", "/api/admin/sites/SITE1", ADMIN, json={"settings": {"AutoComparePrior": True}}
-    )
-    assert opened(service, "A2")("report").json()["autoCompare"]
-    page = opened(service, "A3", reportingApp={"AutoComparePrior": False})
-    assert not page("report").json()["autoCompare"]

@@ -21,7 +21,7 @@ def saved(page: Page, text: str = "Normal.") -> int:
     return number
 
 
-def test_a_report_is_read_typed_and_saved(service: Service, page: Page) -> None:
+def test_a_report_is_read_and_saved(service: Service, page: Page) -> None:
     """GET content returns the saved text."""
     state = page("report").json()
     assert {"edit", "sign", "prelim", "discard"} == set(state["can"])
@@ -29,8 +29,8 @@ def test_a_report_is_read_typed_and_saved(service: Service, page: Page) -> None:
     assert service.get("report/content", **identity()).json()["content"] == "Line one\nLine two"
 
 
-def test_a_save_from_an_old_version_is_refused(page: Page) -> None:
-    """Optimistic versions: 409, and nothing is lost."""
+def test_a_save_of_an_old_version_is_refused(page: Page) -> None:
+    """Optimistic locking: 409, and the stored text is kept."""
     version = page("report").json()["version"]
     saved(page, "first")
     answer = page("save", {"version": version, "text": "second"})
@@ -74,7 +74,7 @@ def test_an_addendum_is_written_signed_and_withdrawn(service: Service, page: Pag
 
 
 def test_a_preliminary_read(service: Service, page: Page) -> None:
-    """Prelim with group and tag; the API finds it waiting."""
+    """Prelim with group and tag; the API lists it."""
     body = {"version": saved(page), "prelimGroup": "Night", "prelimTag": "Resident"}
     assert page("prelim", body).json()["status"] == "Preliminary"
     found = service.get(
@@ -91,8 +91,8 @@ def test_discard_removes_a_launched_draft(service: Service, page: Page) -> None:
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
 
 
-def test_what_another_took_over_cannot_be_saved(service: Service, page: Page) -> None:
-    """Ownership transfer: the previous editor's saves are refused."""
+def test_the_previous_owner_cannot_save(service: Service, page: Page) -> None:
+    """After a transfer of the ownership."""
     version = saved(page, "mine")
     answer = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
     theirs = service.session(service.open(answer.json()["reportLink"]))
@@ -100,8 +100,8 @@ def test_what_another_took_over_cannot_be_saved(service: Service, page: Page) ->
     assert theirs("report").json()["content"] == "mine"
 
 
-def test_only_the_pages_own_bearer_counts(service: Service, page: Page) -> None:
-    """Neither a cookie, nor an access token, nor an ended session opens the endpoints."""
+def test_the_endpoints_require_the_bearer_token_of_the_page(service: Service, page: Page) -> None:
+    """A cookie, an access token and an ended session are refused."""
     path = "/reporting/api/session/report"
     assert service.call("GET", path, None).status_code == 401
     headers = {"authorization": f"Bearer {service.tokens[READER]}"}
@@ -110,8 +110,8 @@ def test_only_the_pages_own_bearer_counts(service: Service, page: Page) -> None:
     assert page("report").status_code == 401
 
 
-def test_activity_keeps_a_session_alive(service: Service, page: Page) -> None:
-    """The inactivity period counts from the last request; the session ends in any case."""
+def test_activity_extends_a_session(service: Service, page: Page) -> None:
+    """Inactivity counts from the last request; after its maximum age the session ends."""
     for _ in range(24):
         service.clock.pass_seconds(29 * 60)
         assert page("report").status_code == 200
@@ -120,7 +120,7 @@ def test_activity_keeps_a_session_alive(service: Service, page: Page) -> None:
 
 
 def test_bad_bodies_are_400(page: Page) -> None:
-    """Text or document, not both, and only documents of the content model."""
+    """Text or document, not both, and only valid documents."""
     for body in (
         {"version": 1},
         {"version": 1, "text": "a", "document": {}},

@@ -17,7 +17,7 @@ MOST = 20
 
 
 def attempts(service: Service, sources: int, accounts: int = 1) -> Counter[int]:
-    """Guess at the same moment, from so many addresses at so many accounts."""
+    """Guess passwords concurrently from several addresses for several accounts."""
     application = service.application
 
     async def one(number: int) -> int:
@@ -36,10 +36,8 @@ def attempts(service: Service, sources: int, accounts: int = 1) -> Counter[int]:
 
 
 @pytest.mark.parametrize(("sources", "accounts"), [(1, 1), (250, 1), (1, 300)])
-def test_concurrent_guesses_lead_to_few_hashes(
-    service: Service, sources: int, accounts: int
-) -> None:
-    """From one address or many, at one account or many."""
+def test_concurrent_guesses_cause_few_hashes(service: Service, sources: int, accounts: int) -> None:
+    """From one address or many, for one account or many."""
     enrol(service, READER)
     hashing = service.application.state.engine.hashing
     before = hashing.computed
@@ -49,8 +47,8 @@ def test_concurrent_guesses_lead_to_few_hashes(
     assert set(answers) <= {401, 429, 503}
 
 
-def test_guesses_from_everywhere_leave_room_for_owners(service: Service) -> None:
-    """As many accounts as addresses: no more wait than unknown browsers may, owners come in."""
+def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Service) -> None:
+    """The number of waiting unknown browsers is limited; a known one gets its result."""
     hashing = service.application.state.engine.hashing
     enrol(service, READER)
     before, release = hashing.computed, threading.Event()
@@ -58,7 +56,7 @@ def test_guesses_from_everywhere_leave_room_for_owners(service: Service) -> None
     async def flood() -> list[object]:
         guesses = [hashing.run(release.wait, known=False) for _ in range(GUESSES)]
         tasks = [asyncio.ensure_future(each) for each in guesses]
-        await asyncio.sleep(0)  # each has a place or is refused
+        await asyncio.sleep(0)  # each waits or is refused
         owner = asyncio.ensure_future(hashing.run(lambda: "owner"))
         await asyncio.sleep(0)
         release.set()
@@ -88,7 +86,7 @@ def from_address(service: Service, address: str, cookies: httpx.Cookies | None =
 
 
 def test_an_attacker_does_not_lock_the_owner_out(service: Service) -> None:
-    """Another address comes in after one attacks, and a remembered device after many do."""
+    """After an attack by one address another one signs in; after many, a known device does."""
     enrol(service, READER)
     assert sign_in(service).status_code == 303
     device = httpx.Cookies({"report_device": service.http.cookies["report_device"]})
@@ -101,16 +99,16 @@ def test_an_attacker_does_not_lock_the_owner_out(service: Service) -> None:
     assert from_address(service, "10.0.0.1", device) == 303
 
 
-def test_a_forged_or_foreign_device_is_unknown(service: Service) -> None:
-    """The cookie of another account, or a made-up one, gives no attempts."""
+def test_a_forged_device_cookie_is_ignored(service: Service) -> None:
+    """The limit for unknown browsers applies."""
     enrol(service, READER)
     attempts(service, 250)
     for value in ("x.eHh4", "1.eHh4eHh4eHh4eHh4eHh4eHh4eHh4", "", "."):
         assert from_address(service, "10.9.9.8", httpx.Cookies({"report_device": value})) == 429
 
 
-def test_a_clock_set_back_locks_nobody_for_ever(service: Service) -> None:
-    """A bucket that is full in a far future is forgotten."""
+def test_a_clock_set_back_does_not_lock_accounts(service: Service) -> None:
+    """A bucket with a time in the far future is dropped."""
     enrol(service, READER)
     attempts(service, 250)
     with service.database.write() as connection:
@@ -120,7 +118,7 @@ def test_a_clock_set_back_locks_nobody_for_ever(service: Service) -> None:
     assert from_address(service, "10.9.9.7") == 303
 
 
-def test_the_wall_clock_opens_nothing(service: Service) -> None:
+def test_the_wall_clock_does_not_end_the_limit(service: Service) -> None:
     """The limit uses a monotonic clock."""
     enrol(service, READER)
     attempts(service, 1)
@@ -130,7 +128,7 @@ def test_the_wall_clock_opens_nothing(service: Service) -> None:
 
 
 def test_confirmations_and_changes_count(service: Service) -> None:
-    """A stolen session guesses no password either; the owner's form is another bucket."""
+    """With a stolen session passwords cannot be guessed; the sign-in form has another bucket."""
     enrol(service, READER)
     sign_in(service)
     for number in range(10):
@@ -144,7 +142,7 @@ def test_confirmations_and_changes_count(service: Service) -> None:
 
 
 def test_addresses_of_one_network_count_together(service: Service) -> None:
-    """An IPv6 host has a whole /64."""
+    """An IPv6 host has a /64 network."""
     enrol(service, READER)
     for number in range(10):
         assert from_guess(service, f"2001:db8::{number + 1}") == 401
@@ -167,7 +165,7 @@ def from_guess(service: Service, address: str) -> int:
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
 def test_an_undeclared_proxy_is_noted(service: Service, header: str) -> None:
-    """`bridge check` reports that all addresses count as one; the limit of the account holds."""
+    """`bridge check` reports it; the limit of the account applies."""
     enrol(service, READER)
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == []

@@ -36,8 +36,8 @@ ADA = "ada@example.org"
 
 
 @dataclass
-class Door:
-    """An engine and its provider; walks a browser through both."""
+class SignOn:
+    """An engine with its provider, and a browser that signs in."""
 
     runner: asyncio.Runner
     application: FastAPI
@@ -54,8 +54,8 @@ class Door:
 
         return self.runner.run(load())
 
-    def walk(self, query: str = "next=/console") -> httpx.Response:
-        """Press the button, be let in by the provider, come back."""
+    def sign_in(self, query: str = "next=/console") -> httpx.Response:
+        """Sign in by the provider; return the last response."""
         sent = self.get(f"/reporting/login/oidc?{query}")
         assert sent.status_code == 303, sent.text
         back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
@@ -63,12 +63,12 @@ class Door:
 
 
 def cookie_of(answer: httpx.Response) -> str:
-    """The first cookie that an answer sets."""
+    """Return the first cookie that a response sets."""
     return answer.headers.get_list("set-cookie")[0].partition(";")[0]
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
+def sign_on(tmp_path: Path) -> Iterator[SignOn]:
     """One site with Ada, who has no password."""
     database = Database(f"sqlite:///{tmp_path / 'engine.db'}")
     upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
@@ -82,62 +82,64 @@ def door(tmp_path: Path) -> Iterator[Door]:
         )
         clock = lambda: time.time_ns() // 1_000_000  # noqa: E731  # a clock
         application = create_application(settings, database, clock=clock)
-        yield Door(runner, application, database, provider)
+        yield SignOn(runner, application, database, provider)
         runner.run(application.state.engine.stop())
     database.dispose()
 
 
-def test_whoever_is_vouched_for_comes_in(door: Door) -> None:
+def test_an_authenticated_user_is_signed_in(sign_on: SignOn) -> None:
     """Sign-in redirects to the requested page and is recorded as a login."""
-    answer = door.walk()
+    answer = sign_on.sign_in()
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
-    account = door.get("/reporting/api/account", cookie_of(answer))
+    account = sign_on.get("/reporting/api/account", cookie_of(answer))
     assert account.json()["email"] == ADA
-    with door.database.read() as connection:
+    with sign_on.database.read() as connection:
         (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="login"))
     assert (event.user, event.outcome) == (ADA, "success")
 
 
-def test_an_address_that_only_the_provider_is_asked_for_counts_too(door: Door) -> None:
-    """The e-mail address comes from userinfo if the ID token has none."""
-    door.provider.by_userinfo = True
-    assert door.walk().status_code == 303
+def test_the_address_is_read_from_userinfo(sign_on: SignOn) -> None:
+    """If the ID token has no e-mail address."""
+    sign_on.provider.by_userinfo = True
+    assert sign_on.sign_in().status_code == 303
 
 
-def test_a_link_to_a_report_is_opened_afterwards(door: Door) -> None:
-    """Only landing pages of this service are redirected to."""
-    answer = door.walk("token=abc")
+def test_sign_in_redirects_to_the_requested_page(sign_on: SignOn) -> None:
+    """To a report link or a landing page of this service, not to another host."""
+    answer = sign_on.sign_in("token=abc")
     assert answer.headers["location"] == "/reporting/launch-report/clinical?token=abc"
-    away = door.walk("next=https://evil.test/")
-    assert away.headers["location"] == "/reporting/worklist"
+    foreign = sign_on.sign_in("next=https://evil.test/")
+    assert foreign.headers["location"] == "/reporting/worklist"
 
 
 @pytest.mark.parametrize(
-    "lies",
+    "wrong_claims",
     [
         {"iss": "https://other.example.org"},
-        {"aud": "somebody else"},
+        {"aud": "another client"},
         {"nonce": "of another attempt"},
         {"exp": 1_600_000_000},
         {"email_verified": False},
-        {"email": "stranger@example.org"},
+        {"email": "unknown@example.org"},
         {"email": ""},
-        {"azp": "somebody else"},
+        {"azp": "another client"},
     ],
-    ids=lambda lies: next(iter(lies)) if isinstance(lies, dict) else str(lies),
+    ids=lambda wrong_claims: (
+        next(iter(wrong_claims)) if isinstance(wrong_claims, dict) else str(wrong_claims)
+    ),
 )
-def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]) -> None:
+def test_wrong_claims_are_refused(sign_on: SignOn, wrong_claims: dict[str, Any]) -> None:
     """A failed sign-in creates no session; the audit event has the cause and no user."""
-    door.provider.lies = lies
-    answer = door.walk()
+    sign_on.provider.wrong_claims = wrong_claims
+    answer = sign_on.sign_in()
     assert answer.status_code == 401
     assert "report_account" not in str(answer.headers)
-    door.runner.run(door.application.state.engine.audit_buffer.flush())
-    with door.database.read() as connection:
+    sign_on.runner.run(sign_on.application.state.engine.audit_buffer.flush())
+    with sign_on.database.read() as connection:
         (event,) = audit_queries.newest_anonymous(connection, None, 10)
     assert (event["action"], event["outcome"]) == ("login", "refused")
     assert event["details"]["code"]
-    assert "stranger" not in str(event)
+    assert "unknown@" not in str(event)
 
 
 @pytest.mark.parametrize(
@@ -152,90 +154,88 @@ def test_what_is_not_vouched_for_lets_nobody_in(door: Door, lies: dict[str, Any]
         "\u0430da@example.org",  # Cyrillic
     ],
 )
-def test_an_address_that_only_folds_to_an_accounts_is_another_persons(
-    door: Door, variant: str
-) -> None:
+def test_an_address_that_only_folds_to_an_account_is_refused(sign_on: SignOn, variant: str) -> None:
     """The provider has authenticated the owner of another mailbox."""
-    with door.database.write() as connection:
+    with sign_on.database.write() as connection:
         users.register(connection, "SITE1", "gross@example.org", "Gross", 1)
-    door.provider.lies = {"email": variant}
-    assert door.walk().status_code == 401
+    sign_on.provider.wrong_claims = {"email": variant}
+    assert sign_on.sign_in().status_code == 401
 
 
-def test_letter_case_is_no_difference(door: Door) -> None:
-    """Providers report addresses as people wrote them."""
-    door.provider.lies = {"email": "Ada@EXAMPLE.org"}
-    assert door.walk().status_code == 303
+def test_letter_case_of_an_address_is_ignored(sign_on: SignOn) -> None:
+    """Providers report addresses as users entered them."""
+    sign_on.provider.wrong_claims = {"email": "Ada@EXAMPLE.org"}
+    assert sign_on.sign_in().status_code == 303
 
 
-def test_a_signature_of_another_key_lets_nobody_in(door: Door) -> None:
+def test_a_signature_of_another_key_is_refused(sign_on: SignOn) -> None:
     """A token with an unknown key is refused."""
-    door.provider.signing = RSAKey.generate_key(2048)
-    assert door.walk().status_code == 401
+    sign_on.provider.signing = RSAKey.generate_key(2048)
+    assert sign_on.sign_in().status_code == 401
 
 
-def test_exchanged_keys_are_read_again(door: Door) -> None:
-    """Rotated keys of the provider are loaded."""
-    assert door.walk().status_code == 303
-    door.provider.key = RSAKey.generate_key(2048, auto_kid=True)
-    assert door.walk().status_code == 303
+def test_rotated_keys_are_loaded_again(sign_on: SignOn) -> None:
+    """After the provider has changed its key."""
+    assert sign_on.sign_in().status_code == 303
+    sign_on.provider.key = RSAKey.generate_key(2048, auto_kid=True)
+    assert sign_on.sign_in().status_code == 303
 
 
-def test_a_provider_that_calls_itself_otherwise_is_none(door: Door) -> None:
-    """A provider with another issuer is refused."""
-    door.provider.claimed_issuer = "https://other.example.org"
-    assert door.get("/reporting/login/oidc").status_code == 401
+def test_a_provider_with_another_issuer_is_refused(sign_on: SignOn) -> None:
+    """The discovery document must name the configured issuer."""
+    sign_on.provider.claimed_issuer = "https://other.example.org"
+    assert sign_on.get("/reporting/login/oidc").status_code == 401
 
 
-def test_an_attempt_belongs_to_its_browser(door: Door) -> None:
+def test_an_attempt_belongs_to_its_browser(sign_on: SignOn) -> None:
     """A callback without its cookie, or with another state, is refused."""
-    sent = door.get("/reporting/login/oidc")
+    sent = sign_on.get("/reporting/login/oidc")
     back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE).headers[
         "location"
     ]
-    other = cookie_of(door.get("/reporting/login/oidc"))
+    other = cookie_of(sign_on.get("/reporting/login/oidc"))
     for cookie in ("", "report_sign_on=1.AAAA", "report_sign_on=9.!", other):
-        assert door.get(back, cookie).status_code == 401
-    assert door.get(back.replace("state=", "state=x"), cookie_of(sent)).status_code == 401
-    assert door.get(back, cookie_of(sent)).status_code == 303
-    assert door.get(back, cookie_of(sent)).status_code == 401  # a code is good once
+        assert sign_on.get(back, cookie).status_code == 401
+    assert sign_on.get(back.replace("state=", "state=x"), cookie_of(sent)).status_code == 401
+    assert sign_on.get(back, cookie_of(sent)).status_code == 303
+    assert sign_on.get(back, cookie_of(sent)).status_code == 401  # a code is valid once
 
 
-def test_a_closed_account_stays_closed(door: Door) -> None:
-    """An unknown account cannot sign in."""
-    with door.database.write() as connection:
+def test_a_disabled_account_cannot_sign_in(sign_on: SignOn) -> None:
+    """Also not by the provider."""
+    with sign_on.database.write() as connection:
         connection.execute(text("UPDATE engine_account SET disabled_at = 1"))
-    assert door.walk().status_code == 401
+    assert sign_on.sign_in().status_code == 401
 
 
-def test_the_login_page_offers_it(door: Door) -> None:
-    """Before and without any script too; an engine without a provider does not."""
-    page = door.get("/reporting/login?next=/console").text
+def test_the_login_page_has_the_button_of_the_provider(sign_on: SignOn) -> None:
+    """The HTML contains it, so that no script is needed."""
+    page = sign_on.get("/reporting/login?next=/console").text
     assert 'href="/reporting/login/oidc?next=%2Fconsole&amp;token="' in page
     assert "Hospital account" in page
 
 
-def confirm(door: Door, session: str, **lies: Any) -> httpx.Response:
-    """Confirm the own identity by the provider while signed in."""
-    sent = door.get("/reporting/login/oidc?confirm=1&next=/console", session)
+def confirm(sign_on: SignOn, session: str, **wrong_claims: Any) -> httpx.Response:
+    """Confirm the identity by the provider during a session."""
+    sent = sign_on.get("/reporting/login/oidc?confirm=1&next=/console", session)
     asked = parse_qs(urlsplit(sent.headers["location"]).query)
     assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
-    door.provider.lies = lies
+    sign_on.provider.wrong_claims = wrong_claims
     back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
-    return door.get(back.headers["location"], f"{session}; {cookie_of(sent)}")
+    return sign_on.get(back.headers["location"], f"{session}; {cookie_of(sent)}")
 
 
-def test_a_confirmation_is_a_new_session_in_the_place_of_the_old_one(door: Door) -> None:
-    """The provider asked for the credentials again: the proof is fresh, the old session ends."""
-    session = cookie_of(door.walk())
-    answer = confirm(door, session, auth_time=int(time.time()))
+def test_a_confirmation_replaces_the_session(sign_on: SignOn) -> None:
+    """The provider required the credentials again; the old session ends."""
+    session = cookie_of(sign_on.sign_in())
+    answer = confirm(sign_on, session, auth_time=int(time.time()))
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
-    assert door.get("/reporting/api/account", cookie_of(answer)).json()["email"] == ADA
-    assert door.get("/reporting/api/account", session).status_code == 401
+    assert sign_on.get("/reporting/api/account", cookie_of(answer)).json()["email"] == ADA
+    assert sign_on.get("/reporting/api/account", session).status_code == 401
 
 
 @pytest.mark.parametrize(
-    "lies",
+    "wrong_claims",
     [
         {},
         {"auth_time": 1_600_000_000},
@@ -245,19 +245,19 @@ def test_a_confirmation_is_a_new_session_in_the_place_of_the_old_one(door: Door)
     ],
     ids=["no time", "an old time", "a text", "no number", "another account"],
 )
-def test_a_confirmation_without_new_credentials_proves_nothing(
-    door: Door, lies: dict[str, Any]
+def test_a_confirmation_without_new_credentials_is_refused(
+    sign_on: SignOn, wrong_claims: dict[str, Any]
 ) -> None:
-    """A confirmation without new credentials, or of another user, is refused; the session stays."""
-    with door.database.write() as connection:
+    """Also that of another user; the session continues."""
+    with sign_on.database.write() as connection:
         users.register(connection, "SITE1", "eve@example.org", "Eve Reader", 1)
-    session = cookie_of(door.walk())
-    if "email" in lies:
-        lies = {**lies, "auth_time": int(time.time())}
-    assert confirm(door, session, **lies).status_code == 401
-    assert door.get("/reporting/api/account", session).json()["email"] == ADA
+    session = cookie_of(sign_on.sign_in())
+    if "email" in wrong_claims:
+        wrong_claims = {**wrong_claims, "auth_time": int(time.time())}
+    assert confirm(sign_on, session, **wrong_claims).status_code == 401
+    assert sign_on.get("/reporting/api/account", session).json()["email"] == ADA
 
 
-def test_a_confirmation_needs_a_session(door: Door) -> None:
-    """Without a session there is nobody whose identity could be confirmed."""
-    assert confirm(door, "other=1", auth_time=int(time.time())).status_code == 401
+def test_a_confirmation_needs_a_session(sign_on: SignOn) -> None:
+    """Without a session the confirmation is refused."""
+    assert confirm(sign_on, "other=1", auth_time=int(time.time())).status_code == 401

@@ -23,7 +23,7 @@ def uri(data: bytes, kind: str = "image/png") -> str:
 
 
 def test_members_change_one_by_one(service: Service) -> None:
-    """PATCH: what is not named stays; null puts the default back."""
+    """PATCH: members that are not named keep their value; null restores the default."""
     answer = service.call("PATCH", SITE, json={"locations": ["North"], "settings": {}})
     assert answer.status_code == 200
     assert (answer.json()["signDelay"], answer.json()["locations"]) == (60, ["North"])
@@ -46,7 +46,7 @@ def test_members_change_one_by_one(service: Service) -> None:
     assert service.get("admin/sites/SITE1").json()["signDelay"] == 5
 
 
-def test_paper(service: Service) -> None:
+def test_the_paper_size(service: Service) -> None:
     """settings.pageSize: A4 unless the site chooses Letter."""
     assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "A4"
     answer = service.call("PATCH", SITE, json={"settings": {"pageSize": "Letter"}})
@@ -54,8 +54,8 @@ def test_paper(service: Service) -> None:
     assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "Letter"
 
 
-def test_images_are_kept_as_we_encoded_them(service: Service) -> None:
-    """headerImg, footerImg and signatures: sniffed, bounded, nothing hidden behind the pixels."""
+def test_images_are_re_encoded(service: Service) -> None:
+    """headerImg, footerImg and signatures: format and size are checked; hidden data is removed."""
     data = png() + b"hidden"
     change = {"headerImg": base64.b64encode(data).decode(), "headerImgType": "image/png"}
     assert service.call("PATCH", SITE, json={**change, "footerImg": uri(data)}).status_code == 200
@@ -74,12 +74,12 @@ def test_images_are_kept_as_we_encoded_them(service: Service) -> None:
     large = uri(png((3000, 3000)))
     assert service.call("PUT", signature, json={"signature": large}).status_code == 400
     assert service.call("PATCH", SITE, json={"headerImg": None}).json()["headerImgType"] is None
-    unknown = f"{SITE}/users/nobody@site1.test/signature"
+    unknown = f"{SITE}/users/unknown@site1.test/signature"
     assert service.call("PUT", unknown, json={"signature": None}).status_code == 404
 
 
-def test_links_live_as_long_as_the_site_says(service: Service) -> None:
-    """Links: the site's own lifetimes, for those that act as a user and for the others."""
+def test_the_site_configures_the_lifetime_of_links(service: Service) -> None:
+    """For links with a user and for links that require signing in."""
     life = {"settings": {"frameLinkSeconds": 60, "loginLinkSeconds": 120}}
     assert service.call("PATCH", SITE, json=life).status_code == 200
     acting = service.launch(userInfo=user()).json()["reportLink"]
@@ -94,8 +94,8 @@ def test_links_live_as_long_as_the_site_says(service: Service) -> None:
     assert "expired" in service.open(other).text
 
 
-def test_a_site_may_close_the_browser_route(service: Service) -> None:
-    """GET /reporting/init shows a token to the browser: a site can do without."""
+def test_a_site_can_disable_the_browser_route(service: Service) -> None:
+    """GET /reporting/init has a token in the address."""
     address = "/reporting/init"
     query = {"SiteID": "SITE1", "Auth": service.tokens[ADMIN], "UserName": "R", "UserEmail": READER}
     assert service.call("GET", address, None, params=query).status_code == 303
@@ -103,8 +103,8 @@ def test_a_site_may_close_the_browser_route(service: Service) -> None:
     assert service.call("GET", address, None, params=query).status_code == 403
 
 
-def test_idle_sessions_end_as_the_site_says(service: Service) -> None:
-    """Inactivity: the site's own length."""
+def test_the_site_configures_the_inactivity_period(service: Service) -> None:
+    """A session ends after it."""
     service.call("PATCH", SITE, json={"settings": {"sessionIdleSeconds": 300}})
     page = service.session(service.open(service.launch(userInfo=user()).json()["reportLink"]))
     service.clock.pass_seconds(299)

@@ -1,7 +1,7 @@
 """
-What the app reads, written down: the same JSON files that the TypeScript client is checked with.
+Snapshots of responses: JSON files with which the TypeScript client is checked.
 
-`REPORT_BRIDGE_WRITE_SNAPSHOTS=1` writes them anew; a difference is then seen in the commit.
+`REPORT_BRIDGE_WRITE_SNAPSHOTS=1` writes them; git shows the differences.
 """
 
 import json
@@ -78,15 +78,15 @@ def signed_in(service: Service) -> Service:
         ("prelim-groups", "/admin/sites/SITE1/prelim-groups"),
     ],
 )
-def test_what_the_account_api_answers(signed_in: Service, name: str, path: str) -> None:
+def test_responses_of_the_account_api(signed_in: Service, name: str, path: str) -> None:
     """Worklist, account and administration."""
     answer = signed_in.call("GET", f"/reporting/api/account{path}", None, headers=OURS)
     assert answer.status_code == 200, answer.text
     check(name, answer.json())
 
 
-def test_what_a_new_token_looks_like(signed_in: Service) -> None:
-    """In the list; the secret itself is in no file."""
+def test_the_list_of_tokens(signed_in: Service) -> None:
+    """It does not contain the secret."""
     headers = {"headers": OURS}
     body = {"label": "Viewer", "expiresDays": 90}
     signed_in.call("POST", "/reporting/api/account/tokens", None, json=body, **headers)
@@ -94,8 +94,8 @@ def test_what_a_new_token_looks_like(signed_in: Service) -> None:
     check("tokens", [each for each in found if each["label"] == "Viewer"])
 
 
-def test_what_a_report_page_begins_with(service: Service) -> None:
-    """The boot of the page, and the report behind it."""
+def test_the_start_of_a_report_page(service: Service) -> None:
+    """The start data in the HTML page, and the first response."""
     tags = {"PatientName": "EXAMPLE^PERSON", "Modality": "CT", "KeyFindings": "Nodule, 4 mm."}
     page = service.open(service.launch(userInfo=user(READER), tags=tags).json()["reportLink"])
     check("boot", boot(page))

@@ -26,19 +26,19 @@ SYNC = {"SyncLaunch": True}
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time that a launch waits, longer than a slow machine needs."""
+    """Let a launch wait longer than a slow machine needs."""
     monkeypatch.setattr(window_handover, "FOLLOW_SECONDS", 30)
 
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
-    """A short time for launches that no window follows."""
+    """Let a launch wait a short time, because no window follows."""
     monkeypatch.setattr(window_handover, "FOLLOW_SECONDS", 0.6)
 
 
 @pytest.fixture
 def page(service: Service) -> Page:
-    """A reader's persistent window at A1."""
+    """A persistent window of a reader with report A1."""
     return window(service)
 
 
@@ -73,12 +73,12 @@ async def post(page: Page, path: str, body: dict[str, Any]) -> httpx.Response:
 
 @contextlib.asynccontextmanager
 async def following_by(listener: Listener, page: Page) -> AsyncIterator[list[dict[str, Any]]]:
-    """A window that follows at once, as the page does."""
+    """Follow at once, as the page does."""
     opened: list[dict[str, Any]] = []
 
     async def follow() -> None:
-        asked = await listener.next("follow")
-        answer = await post(page, "follow", {"sequence": asked["sequence"]})
+        request = await listener.next("follow")
+        answer = await post(page, "follow", {"sequence": request["sequence"]})
         assert answer.status_code == 200, answer.text
         opened.append(answer.json())
 
@@ -87,10 +87,10 @@ async def following_by(listener: Listener, page: Page) -> AsyncIterator[list[dic
     await task
 
 
-def test_the_open_window_follows_and_the_launch_says_nothing(service: Service, page: Page) -> None:
+def test_the_open_window_follows_a_launch(service: Service, page: Page) -> None:
     """The window gets the new report's page, and its old session ends."""
 
-    async def story() -> str:
+    async def scenario() -> str:
         async with listening(page) as listener:
             async with following_by(listener, page) as opened:
                 assert await launch(service, "A2") == []
@@ -98,96 +98,96 @@ def test_the_open_window_follows_and_the_launch_says_nothing(service: Service, p
         assert (await post(page, "activity", {})).status_code == 401
         return str(opened[0]["session"])
 
-    follower = Page(service, service.runner.run(story()))
+    follower = Page(service, service.runner.run(scenario()))
     assert follower("report").json()["clinicalInfo"] == [identity("A2")]
 
 
-def test_a_lazy_launch_comes_into_being_when_it_is_followed(service: Service, page: Page) -> None:
-    """Switching is opening the link."""
+def test_following_a_lazy_launch_creates_the_report(service: Service, page: Page) -> None:
+    """As opening its link does."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener, following_by(listener, page):
             assert await launch(service, "A3", lazyLaunch=True) == []
 
-    service.runner.run(story())
+    service.runner.run(scenario())
     assert service.status("A3")["status"] == "Draft"
 
 
-def test_a_refusal_is_a_warning_and_is_not_asked_again(service: Service, page: Page) -> None:
-    """A refusal adds a warning to the launch; the window may follow later."""
+def test_a_window_that_stays_adds_a_warning_to_the_launch(service: Service, page: Page) -> None:
+    """The window gets no second request, and can follow later."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             launching = asyncio.get_running_loop().create_task(launch(service, "A2"))
-            asked = await listener.next("follow")
-            reply = await post(page, "stay", {"sequence": asked["sequence"], "reason": "unsaved"})
+            request = await listener.next("follow")
+            reply = await post(page, "stay", {"sequence": request["sequence"], "reason": "unsaved"})
             assert reply.status_code == 204
             assert await launching == ["sync_refused"]
         async with listening(page) as again:
             assert [kind for kind, _, _ in again.all] == ["presence"]
-            answer = await post(page, "follow", {"sequence": asked["sequence"]})
+            answer = await post(page, "follow", {"sequence": request["sequence"]})
             assert answer.json()["reportId"] == expected
 
     expected = service.launch(accession="A2", userInfo=user(READER)).json()["reportId"]
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_a_window_that_was_away_follows_the_newest_only(service: Service, page: Page) -> None:
+def test_a_reconnected_window_follows_the_newest_launch_only(service: Service, page: Page) -> None:
     """Two launches without a window: the second is followed, the first is superseded."""
 
-    async def story() -> None:
-        assert await launch(service, "A2") == []  # nobody stands open: no waiting, no warning
+    async def scenario() -> None:
+        assert await launch(service, "A2") == []  # no open window: no waiting, no warning
         assert await launch(service, "A3") == []
         async with listening(page) as listener:
-            asked = await listener.next("follow")
-            assert asked["accession"] == "A3"
-            older = await post(page, "follow", {"sequence": asked["sequence"] - 1})
+            request = await listener.next("follow")
+            assert request["accession"] == "A3"
+            older = await post(page, "follow", {"sequence": request["sequence"] - 1})
             assert (older.status_code, older.json()["code"]) == (409, "superseded")
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
 @pytest.mark.usefixtures("_soon")
 def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) -> None:
     """A launch does not wait longer than its limit."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page):
             assert await launch(service, "A2") == ["sync_pending"]
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
 @pytest.mark.usefixtures("_soon")
-def test_only_this_users_newest_window_is_asked(service: Service, page: Page) -> None:
-    """Windows of another site, older windows and frames without permission do not follow."""
+def test_only_the_newest_window_of_the_user_gets_the_request(service: Service, page: Page) -> None:
+    """Not older windows, frames without permission and windows of other users."""
     newer = window(service)
     framed = window(service, in_frame=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as old, listening(newer) as new, listening(framed) as frame:
             someone = {"userInfo": user(OTHER)}
             assert await launch(service, "B1", **someone) == []
             assert await launch(service, "A2") == ["sync_pending"]
             assert (await new.next("follow"))["accession"] == "A2"
-            told = [kind for each in (old, frame) for kind, _, _ in each.all]
-            assert "follow" not in told
+            kinds = [kind for each in (old, frame) for kind, _, _ in each.all]
+            assert "follow" not in kinds
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_the_same_study_again_moves_nothing(service: Service, page: Page) -> None:
-    """A launch of the report that the window shows already."""
+def test_a_launch_of_the_displayed_report_sends_no_request(service: Service, page: Page) -> None:
+    """The window shows that report already."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with listening(page) as listener:
             assert await launch(service, "A1") == []
             assert "follow" not in [kind for kind, _, _ in listener.all]
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: Page) -> None:
+def test_the_event_stream_can_be_polled(service: Service, page: Page) -> None:
     """`once` sends the present events and ends the stream."""
     headers = {"authorization": f"Bearer {page.secret}", "last-event-id": "0"}
     path = "/reporting/api/session/events"
@@ -197,14 +197,14 @@ def test_a_stream_that_may_not_stay_open_is_asked_again(service: Service, page: 
     assert answer.text.endswith('event: presence\ndata: {"others": []}\n\n')
 
 
-def test_where_reports_were_embedded_is_shown_to_administrators(service: Service) -> None:
-    """Observed hosts of a site: the origins that framed its reports."""
+def test_observed_hosts_are_listed_for_administrators(service: Service) -> None:
+    """The origins that framed reports of the site."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     framed = {"sec-fetch-dest": "iframe", "referer": "https://viewer.example/study/7"}
     service.open(link, headers=framed)
     service.open(link)
-    seen = service.get("admin/sites/SITE1/observed-hosts")
-    assert [(each["origin"], each["configured"]) for each in seen.json()] == [
+    hosts = service.get("admin/sites/SITE1/observed-hosts")
+    assert [(each["origin"], each["configured"]) for each in hosts.json()] == [
         ("https://viewer.example", False)
     ]
     assert service.get("admin/sites/SITE1/observed-hosts", READER).status_code == 403

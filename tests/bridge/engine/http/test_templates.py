@@ -63,8 +63,8 @@ def test_the_template_becomes_the_draft(templated: Service, *, lazy: bool) -> No
     assert templated.post("report/export/rtf", ONE).status_code == 200
 
 
-def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> None:
-    """A registered order is empty until it is opened; after a reset it is filled again."""
+def test_an_order_gets_its_template_when_it_is_opened(templated: Service) -> None:
+    """A registered order is empty until then; after a reset the next opening fills it again."""
     launch: dict[str, Any] = {
         "lazyLaunch": True,
         "registerOrder": True,
@@ -82,7 +82,7 @@ def test_an_order_gets_its_template_at_the_first_opening(templated: Service) -> 
 
 
 def test_key_findings_of_many_lines_are_exported(templated: Service) -> None:
-    """A draft of more parts than a page may send is opened, checked and exported all the same."""
+    """A draft with more parts than a page may send can be opened, checked and exported."""
     tags = {"KeyFindings": "a\n" * 30_000}
     page = page_of(templated, tags=tags)
     assert page("report").status_code == 200
@@ -102,16 +102,16 @@ def test_a_template_is_limited_like_a_document(templated: Service) -> None:
     assert templated.call("GET", f"{site}/templates").status_code == 200
 
 
-def test_an_unknown_template_stands_in_nobodys_way(templated: Service) -> None:
-    """ApplyTemplate: the launch succeeds and says so; the findings are the draft."""
+def test_a_launch_with_an_unknown_template_succeeds(templated: Service) -> None:
+    """ApplyTemplate: the response has a warning; the findings are the draft."""
     app = {"ApplyTemplate": 99}
     answer = templated.launch(tags={"KeyFindings": "Text."}, reportingApp=app).json()
     assert answer["warnings"] == ["unknown_template"]
     assert templated.get("report/content", **identity()).json()["content"] == "Text."
 
 
-def test_templates_go_out_as_they_came_in(templated: Service) -> None:
-    """MRRT export and import; what is no template is refused with its place."""
+def test_templates_are_exported_and_imported(templated: Service) -> None:
+    """As MRRT files; an invalid file is refused."""
     path = "admin/sites/SITE1/templates/7/mrrt"
     found = templated.get(path).json()
     assert found["name"] == "Chest"
@@ -122,8 +122,8 @@ def test_templates_go_out_as_they_came_in(templated: Service) -> None:
     assert (bad.status_code, bad.json()["code"]) == (400, "bad_template")
 
 
-def test_billing_codes_follow_the_sites_own_map(templated: Service) -> None:
-    """billing_code: CPT by procedure, ICD-10 by phrases that the text does not deny."""
+def test_billing_codes_follow_the_code_map_of_the_site(templated: Service) -> None:
+    """billing_code: CPT by procedure, ICD-10 by phrases that the text does not negate."""
     tags = {"StudyDescription": "ct chest", "ReasonForExam": "Cough."}
     page = page_of(templated, tags=tags)
     version = page("report").json()["version"]
@@ -136,7 +136,7 @@ def test_billing_codes_follow_the_sites_own_map(templated: Service) -> None:
     assert page("billing").json()["billingCode"] == made
 
 
-def test_codes_made_after_signing_go_with_the_signature(templated: Service) -> None:
+def test_unsign_removes_codes_and_shares(templated: Service) -> None:
     """Unsign clears billing codes and report shares created after signing."""
     page = page_of(templated, tags={"StudyDescription": "CT CHEST"})
     page("sign", {"version": page("report").json()["version"]})
@@ -148,8 +148,8 @@ def test_codes_made_after_signing_go_with_the_signature(templated: Service) -> N
     assert templated.open(link).status_code == 404
 
 
-def test_a_site_without_a_map_has_no_codes(service: Service) -> None:
-    """No code is shipped: cpt is null and icd10 empty."""
+def test_a_site_without_a_code_map_has_no_codes(service: Service) -> None:
+    """Cpt is null and icd10 is empty."""
     page = page_of(service, tags={"StudyDescription": "CT CHEST"})
     assert page("billing", {}).json()["billingCode"] == {"cpt": None, "icd10": []}
 
@@ -158,21 +158,21 @@ def test_a_site_without_a_map_has_no_codes(service: Service) -> None:
     "csv",
     ["", "a,b\n1,2\n", "system,match,code\nloinc,x,1\n", 'system,match,code\ncpt,"x,1\n', "\x00"],
 )
-def test_a_map_that_cannot_be_read_changes_nothing(templated: Service, csv: str) -> None:
-    """400 with the line, and the old map stays."""
+def test_an_invalid_code_map_changes_nothing(templated: Service, csv: str) -> None:
+    """400, and the old map is kept."""
     path = "/api/admin/sites/SITE1/code-map"
     assert templated.call("PUT", path, json={"csv": csv}).status_code == 400
     assert len(templated.get("admin/sites/SITE1/code-map").json()) == 4
 
 
-def test_a_share_is_for_reading_only(service: Service) -> None:
-    """A share shows the report read-only to anyone with its link; it is revocable and audited."""
-    page = page_of(service, tags={"KeyFindings": "Shared words."})
+def test_a_share_is_read_only(service: Service) -> None:
+    """Everyone with the link reads the report; the share can be revoked and is audited."""
+    page = page_of(service, tags={"KeyFindings": "Shared text."})
     share = page("shares", {}).json()["share"]
     service.http.cookies.clear()
     shown = service.open(share["link"])
     assert shown.status_code == 200
-    assert "Shared words." in shown.text
+    assert "Shared text." in shown.text
     assert "<script" not in shown.text
     assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
     assert shown.headers["cache-control"] == "no-store"
@@ -192,8 +192,8 @@ def test_a_share_is_for_reading_only(service: Service) -> None:
     assert {"share-create", "share-open", "share-revoke"} <= set(actions)
 
 
-def test_a_share_ends(service: Service) -> None:
-    """Expiry: as asked for, at most as the site says."""
+def test_a_share_expires(service: Service) -> None:
+    """After the requested time, at most after the maximum of the site."""
     site = {"settings": {"shareSeconds": 120}}
     service.call("PATCH", "/api/admin/sites/SITE1", json=site)
     page = page_of(service, tags={"KeyFindings": "x"})
@@ -206,8 +206,8 @@ def test_a_share_ends(service: Service) -> None:
     assert service.open(long).status_code == 404
 
 
-def test_a_visitor_shares_nothing(service: Service) -> None:
-    """Only the owner and administrators share a report or generate its codes."""
+def test_only_the_owner_shares_a_report(service: Service) -> None:
+    """Another user who opened it can neither share it nor generate its codes."""
     service.launch(userInfo=user(), tags={"KeyFindings": "x"})
     service.post("report/sign", ONE)
     link = service.launch(userInfo=user(OTHER, "O")).json()["reportLink"]

@@ -20,7 +20,7 @@ def page(service: Service) -> Page:
 
 
 async def events(page: Page) -> httpx.Response:
-    """Ask for the stream of a page; only a refusal comes back."""
+    """Request the stream of a page; returns only if it is refused."""
     headers = {"authorization": f"Bearer {page.secret}"}
     async with asyncio.timeout(PATIENCE):
         return await page.service.http.get("/reporting/api/session/events", headers=headers)
@@ -30,14 +30,14 @@ async def events(page: Page) -> httpx.Response:
     ("total", "each", "status", "code"),
     [(10, 2, 429, "too_many_waiting"), (2, 10, 503, "overloaded")],
 )
-def test_streams_are_bounded(
+def test_streams_are_limited(
     service: Service, page: Page, total: int, each: int, status: int, code: str
 ) -> None:
     """A request above the limit gets Retry-After; an ended one frees its place."""
     engine = service.application.state.engine
     engine.streams = WaitingRequests(total, each)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with AsyncExitStack() as open_streams:
             for _ in range(2):
                 await open_streams.enter_async_context(listening(page))
@@ -47,15 +47,15 @@ def test_streams_are_bounded(
         async with listening(page) as listener:
             assert listener.status == 200
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_streams_that_begin_at_the_same_moment_are_bounded(service: Service, page: Page) -> None:
-    """Beyond the limit a stream is refused, or ends at once."""
+def test_concurrent_streams_are_limited(service: Service, page: Page) -> None:
+    """A stream beyond the limit is refused or ends at once."""
     engine = service.application.state.engine
     engine.streams = WaitingRequests(100, 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         listeners = [Listener(page) for _ in range(12)]
         tasks = [asyncio.ensure_future(each.listen()) for each in listeners]
         await eventually_async(lambda: sum(each.done() for each in tasks) >= 10)
@@ -66,11 +66,11 @@ def test_streams_that_begin_at_the_same_moment_are_bounded(service: Service, pag
         async with listening(page) as listener:
             assert listener.status == 200
 
-    service.runner.run(story())
+    service.runner.run(scenario())
 
 
-def test_long_polls_are_bounded_by_token(service: Service) -> None:
-    """The readers of the bridge itself, with the service token, are not counted."""
+def test_long_polls_are_limited_per_token(service: Service) -> None:
+    """Polls of the bridge with the service token are not counted."""
     engine = service.application.state.engine
     engine.polls = WaitingRequests(10, 2)
     after = service.get("report/changes", limit=1000).json()["cursor"]
@@ -79,7 +79,7 @@ def test_long_polls_are_bounded_by_token(service: Service) -> None:
     async def poll(who: str) -> httpx.Response:
         return await service.http.get(path, headers={"x-access-token": service.tokens[who]})
 
-    async def story() -> None:
+    async def scenario() -> None:
         waiting = [asyncio.ensure_future(poll(ADMIN)) for _ in range(3)]
         async with asyncio.timeout(PATIENCE):
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -94,4 +94,4 @@ def test_long_polls_are_bounded_by_token(service: Service) -> None:
         answers = await asyncio.gather(*rest)
         assert [each.status_code for each in answers] == [200] * 5
 
-    service.runner.run(story())
+    service.runner.run(scenario())

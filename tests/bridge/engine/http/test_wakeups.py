@@ -34,14 +34,14 @@ def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
     assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
 
 
-def test_who_passes_over_an_event_is_not_woken_by_it(service: Service) -> None:
-    """A launched order wakes readers of all events and not readers of other events."""
+def test_an_event_wakes_only_readers_of_that_event(service: Service) -> None:
+    """A registered order wakes readers of all events, but not readers that exclude it."""
     changed, orders = service.application.state.engine.work.changed, {"order_registered"}
 
-    async def bells() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
+    async def notifications() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
         return changed.notification(), changed.notification(orders)
 
-    every, others = service.runner.run(bells())
+    every, others = service.runner.run(notifications())
     service.launch(lazyLaunch=True, registerOrder=True)
     assert service.runner.run(wait_notified(every, LONG))
     assert not others.done()
@@ -49,8 +49,8 @@ def test_who_passes_over_an_event_is_not_woken_by_it(service: Service) -> None:
     assert service.runner.run(wait_notified(others, LONG))
 
 
-def test_events_that_are_passed_over(service: Service) -> None:
-    """What a reader does not ask for is left out, and its cursor goes past it."""
+def test_excluded_events(service: Service) -> None:
+    """They are left out, and the cursor is after them."""
     service.launch(lazyLaunch=True, registerOrder=True)
     service.launch(userInfo=user())
     without = ["order_registered", "order_updated"]
@@ -77,15 +77,15 @@ def test_a_signature_wakes_the_readers_of_other_processes(
     async def waiting() -> bool:
         await other.start()
         first = other.work.changed.notification()
-        await wait_notified(first, 2.0)  # it rings once, when the listener is ready
+        await wait_notified(first, 2.0)  # one notification when the listener is ready
         notification = other.work.changed.notification()
         engine = service.application.state.engine
         await engine.work.change(
             ActorRef(), service.clock.now, lambda work: sign(work, A1).report_id
         )
-        rang = await wait_notified(notification, LONG)
+        woken = await wait_notified(notification, LONG)
         await other.stop()
-        return rang
+        return woken
 
     assert service.runner.run(waiting())
     there.dispose()

@@ -56,8 +56,8 @@ def worklist(service: Service) -> Service:
     return service
 
 
-def test_a_stretch_says_how_long_the_whole_is(worklist: Service) -> None:
-    """Offset and limit; the cursor is the newest change."""
+def test_a_page_has_the_total_number_of_rows(worklist: Service) -> None:
+    """Selected by offset and limit; the cursor is that of the newest change."""
     found = rows(worklist, sort="created", descending=False, offset=1, limit=1)
     assert (found["total"], len(found["items"])) == (3, 1)
     assert found["items"][0]["orders"][0]["PatientMRN"] == "P2"
@@ -84,13 +84,13 @@ def test_a_stretch_says_how_long_the_whole_is(worklist: Service) -> None:
     ],
 )
 def test_every_column_sorts_both_ways(worklist: Service, sort: str, expected: list[str]) -> None:
-    """Where values are alike, the older report stands first; turned round, all is turned round."""
+    """With equal values the older report is first; descending is the exact reverse."""
     assert mrns(worklist, sort=sort, descending=False) == expected
     assert mrns(worklist, sort=sort, descending=True) == expected[::-1]
 
 
 def test_filters_narrow_the_list(worklist: Service) -> None:
-    """By status, reader, words and reports."""
+    """By status, reader, text and reports."""
     assert mrns(worklist, status=["Draft", "Final"]) == ["P2"]
     assert sorted(mrns(worklist, owner="nobody")) == ["P1", "P3"]
     assert mrns(worklist, owner="me") == []
@@ -103,7 +103,7 @@ def test_filters_narrow_the_list(worklist: Service) -> None:
 
 
 def test_the_queue_of_preliminary_reads(worklist: Service) -> None:
-    """Longest waiting first; with group and tag; who read it, and when."""
+    """Longest waiting first, with group, tag and reader."""
     for mrn, accession, tag in (("P2", "A2", "Resident"), ("P3", "A3", "Fellow")):
         worklist.launch("service", accession=accession, mrn=mrn, userInfo=user(READER))
         worklist.clock.pass_seconds(1)
@@ -122,7 +122,7 @@ def test_the_queue_of_preliminary_reads(worklist: Service) -> None:
 
 
 def test_changes_name_the_reports_that_changed(worklist: Service) -> None:
-    """Since a cursor; nothing new gives the same cursor back, after the wait."""
+    """Since a cursor; without changes the response has the same cursor."""
     cursor = rows(worklist)["cursor"]
     query = {"SiteID": "SITE1", "after": cursor, "wait": 0}
     assert ask(worklist, "GET", "/changes", params=query).json() == {
@@ -136,7 +136,7 @@ def test_changes_name_the_reports_that_changed(worklist: Service) -> None:
 
 
 def test_only_administrators_assign(worklist: Service) -> None:
-    """To readers of the site, unsigned reports only; and back to the worklist."""
+    """To readers of the site, unsigned reports only; an assignment can be removed."""
     report_id = rows(worklist, q="P1")["items"][0]["reportId"]
 
     def assign(email: str) -> Any:
@@ -156,7 +156,7 @@ def test_only_administrators_assign(worklist: Service) -> None:
     assert assign(READER).status_code == 404
 
 
-def test_strangers_see_no_worklist(worklist: Service) -> None:
+def test_users_of_other_sites_see_no_worklist(worklist: Service) -> None:
     """A user of another site gets no rows, changes or readers."""
     sign_in(worklist, FOREIGN)
     for path in ("/rows", "/changes", "/site"):
@@ -164,8 +164,8 @@ def test_strangers_see_no_worklist(worklist: Service) -> None:
         assert answer.status_code == 403, path
 
 
-def test_what_can_be_filtered_by(worklist: Service) -> None:
-    """Locations and groups for everybody; readers for those who assign."""
+def test_the_values_for_filters(worklist: Service) -> None:
+    """Only administrators, who assign reports, get the list of readers."""
     offered = ask(worklist, "GET", "/site", params={"SiteID": "SITE1"}).json()
     assert READER in [each["email"] for each in offered["readers"]]
     sign_in(worklist, READER)
