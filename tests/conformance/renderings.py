@@ -1,4 +1,4 @@
-"""Releases to render, and the words that destinations may say about how: data of the tests."""
+"""Test data: releases to render, and combinations of the rendering options of destinations."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from mappings.outbound.results import (
 from tests.mappings.definitions import SHIPPED
 from tests.mappings.results import NOW, ORDERS
 
-Words = Mapping[str, Any]
+Options = Mapping[str, Any]
 
 VERSIONS = ("2.3", "2.3.1", "2.4", "2.5.1")
 LAYOUTS = ("lines", "repetitions", "formatted")
@@ -87,20 +87,22 @@ EARLIER: tuple[tuple[ResultEvent, tuple[ResultEvent, ...]], ...] = (
 TRIGGERS = ("T02", "T08", "T02", "T04", "T06", "T10", "T10", "T11")
 
 
-def compiled(name: str = "results", **words: Any) -> OutboundMapping:
-    """A shipped definition with a destination's words over it."""
-    return _compiled(name, json.dumps(words))
+def compiled(name: str = "results", **options: Any) -> OutboundMapping:
+    """Compile a shipped definition with the options of a destination."""
+    return _compiled(name, json.dumps(options))
 
 
 @cache
-def _compiled(name: str, words: str) -> OutboundMapping:
-    made = compile_sources(*overlay_settings(SHIPPED, name, json.loads(words), "destination test"))
+def _compiled(name: str, options: str) -> OutboundMapping:
+    made = compile_sources(
+        *overlay_settings(SHIPPED, name, json.loads(options), "destination test")
+    )
     assert isinstance(made, OutboundMapping)
     return made
 
 
 def orders() -> tuple[ResultOrder, ResultOrder]:
-    """An order in the usual delimiters and one in delimiters of its own, both with Metadata."""
+    """Return an order with the usual delimiters and one with other delimiters, with Metadata."""
     usual = next(each for each in ORDERS if each.echo[0].startswith("MSH|^~\\&|RIS"))
     odd = next(each for each in ORDERS if not each.echo[0].startswith("MSH|^~"))
     first, second = (replace(each, metadata=METADATA) for each in (usual, odd))
@@ -108,17 +110,17 @@ def orders() -> tuple[ResultOrder, ResultOrder]:
 
 
 def covering(choices: Sequence[Sequence[Any]], together: int) -> Iterator[tuple[Any, ...]]:
-    """Choose one of each, until each has been with every choice of so many others."""
-    met: set[tuple[tuple[int, int], ...]] = set()
+    """Yield combinations until each choice was combined with every choice of `together` lists."""
+    covered: set[tuple[tuple[int, int], ...]] = set()
     for numbers in product(*(range(len(each)) for each in choices)):
-        new = set(combinations_of(enumerate(numbers), together)) - met
+        new = set(combinations_of(enumerate(numbers), together)) - covered
         if new:
-            met |= new
+            covered |= new
             yield tuple(each[number] for each, number in zip(choices, numbers, strict=True))
 
 
-def combinations() -> Iterator[Words]:
-    """Words that belong together, each with each; in threes where there are many."""
+def combinations() -> Iterator[Options]:
+    """Yield combinations of related options: all pairs, and triples of the larger group."""
     cut = (*product(LAYOUTS, SECTIONS[:2]), ("lines", "dicom"))
     for version, (layout, sections), addenda in covering((VERSIONS, cut, ADDENDA), 2):
         yield {"version": version, "layout": layout, "sections": sections, "addenda": addenda}
@@ -134,7 +136,7 @@ def combinations() -> Iterator[Words]:
 
 
 def keys(raw: bytes) -> list[tuple[str, str]]:
-    """OBX-3 and OBX-4 of the text of a message, each once, in order."""
+    """Return the distinct pairs of OBX-3 and OBX-4 of the text of a message, in order."""
     found = [
         (each.value("OBX-3.1"), each.value("OBX-4"))
         for each in Message.parse(raw).named("OBX")

@@ -1,4 +1,4 @@
-"""Every acknowledgment we build, held against parsers that are not ours."""
+"""Independent parsers accept every acknowledgment that we build."""
 
 from datetime import UTC, datetime
 
@@ -29,8 +29,8 @@ OUTCOMES: dict[str, tuple[MessageRefusal, ...]] = {
 }
 
 
-def answered(kind: str, version: str, code: str, marks: str) -> bytes:
-    """The acknowledgment of a message of such a header."""
+def acknowledge(kind: str, version: str, code: str, marks: str) -> bytes:
+    """Return the acknowledgment of a message with this header."""
     kind = kind.replace("^", marks[0])
     charset = "" if version == "2.2" else "||||||UNICODE UTF-8"  # MSH-18 came with 2.3
     raw = f"MSH|{marks}|RIS|H\xc4US|B|R|20260101||{kind}|X-1|P|{version}{charset}\rPID|1\r"
@@ -43,9 +43,9 @@ def answered(kind: str, version: str, code: str, marks: str) -> bytes:
 @pytest.mark.parametrize("version", sorted(KNOWN_VERSIONS))
 @pytest.mark.parametrize("code", OUTCOMES)
 def test_structure(version: str, code: str, marks: str) -> None:
-    """Each code for each type in each version is valid for hl7apy and the same to python-hl7."""
+    """For each code, type and version: valid for hl7apy, and read equally by python-hl7."""
     for kind in TYPES:
-        ack = answered(kind, version, code, marks)
+        ack = acknowledge(kind, version, code, marks)
 
         assert not structure_errors(ack), ack
         assert agree(ack), ack
@@ -54,23 +54,23 @@ def test_structure(version: str, code: str, marks: str) -> None:
 @pytest.mark.parametrize("version", ["2.3", "2.4", "2.5.1", "2.6"])
 @pytest.mark.parametrize("code", OUTCOMES)
 def test_strict(version: str, code: str) -> None:
-    """With hl7apy at its strictest nothing is left to object to."""
-    ack = answered("ORM^O01", version, code, "^~\\&")
+    """The strict validation of hl7apy finds no error."""
+    ack = acknowledge("ORM^O01", version, code, "^~\\&")
 
     assert parsed(ack, VALIDATION_LEVEL.STRICT).validate()
 
 
-def test_truncation_character_before_its_time() -> None:
-    """A fifth encoding character is answered with four where the version knows no fifth."""
-    assert answered("ORM^O01", "2.5.1", "AA", "^~\\&#").startswith(b"MSH|^~\\&|")
-    assert answered("ORM^O01", "2.7", "AA", "^~\\&#").startswith(b"MSH|^~\\&#|")
+def test_truncation_character_of_an_older_version() -> None:
+    """A version without truncation character gets four encoding characters."""
+    assert acknowledge("ORM^O01", "2.5.1", "AA", "^~\\&#").startswith(b"MSH|^~\\&|")
+    assert acknowledge("ORM^O01", "2.7", "AA", "^~\\&#").startswith(b"MSH|^~\\&#|")
 
 
 @pytest.mark.parametrize(
     "head", [b"hello", b"\xff\x00", b"MSH|", b"GET / HTTP/1.1", b"MSH|^~\\&|A"]
 )
-def test_the_answer_to_noise_is_a_valid_message(head: bytes) -> None:
-    """Even the answer to noise is valid, but for the control id that nobody could know."""
+def test_the_response_to_invalid_data_is_a_valid_message(head: bytes) -> None:
+    """Except for MSA-2, because the control id is unknown."""
     nak = unframed_nak(head, MalformedMessage(MalformedReason.NOT_HL7), control_id="Y1", now=NOW)
 
     assert structure_errors(nak).endswith("Missing required child MSA.MSA_2")

@@ -1,4 +1,4 @@
-"""ORR, ORI and ORG as a listener builds them: exact words, and what other parsers say."""
+"""ORR, ORI and ORG of a listener: order control codes, and the result of other parsers."""
 
 import re
 from dataclasses import replace
@@ -25,9 +25,9 @@ KINDS = [
 TRIGGERS = {"ORM": "O01", "OMG": "O19", "OMI": "O23"}
 REPLIES = {"ORM": "ORR^O02", "OMG": "ORG^O20", "OMI": "ORI^O24"}
 CHOICE = re.compile(r"ValidationError: Missing required child ORR_O02_[A-Z0-9_]+\.RQD")
-"""ORR has one of OBR, RQD, RQ1 …; hl7apy takes the choice for a list and wants them all."""
+"""ORR has one of OBR, RQD, RQ1 …; hl7apy reads the choice as a list and requires all of them."""
 
-WORDS = {
+CODES = {
     "NW": ("OK", "UA"),
     "XO": ("XR", "UX"),
     "CA": ("CR", "UC"),
@@ -47,7 +47,7 @@ def request(
     patient: str = "M1",
     marks: str = "|^~\\&",
 ) -> bytes:
-    """An order message with a group for each code."""
+    """Return an order message with a group for each code."""
     lines = [
         f"MSH|^~\\&|RIS|MAIN|B|R|20260302||{kind}^{TRIGGERS[kind]}|C1|P|{version}|||{modes}",
         f"PID|1||{patient}||TESTER^TILDA",
@@ -68,7 +68,7 @@ def request(
 
 
 def replies(payload: bytes, **changes: object) -> list[bytes]:
-    """What a listener answers."""
+    """Return the acknowledgments of a listener."""
     listening = replace(ORDERS, **changes)  # type: ignore[arg-type]  # fields of Listening
     ids = count(1)
 
@@ -83,7 +83,7 @@ def replies(payload: bytes, **changes: object) -> list[bytes]:
 @pytest.mark.parametrize("patient", ["M1", ""])
 @pytest.mark.parametrize(("kind", "version"), KINDS)
 def test_structure(kind: str, version: str, patient: str) -> None:
-    """Each reply is of the structure that its version wants, taken or refused."""
+    """Each reply has the structure of its version, for accepted and refused orders."""
     (reply,) = replies(request(kind, version, "NW", "CA", patient=patient))
     named = REPLIES[kind] + ("" if version == "2.3" else "^" + REPLIES[kind].replace("^", "_"))
     assert Message.parse(reply).value("MSH-9") == named
@@ -91,23 +91,23 @@ def test_structure(kind: str, version: str, patient: str) -> None:
     assert agree(reply)
 
 
-@pytest.mark.parametrize("taken", [True, False])
-@pytest.mark.parametrize("control", WORDS)
-def test_the_order_control_of_a_reply(control: str, *, taken: bool) -> None:
-    """ORC-1 says what became of what was asked; a message refused did nothing of it."""
-    (reply,) = replies(request("ORM", "2.5.1", control, "NW", patient="M1" if taken else ""))
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("control", CODES)
+def test_the_order_control_of_a_reply(control: str, *, accepted: bool) -> None:
+    """ORC-1 is the result of each order; a refused message executes none of them."""
+    (reply,) = replies(request("ORM", "2.5.1", control, "NW", patient="M1" if accepted else ""))
     message = Message.parse(reply)
-    place = 0 if taken else 1
-    assert message.values("ORC[*]-1") == [WORDS[control][place], WORDS["NW"][place]]
+    place = 0 if accepted else 1
+    assert message.values("ORC[*]-1") == [CODES[control][place], CODES["NW"][place]]
     assert message.values("ORC[*]-2") == ["P1^RIS", "P2^RIS"]
     assert message.values("ORC[*]-3") == ["F1^PACS", "F2^PACS"]
-    assert message.value("MSA-1") == ("AA" if taken else "AE")
+    assert message.value("MSA-1") == ("AA" if accepted else "AE")
     assert message.value("MSA-2") == "C1"
     assert message.named("PID") == []
 
 
 def test_odd_delimiters() -> None:
-    """The sender's delimiters are taken over, in the orders too."""
+    """The reply has the delimiters of the sender, also in the orders."""
     (reply,) = replies(request("ORM", "2.4", "NW", "XO", marks="#@!?*"))
     message = Message.parse(reply)
     assert message.value("MSH-9") == "ORR@O02@ORR_O02"
@@ -116,14 +116,14 @@ def test_odd_delimiters() -> None:
 
 
 def test_enhanced_mode() -> None:
-    """The commit acknowledgment stays what it is; the application's is the reply."""
+    """The commit acknowledgment is an ACK, the application acknowledgment is the reply."""
     commit, reply = replies(request(modes="AL|AL"))
     assert Message.parse(commit).value("MSH-9.1") == "ACK"
     assert Message.parse(reply).value("MSH-9.1") == "ORR"
 
 
-def test_others_are_acknowledged_plainly() -> None:
-    """ADT, a code of nobody's, another version: an ACK says it all, or an order that says no."""
+def test_other_messages_get_an_ack() -> None:
+    """ADT and a test message get an ACK; an unknown order control gets UA."""
     adt = b"MSH|^~\\&|A|B|C|D|2026||ADT^A08|C1|P|2.5.1\rEVN|A08|2026\rPID|1||M1||X^Y\r"
     assert Message.parse(replies(adt)[0]).value("MSH-9.1") == "ACK"
     test = request().replace(b"|P|2.5.1", b"|T|2.5.1")
@@ -132,8 +132,8 @@ def test_others_are_acknowledged_plainly() -> None:
     assert Message.parse(unknown).value("ORC-1") == "UA"
 
 
-def test_plain_by_default() -> None:
-    """Nobody gets a reply of this kind unasked."""
+def test_an_ack_is_the_default() -> None:
+    """Order replies must be configured."""
     (reply,) = replies(request(), replies=Replies.ACK, acknowledge=Acknowledge.CHECKED)
     assert Message.parse(reply).value("MSH-9") == "ACK^O01^ACK"
     assert b"ORC" not in reply

@@ -1,4 +1,4 @@
-"""Every way to write a result, in every version, held against two parsers that are not ours."""
+"""Independent parsers accept every rendering of a result in every version."""
 
 import base64
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.conformance.renderings import (
     LATE,
     TRIGGERS,
     VERSIONS,
-    Words,
+    Options,
     combinations,
     compiled,
     keys,
@@ -29,13 +29,13 @@ PAIR = orders()
 STRICT = VALIDATION_LEVEL.STRICT
 
 
-def named(words: Words) -> str:
+def named(options: Options) -> str:
     """Name a combination in the list of tests."""
-    return ",".join(str(value) for value in words.values())
+    return ",".join(str(value) for value in options.values())
 
 
 def assert_valid(raw: bytes, version: str, structure: str = "ORU_R01") -> Message:
-    """Insist that others read a message whole, in its version."""
+    """Assert that both parsers accept a message of this version; return it."""
     theirs = parsed(raw)
     assert theirs.name == structure
     assert theirs.validate()
@@ -45,13 +45,13 @@ def assert_valid(raw: bytes, version: str, structure: str = "ORU_R01") -> Messag
     return message
 
 
-@pytest.mark.parametrize("words", list(combinations()), ids=named)
-def test_every_combination(words: Words) -> None:
-    """Each word with each other one: a valid ORU^R01 of that version, read alike by all."""
-    mapping = compiled(**words)
+@pytest.mark.parametrize("options", list(combinations()), ids=named)
+def test_every_combination(options: Options) -> None:
+    """A valid ORU^R01 of that version, read equally by all parsers."""
+    mapping = compiled(**options)
     both = PAIR if mapping.combined else PAIR[:1]
     context = replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=LATE, orders=both)
-    message = assert_valid(mapping.render(context), words["version"])
+    message = assert_valid(mapping.render(context), options["version"])
     assert len(message.named("OBR")) == len(both)
     assert [
         base64.b64decode(each.value("OBX-5.5"), validate=True)
@@ -68,7 +68,7 @@ def test_every_combination(words: Words) -> None:
 def test_every_event(
     version: str, name: str, event: ResultEvent, earlier: tuple[ResultEvent, ...]
 ) -> None:
-    """Every event has its message in every definition that ships, and each is strictly valid."""
+    """Every event has a strictly valid message in every shipped definition."""
     trigger = TRIGGERS[EARLIER.index((event, earlier))]
     structure = "ORU_R01"
     if name == "mdm":
@@ -86,7 +86,7 @@ def test_every_event(
 )
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.tags["Accession"])
 def test_every_order(version: str, order: ResultOrder, name: str) -> None:
-    """Whatever an order said, repeated whole in whatever version: nothing too much goes out."""
+    """An echoed order of any version has no fields beyond those of the version of the result."""
     raw = compiled(name, version=version, echo="whole").render(replace(CONTEXT, orders=(order,)))
     message = assert_valid(raw, version, "MDM_T02" if name == "mdm" else "ORU_R01")
     for segment in message.segments:
@@ -97,14 +97,14 @@ def test_every_order(version: str, order: ResultOrder, name: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("event", [ResultEvent.PRELIMINARY, ResultEvent.RECALL, "order-status"])
 def test_progress(version: str, event: str) -> None:
-    """Messages of progress are valid in every version too."""
+    """Status messages are valid in every version."""
     context = replace(CONTEXT, event=ResultEvent(event), orders=PAIR[:1], report_status="Draft")
     assert_valid(compiled("status", version=version).render(context), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_progress_as_an_order(version: str) -> None:
-    """One word beside the codes makes an ORM^O01 of it; hl7apy cannot check its OBR or RQD."""
+    """`message` in the statuses makes it an ORM^O01; hl7apy cannot check its OBR or RQD."""
     mapping = compiled(
         "status",
         version=version,
@@ -119,7 +119,7 @@ def test_progress_as_an_order(version: str) -> None:
 @pytest.mark.parametrize("sections", ["none", "loinc", "dicom"])
 @pytest.mark.parametrize("layout", ["lines", "repetitions", "formatted"])
 def test_observations_are_stable(layout: str, sections: str) -> None:
-    """From preliminary to final to addendum to correction: OBX-3 and OBX-4 stay the same."""
+    """OBX-3 and OBX-4 do not change from preliminary to final, addendum and correction."""
     mapping = compiled(layout=layout, sections=sections, content=["text", "pdf"])
     sent = []
     for event, late in (
@@ -139,7 +139,7 @@ def test_observations_are_stable(layout: str, sections: str) -> None:
 
 
 def test_our_tables_agree_with_hl7apy() -> None:
-    """Our tables of fields and types say what hl7apy's say."""
+    """Our tables of fields and types equal those of hl7apy."""
     for version, shape in hl7_versions.VERSIONS.items():
         library = load_library(version)
         for segment, kinds in shape.fields.items():

@@ -1,4 +1,4 @@
-"""The results of the samples, whole and with their Z segments, held against other parsers."""
+"""Independent parsers accept the sample results, including their Z segments."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ RESULTS = sorted((Path(__file__).parents[2] / "sample_messages" / "results").glo
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
 def test_results(file: Path) -> None:
-    """hl7apy at its strictest objects to nothing; python-hl7 reads the same."""
+    """The strict validation of hl7apy finds no error; python-hl7 reads the same fields."""
     raw = file.read_bytes()
 
     assert not structure_errors(raw, VALIDATION_LEVEL.STRICT)

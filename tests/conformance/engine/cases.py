@@ -20,7 +20,7 @@ from tests.bridge.engine.http.engine_service import (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One engine, and requests that bring reports to a state; orders are named by accession."""
+    """An engine, and requests that bring reports to a state; orders are named by accession."""
 
     service: Service
 
@@ -30,7 +30,7 @@ class Case:
         return self.service.post(f"report/{path}", body, who)
 
     def flat(self, path: str, accession: str) -> httpx.Response:
-        """Post a body that is the identity itself."""
+        """Post a body that is the identity."""
         return self.service.post(f"report/{path}", identity(accession))
 
     def orders(self, path: str, *accessions: str, **more: Any) -> httpx.Response:
@@ -64,7 +64,7 @@ class Case:
         return self.service.session(self.service.open(link))
 
     def order(self, accession: str, **tags: Any) -> None:
-        """Let an empty, unassigned Ordered report stand on the worklist."""
+        """Register an order: an empty, unassigned Ordered report."""
         ok(
             self.service.launch(
                 "service", accession=accession, lazyLaunch=True, registerOrder=True, tags=tags
@@ -77,11 +77,11 @@ class Case:
         ok(self.service.launch(READER, accession=accession, tags=tags))
 
     def sign(self, accession: str, *, now: bool = False) -> None:
-        """Sign."""
+        """Sign a report; `now`: without sign delay."""
         ok(self.post("sign", accession, ignoreSignDelay=now))
 
     def addendum(self, accession: str, *texts: str) -> None:
-        """Write and sign addenda at the report's page."""
+        """Write and sign addenda on the page of the report."""
         page = self.page(accession)
         for text in texts:
             version = _newest(page("addendum/create", {}))
@@ -89,16 +89,16 @@ class Case:
             ok(page("addendum/sign", {"version": version}))
 
     def deliver(self) -> None:
-        """Release what is due."""
+        """Release the reports that are due."""
         release_due(self.service.database, self.service.clock.now)
 
     def wait(self) -> None:
-        """Let more than one sign delay pass."""
+        """Advance the clock by more than a sign delay."""
         self.service.clock.pass_seconds(DELAY + 1)
 
 
 def ok(answer: httpx.Response) -> httpx.Response:
-    """Assert that a preparation has succeeded."""
+    """Assert that a request has succeeded."""
     assert answer.status_code < 300, answer.text
     return answer
 
@@ -169,16 +169,16 @@ def _addendum_elapsed(case: Case, name: str) -> None:
 
 
 def _nothing(case: Case, name: str) -> None:
-    """No launch at all."""
+    """No launch."""
 
 
 def _pre_launch(case: Case, name: str) -> None:
     ok(case.service.launch(READER, accession=name, lazyLaunch=True))
 
 
-# How to reach each state, and the status it shows; None is "no report".
+# How to reach each state, and its status; None: no report.
 STATES: Mapping[str, tuple[Callable[[Case, str], None], str | None]] = {
-    # what needs time to pass comes first: it would end the cooling of those before
+    # states that need time come first, because they would end the cooling of earlier ones
     "elapsed": (_elapsed, "Final"),
     "addendum-elapsed": (_addendum_elapsed, "Addendum"),
     "none": (_nothing, None),

@@ -1,4 +1,4 @@
-"""A whole engine behind HTTP for each case; on SQLite unless a module asks for both databases."""
+"""An engine behind HTTP for each test; on SQLite unless a module requests both databases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ from tests.bridge.engine.http.engine_service import ADMIN, Service
 from tests.conformance.engine.cases import Case
 from tests.databases import fresh_file
 
-__all__ = ["clock", "quick_passwords", "service"]  # as the tests of the engine's HTTP have them
+__all__ = ["clock", "quick_passwords", "service"]  # the fixtures of the HTTP tests
 
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
-    """Address of a database without rows."""
+    """Address of an empty database."""
     return fresh_file(tmp_path / "engine.db")
 
 
@@ -26,12 +26,12 @@ def case(service: Service) -> Case:
 
 
 @pytest.fixture
-def uncooled(service: Service) -> Callable[[int], None]:
+def set_delay(service: Service) -> Callable[[int], None]:
     """Set the sign delay of SITE1 in seconds; 0 switches cooling off."""
 
-    def setting(seconds: int) -> None:
+    def set_seconds(seconds: int) -> None:
         body = {"name": "First", "signDelay": seconds}
         answer = service.call("PUT", "/api/admin/sites/SITE1", ADMIN, json=body)
         assert answer.status_code == 200, answer.text
 
-    return setting
+    return set_seconds

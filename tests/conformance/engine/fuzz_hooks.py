@@ -1,8 +1,8 @@
 """
-What schemathesis has to know of this service; loaded by its command line, not by pytest.
+Hooks and checks for schemathesis; loaded by its command line, not by pytest.
 
-The documented business failures are 500 by the interface document's Errors, and say so in
-a header. A request of the described shape may break a rule, but is never of the wrong shape.
+The interface document defines business failures as 500; a header marks them. A request of the
+described shape may break a rule, but its shape is valid.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from tests.conformance.engine import fuzz_sessions
 
 LONGEST, MAXIMUM = 0.05, 60  # seconds
 STREAM, ENDLESS = "/reporting/api/session/events", (None, False, "false")
-# Rules that no schema tells; and 1.0, which is an integer to JSON Schema and no count of ours.
+# Rules that a schema cannot express; and 1.0, which is an integer only in JSON Schema.
 NO_SHAPE = (
     *("bytes in UTF-8", "belong to its SiteID", "either document or text", "language codes"),
     *("valid integer", "marks of direction", "is not a day"),
@@ -23,7 +23,7 @@ SHAPE = {"invalid_request", "not_json"}
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Wait for no long polls, and for no stream that has no end; name present versions."""
+    """Limit the wait of long polls and streams; send the present version of reports."""
     fuzz_sessions.present_version(case)
     if case.operation.path == STREAM and (case.query or {}).get("once") in ENDLESS:
         case.query = {**(case.query or {}), "once": True}
@@ -34,10 +34,10 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
 
 @schemathesis.check
 def no_failure(ctx: Any, response: Any, case: Any) -> None:
-    """No 500 but the business ones; every problem has all its members, and no stack trace."""
+    """Only business failures are 500; a problem has all its members and no stack trace."""
     business = response.headers.get("x-error-class") == ["business"]
     assert response.status_code < 500 or business, response.text
-    assert b"Traceback" not in response.content  # some answers are documents, and no text
+    assert b"Traceback" not in response.content  # some responses are binary
     if response.status_code >= 400:
         assert response.headers["content-type"] == ["application/problem+json"]
         problem = response.json()
@@ -48,7 +48,7 @@ def no_failure(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.check
 def described_shape(ctx: Any, response: Any, case: Any) -> None:
-    """What the description allows is not refused for its shape."""
+    """A request that the description allows is not refused for its shape."""
     mode = case.meta.generation.mode if case.meta else None
     if mode == schemathesis.GenerationMode.POSITIVE and response.status_code == 400:
         problem = response.json()

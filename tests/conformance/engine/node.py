@@ -1,4 +1,4 @@
-"""Engines in processes of their own: sockets, clock, database are real. Quotas are off."""
+"""Engines in separate processes, with real sockets, clock and database. Quotas are off."""
 
 import asyncio
 import time
@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def now() -> int:
-    """Return the moment, in milliseconds."""
+    """Return the time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 async def serve(url: str, port: int, key: bytes) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     off = Quota(0)
     settings = EngineSettings(
         link_keys=(("1", key),),
@@ -41,7 +41,7 @@ async def serve(url: str, port: int, key: bytes) -> None:
 
 @contextmanager
 def running(url: str, ports: Sequence[int], key: bytes) -> Iterator[list[str]]:
-    """Run nodes on one database; give their addresses once they answer."""
+    """Run nodes on one database; yield their addresses when they are ready."""
     with ExitStack() as stack:
         processes = []
         for port in ports:

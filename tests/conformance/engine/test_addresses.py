@@ -1,4 +1,4 @@
-"""Base addresses, origins, and the keys that links are sealed with."""
+"""Base addresses, origins, and the keys that seal links."""
 
 import secrets
 
@@ -12,16 +12,16 @@ from tests.conformance.engine.cases import Case, ok
 
 
 def test_regional_addresses(service: Service) -> None:
-    """Base address: a second regional one serves the same path; links carry their own."""
+    """Base address: a regional address serves the same path; links contain the requested one."""
     engine = service.application.state.engine
     regional = "https://au.reports.test"
     engine.addresses = type(engine.addresses)(BASE, [regional], Proxies(["127.0.0.1/32"]))
     forwarded = {"x-forwarded-host": "au.reports.test", "x-forwarded-proto": "https"}
     cases = [
         (forwarded, regional),
-        ({"host": "au.reports.test"}, regional),  # the proxy does not say how it was reached
+        ({"host": "au.reports.test"}, regional),  # a proxy without forwarded headers
         ({"x-forwarded-host": "au.reports.test"}, regional),
-        ({**forwarded, "x-forwarded-proto": "http"}, BASE),  # over http it is not that address
+        ({**forwarded, "x-forwarded-proto": "http"}, BASE),  # http is another address
         ({"x-forwarded-host": "evil.test", "x-forwarded-proto": "https"}, BASE),
         ({**forwarded, "x-forwarded-host": "au.reports.test:444"}, BASE),
         ({**forwarded, "x-forwarded-host": "au.reports.test@evil.test"}, BASE),
@@ -44,8 +44,8 @@ def test_regional_addresses(service: Service) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.test", "null", BASE])
-def test_cross_origin_requests_get_no_leave(service: Service, origin: str) -> None:
-    """CORS is off on /api: no header lets a browser's script read the answer."""
+def test_cross_origin_requests_get_no_permission(service: Service, origin: str) -> None:
+    """CORS is off on /api: no header permits a script of a browser to read the response."""
     ok(service.launch())
     for method, path in (("OPTIONS", "/api/report/status"), ("GET", "/api/worklist?SiteID=SITE1")):
         headers = {"origin": origin, "access-control-request-method": "POST"}
@@ -54,7 +54,7 @@ def test_cross_origin_requests_get_no_leave(service: Service, origin: str) -> No
 
 
 def test_rotating_keys(service: Service) -> None:
-    """Links: an old key still opens, resealing moves to the newest, then the old one may go."""
+    """Links: an old key still opens them; after resealing to the newest it can be removed."""
     engine = service.application.state.engine
     tags = {"KeyFindings": "Sealed."}
     linked = [
@@ -76,23 +76,10 @@ def test_rotating_keys(service: Service) -> None:
     assert service.open(linked[2]["reportLink"]).status_code == 404
 
 
-def test_headers_of_every_answer(service: Service) -> None:
-    """Versioning: X-API-Version; no answer is stored, sniffed, or without a request id."""
+def test_headers_of_every_response(service: Service) -> None:
+    """Versioning: X-API-Version; each response has a request id and no-store and nosniff."""
     for answer in (service.launch(), service.post("report/sign", {}), service.call("GET", "/x")):
         assert answer.headers["x-api-version"] == "1"
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-request-id"]
-
-
-DOCUMENTED = {
-    "/api/report/launch/clinical": "post", "/api/report/init": "post",
-    "/api/report/status": "post", "/api/report/content": "get",
-    "/api/report/export/html": "post", "/api/report/export/json": "post",
-    "/api/report/export/rtf": "post", "/api/report/sign": "post", "/api/report/unsign": "post",
-    "/api/report/addendum/sign": "post", "/api/report/addendum/unsign": "post",
-    "/api/report/prelim": "post", "/api/report/delete": "post",
-    "/api/report/site/prelims": "get", "/api/report/update-dicomsr": "post",
-    "/api/report/reset-order": "post", "/api/report/unassign": "post",
-    "/api/report/link-orders": "post", "/api/report/unlink-orders": "post",
-}  # fmt: skip

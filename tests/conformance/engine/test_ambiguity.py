@@ -15,16 +15,16 @@ from tests.conformance.engine.cases import Case, ok
         '{"clinicalInfo": [{"PatientMRN": "P1", "PatientMRN": "P2", "Accession": "A1"}]}',
     ],
 )
-def test_a_member_that_is_there_twice(service: Service, body: str) -> None:
-    """Order identity: of two patients in one member neither is taken."""
+def test_a_duplicate_member_is_refused(service: Service, body: str) -> None:
+    """Order identity: a request with two values of one identifier names no patient."""
     headers = {"content-type": "application/json"}
     answer = service.call("POST", "/api/report/status", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_json")
     assert "P2" not in answer.text
 
 
-def test_a_query_parameter_that_contradicts_itself(case: Case) -> None:
-    """content, site/prelims: one patient, one site; the same said twice is no contradiction."""
+def test_a_query_parameter_with_two_values_is_refused(case: Case) -> None:
+    """content, site/prelims: one patient, one site. Equal values are accepted."""
     case.draft("A1")
     query = "SiteID=SITE1&PatientMRN=P1&Accession=A1"
     path = f"/api/report/content?{query}"
@@ -39,7 +39,7 @@ def test_a_query_parameter_that_contradicts_itself(case: Case) -> None:
 
 
 def test_site_and_role_are_checked_before_files(case: Case) -> None:
-    """update-dicomsr: site and role come before the files, 404 and 403 before 400."""
+    """update-dicomsr: 404 and 403 come before the 400 of an invalid file."""
     case.draft("A1")
     files = {"dicomSR": [{"fileData": base64.b64encode(b"no DICOM").decode()}]}
     for who, site, status in (

@@ -1,4 +1,4 @@
-"""Authentication: tokens, roles, isolation of sites; and what strangers can learn."""
+"""Authentication: tokens, roles, isolation of sites."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -29,22 +29,22 @@ READING = {
 }
 
 
-def told(answer: httpx.Response) -> tuple[int, dict[str, Any]]:
-    """Return what an answer tells, but for the request's own id."""
+def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of a response without the request id."""
     return answer.status_code, {**answer.json(), "requestId": ""}
 
 
 @pytest.mark.parametrize("token", ["", " ", "rbt_", "x" * 513, "x" * 100_000, "rbt_\tA", "null"])
 def test_no_valid_token(service: Service, token: str) -> None:
-    """Rule 1: a request without a valid token fails, whatever it asks."""
+    """Rule 1: every request without a valid token fails."""
     for path, body in ADMINISTRATIVE.items():
         assert service.post(path, body, token).status_code == 401
     for path, query in READING.items():
         assert service.get(path, token, **query).status_code == 401
 
 
-def test_other_headers_are_no_token(service: Service) -> None:
-    """Rule 1: the header is x-access-token; no other place is looked at."""
+def test_a_token_in_another_place_is_ignored(service: Service) -> None:
+    """Rule 1: only the header x-access-token is read."""
     token = service.tokens[ADMIN]
     for headers in ({"authorization": f"Bearer {token}"}, {"cookie": f"x-access-token={token}"}):
         assert service.post("report/status", {}, None, headers=headers).status_code == 401
@@ -53,7 +53,7 @@ def test_other_headers_are_no_token(service: Service) -> None:
     answer = service.call(
         "GET", "/api/worklist?SiteID=SITE1", None, headers={"X-ACCESS-TOKEN": token}
     )
-    assert answer.status_code == 200  # names of headers have no case
+    assert answer.status_code == 200  # header names ignore case
 
 
 @pytest.mark.parametrize("path", READING)
@@ -67,13 +67,13 @@ def test_reading_needs_an_administrator(service: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*ADMINISTRATIVE, *READING])
-def test_another_sites_administrator_learns_nothing(case: Case, path: str) -> None:
-    """Isolation: body and code are the same whether or not there is anything to know."""
+def test_an_administrator_of_another_site_learns_nothing(case: Case, path: str) -> None:
+    """Isolation: the response does not depend on the reports of the site."""
 
     def ask() -> tuple[int, dict[str, Any]]:
         if path in READING:
-            return told(case.service.get(path, FOREIGN, **READING[path]))
-        return told(case.service.post(path, ADMINISTRATIVE[path], FOREIGN))
+            return without_id(case.service.get(path, FOREIGN, **READING[path]))
+        return without_id(case.service.post(path, ADMINISTRATIVE[path], FOREIGN))
 
     before = ask()
     case.draft("A1")
@@ -85,7 +85,7 @@ def test_another_sites_administrator_learns_nothing(case: Case, path: str) -> No
 
 
 def test_administering_another_site(service: Service) -> None:
-    """Isolation: neither people, nor tokens, nor settings of another site; nor its existence."""
+    """Isolation: users, tokens, settings and lists of another site are not accessible."""
     known = ok(service.get("admin/sites/SITE1/tokens")).json()
     for method, path, body in (
         ("GET", "", None), ("PUT", "", {"name": "Mine"}), ("GET", "/users", None),
@@ -103,36 +103,36 @@ def test_administering_another_site(service: Service) -> None:
 
 
 def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
-    """Isolation: ids of tokens are not a way into another site."""
+    """Isolation: the response equals that for an unknown id."""
     own = ok(service.get("admin/sites/SITE1/tokens")).json()[0]["id"]
     answer = service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{own}", FOREIGN)
     assert answer.status_code == 404
     other = service.call("DELETE", "/api/admin/sites/SITE2/tokens/99999", FOREIGN)
-    assert told(answer)[1] | {"instance": ""} == told(other)[1] | {"instance": ""}
+    assert without_id(answer)[1] | {"instance": ""} == without_id(other)[1] | {"instance": ""}
     assert service.get("worklist", SiteID="SITE1").status_code == 200
 
 
-def test_anybodys_token_launches(service: Service) -> None:
-    """Rule 3: any user's token; the report is assigned to the token's user."""
+def test_every_users_token_launches(service: Service) -> None:
+    """Rule 3: the report is assigned to the user of the token."""
     for number, who in enumerate((READER, OTHER, ADMIN)):
         body = ok(service.launch(who, accession=f"A{number}")).json()
         assert body["owner"]["email"] == who
 
 
 def token(service: Service, **more: Any) -> dict[str, Any]:
-    """Make a token for the reader."""
+    """Create a token of the reader."""
     body = {"email": READER, "label": "test", **more}
     made: dict[str, Any] = ok(service.post("admin/sites/SITE1/tokens", body)).json()
     return made
 
 
 def secret_of(made: dict[str, Any]) -> str:
-    """Return the secret of a token that was just made."""
+    """Return the secret of a new token."""
     return next(str(v) for v in made.values() if str(v).startswith("rbt_"))
 
 
 def test_a_token_expires(service: Service) -> None:
-    """Tokens: valid until their expiry, by the server's clock."""
+    """Tokens: valid until their expiry by the clock of the server."""
     secret = secret_of(token(service, expiresDays=1))
     service.clock.pass_seconds(24 * HOUR - 1)
     assert service.launch(secret).status_code == 200
@@ -141,7 +141,7 @@ def test_a_token_expires(service: Service) -> None:
 
 
 def test_a_revoked_token(service: Service) -> None:
-    """Tokens: revoked at once, and with it the links it made."""
+    """Tokens: revoked at once, with the links that it created."""
     made = token(service)
     secret = secret_of(made)
     number = next(
@@ -158,7 +158,7 @@ def test_a_revoked_token(service: Service) -> None:
 
 
 def test_secrets_are_shown_once(service: Service) -> None:
-    """Tokens: the secret is in the answer that made it, and nowhere else."""
+    """Tokens: only the response of the creation contains the secret."""
     secret = secret_of(token(service))
     assert secret not in service.get("admin/sites/SITE1/tokens").text
     with service.database.read() as connection:
@@ -166,8 +166,8 @@ def test_secrets_are_shown_once(service: Service) -> None:
     assert secret not in str(rows)
 
 
-def test_last_use_is_noted(service: Service) -> None:
-    """Tokens: an administrator sees when each was last used."""
+def test_the_last_use_of_a_token_is_recorded(service: Service) -> None:
+    """Tokens: the list for administrators contains it."""
     secret = secret_of(token(service))
     ok(service.launch(secret))
     used = [
@@ -189,7 +189,7 @@ SCOPES: dict[str, Callable[[Service, str], httpx.Response]] = {
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_scopes(service: Service, scope: str) -> None:
-    """Tokens: limited to a scope, it does that and nothing else."""
+    """Tokens: a token with one scope is refused for the others."""
     ok(service.launch(READER))
     body = {"email": ADMIN, "label": "t", "scopes": [scope]}
     secret = secret_of(ok(service.post("admin/sites/SITE1/tokens", body)).json())

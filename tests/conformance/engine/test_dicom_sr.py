@@ -1,4 +1,4 @@
-"""dicomSR: read at launch and by update-dicomsr; clinicalInfo wins; what is no SR is refused."""
+"""dicomSR in launch and update-dicomsr: extraction, precedence of clinicalInfo, refusals."""
 
 import base64
 from typing import Any
@@ -24,12 +24,12 @@ Files = list[dict[str, str]]
 
 
 def files(*made: Dataset) -> Files:
-    """Return the reports as a request carries them."""
+    """Return reports as members of a request."""
     return [{"fileData": base64.b64encode(file_of(each)).decode()} for each in made]
 
 
 def basic(text: str = "Nodule of 4 mm.", **attributes: Any) -> Dataset:
-    """A report with one finding."""
+    """Return a report with one finding."""
     return report(item("TEXT", "Finding", TextValue=text), **attributes)
 
 
@@ -50,7 +50,7 @@ ATTRIBUTES = {
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("tag", ATTRIBUTES)
 def test_clinical_info_is_extracted(service: Service, tag: str, lazy: bool) -> None:
-    """dicomSR: clinical info is extracted; dicomSR data is overridden by clinicalInfo values."""
+    """dicomSR: clinical info is extracted; values of clinicalInfo have precedence."""
     keyword, value = ATTRIBUTES[tag]
     sent = files(basic(**{keyword: value, "SOPInstanceUID": "1.2.9"}))
     for accession, given in (("A1", None), ("A2", "SR^NAMED" if tag == "PatientName" else "Given")):
@@ -70,7 +70,7 @@ def test_clinical_info_is_extracted(service: Service, tag: str, lazy: bool) -> N
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_findings_are_rendered(service: Service, lazy: bool) -> None:
-    """dicomSR: text and measurements are what the report begins with, behind KeyFindings."""
+    """dicomSR: the text of a new report has text and measurements after the KeyFindings."""
     measured = report(
         item(
             "CONTAINER",
@@ -94,7 +94,7 @@ def test_findings_are_rendered(service: Service, lazy: bool) -> None:
 
 
 def test_lazy_files_stay_sealed(service: Service) -> None:
-    """lazyLaunch: report created at first open; SR, images and findings are kept sealed."""
+    """lazyLaunch: the first opening creates the report; until then its data is sealed."""
     sent = files(basic("Unopened finding"))
     tags = {"KeyFindings": "Unopened key finding", "PatientName": "SEALED^NAME"}
     link = ok(service.launch(dicomSR=sent, tags=tags, lazyLaunch=True, userInfo=user())).json()[
@@ -137,10 +137,10 @@ def test_japanese_reports(service: Service) -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["launch", "lazy", "update"])
-def test_a_file_that_is_no_structured_report_is_refused(
+def test_a_file_that_is_not_a_structured_report_is_refused(
     service: Service, data: bytes, where: str
 ) -> None:
-    """dicomSR: all or nothing, 400 naming the file, lazily too; nothing of it is kept."""
+    """dicomSR: all or nothing: 400 with the place of the file, for lazy launches too."""
     case = Case(service)
     bad = [*files(basic()), {"fileData": base64.b64encode(data).decode()}]
     if where == "update":
@@ -156,13 +156,13 @@ def test_a_file_that_is_no_structured_report_is_refused(
 
 @pytest.mark.parametrize("data", ["", "no base64", "data:application/dicom;base64,AAAA", "AAAA"])
 def test_an_error_names_the_bad_file(service: Service, data: str) -> None:
-    """dicomSR: a bad file is refused, and the answer says in words which of them it is."""
+    """dicomSR: the text of the error contains the index of the file."""
     sent = [*files(basic()), {"fileData": data}]
     assert service.launch(dicomSR=sent).json()["detail"].startswith("dicomSR[1]: ")
 
 
-def test_files_that_are_no_objects(service: Service) -> None:
-    """dicomSR: a list of objects, each with fileData, a base64 string."""
+def test_invalid_file_objects_are_refused(service: Service) -> None:
+    """dicomSR: a list of objects with fileData, a base64 string."""
     Case(service).draft("A1", "")
     for entry in (None, "x", {}, {"fileData": None}, {"fileData": 5}, {"fileData": ""},
                   {"fileData": "=="}, {"filedata": "AAAA"}):  # fmt: skip
@@ -172,7 +172,7 @@ def test_files_that_are_no_objects(service: Service) -> None:
 
 @pytest.mark.parametrize(("mode", "kept"), [(None, "New"), ("replace", "New"), ("append", "both")])
 def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
-    """update-dicomsr: replace (default) swaps existing files for the new ones; append adds."""
+    """update-dicomsr: replace (default) replaces the existing files; append adds files."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic("Old finding."))))
     more = {"mode": mode} if mode else {}
@@ -184,7 +184,7 @@ def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["REPLACE", "", "both", 1, {}, []])
-def test_modes_that_are_none(service: Service, mode: Any) -> None:
+def test_invalid_modes_are_refused(service: Service, mode: Any) -> None:
     """update-dicomsr: mode is replace or append."""
     case = Case(service)
     case.draft("A1", "")
@@ -192,8 +192,8 @@ def test_modes_that_are_none(service: Service, mode: Any) -> None:
     assert answer.status_code == 400
 
 
-def test_an_empty_list_is_no_update(service: Service) -> None:
-    """update-dicomsr: dicomSR is required, and something must be in it."""
+def test_an_empty_update_is_refused(service: Service) -> None:
+    """update-dicomsr: dicomSR is required and not empty."""
     case = Case(service)
     case.draft("A1", "")
     empty: tuple[dict[str, Any], ...] = ({"dicomSR": []}, {}, {"dicomSR": None})
@@ -201,8 +201,8 @@ def test_an_empty_list_is_no_update(service: Service) -> None:
         assert case.post("update-dicomsr", "A1", **sent).status_code == 400
 
 
-def test_a_file_does_not_overwrite_what_was_written(service: Service) -> None:
-    """update-dicomsr: what somebody wrote stays; the files are the report's all the same."""
+def test_a_file_does_not_overwrite_edited_text(service: Service) -> None:
+    """update-dicomsr: the file is added, and its text is not used."""
     case = Case(service)
     case.draft("A1", "")
     page = case.page("A1")
@@ -213,7 +213,7 @@ def test_a_file_does_not_overwrite_what_was_written(service: Service) -> None:
 
 
 def test_a_later_file_does_not_change_a_preliminary_read(service: Service) -> None:
-    """update-dicomsr: a later file does not change what has been read, though none wrote in it."""
+    """update-dicomsr: also if no user has edited the text."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic("Read."))))
     ok(case.post("prelim", "A1", prelimGroup="Night", prelimTag="Resident"))
@@ -222,8 +222,8 @@ def test_a_later_file_does_not_change_a_preliminary_read(service: Service) -> No
     assert case.content("A1") == read == "Finding: Read."
 
 
-def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
-    """dicomSR: what a file says of the patient is held to the limits of the request."""
+def test_a_too_long_identifier_in_a_file_is_refused(service: Service) -> None:
+    """dicomSR: the limits of the request apply to values of a file."""
     body: dict[str, Any] = {
         "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
         "reportingApp": {},
@@ -234,8 +234,8 @@ def test_an_identifier_of_a_file_that_is_too_long(service: Service) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "too_long")
 
 
-def test_a_placeholder_in_a_file(service: Service) -> None:
-    """Authentication 8 holds for what a file says, too."""
+def test_a_placeholder_in_a_file_is_refused(service: Service) -> None:
+    """Authentication 8 applies to values of a file too."""
     body: dict[str, Any] = {
         "clinicalInfo": {"SiteID": "SITE1", "Accession": "A1"},
         "reportingApp": {},
@@ -247,7 +247,7 @@ def test_a_placeholder_in_a_file(service: Service) -> None:
 
 
 def test_hostile_text_is_text(service: Service) -> None:
-    """SR text with markup, RTF and HL7 delimiters arrives as written, and runs nowhere."""
+    """SR text with markup, RTF and HL7 delimiters is kept as text and escaped in exports."""
     text = "<script>alert(1)</script> {\\rtf1 \\bin9} |^~\\&"
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic(text))))
@@ -260,7 +260,7 @@ def test_hostile_text_is_text(service: Service) -> None:
 
 
 def test_a_verified_observer(service: Service) -> None:
-    """dicomSR: the physician who verified is the reporting one."""
+    """dicomSR: the verifying physician becomes the reporting physician."""
     observer = Dataset()
     observer.VerifyingObserverName = "READ^ER"
     observer.VerifyingOrganization = "Somewhere"
@@ -271,7 +271,7 @@ def test_a_verified_observer(service: Service) -> None:
 
 
 def test_a_name_in_a_file_does_not_change_the_patient_name(service: Service) -> None:
-    """ForceUpdatePatientName true: `PatientName` must be present in clinicalInfo."""
+    """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""
     ok(service.launch(tags={"PatientName": "DOE^JANE"}))
     sent = files(basic(PatientName="ROE^JANE"))
     answer = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)

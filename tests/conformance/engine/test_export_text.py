@@ -1,4 +1,4 @@
-"""export: one text in every script and format, hostile text, RTF and its options."""
+"""export: the text in every script and format, hostile text, RTF options."""
 
 import base64
 import re
@@ -21,7 +21,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("language", SCRIPTS)
 def test_the_same_text_in_every_format(case: Case, language: str) -> None:
-    """export: Unicode, incl. CJK, in HTML, JSON and RTF as it was written."""
+    """export: Unicode text, including CJK, is unchanged in HTML, JSON and RTF."""
     text = SCRIPTS[language]
     app = {"AppLanguage": language} if "-" in language else {}
     ok(case.service.launch(READER, tags={"KeyFindings": text}, reportingApp=app))
@@ -41,7 +41,7 @@ def test_the_same_text_in_every_format(case: Case, language: str) -> None:
 
 
 def test_html_classes_and_structure(case: Case) -> None:
-    """html: report-content once, report-addendum-content for each addendum; no script."""
+    """html: one report-content, one report-addendum-content per addendum, no script."""
     case.draft("A1", "One.\n\nTwo.")
     reader = Reader(html_of(case, "A1"))
     assert len(reader.texts["report-content"]) == 1
@@ -55,7 +55,7 @@ def test_html_classes_and_structure(case: Case) -> None:
         "Second.",
     ]
     assert page.lower().startswith("<!doctype html>")
-    assert not {"script", "iframe", "object", "link"} & set(reader.seen)
+    assert not {"script", "iframe", "object", "link"} & set(reader.tags)
     assert not reader.open
     assert "http://" not in page.replace("http://www.w3.org", "")
 
@@ -78,14 +78,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_shown_as_text(case: Case, text: str) -> None:
-    """export: whatever the text is, it is text in each format, and runs nowhere."""
+    """export: markup in a text is shown as text in each format."""
     tags = {"PatientName": text, "StudyDescription": text, "ReasonForExam": text}
     case.draft("A1", text, **tags)
     content = case.content("A1")
     assert content.split() == text.split()
     page = html_of(case, "A1")
     reader = Reader(page)
-    assert not {"script", "iframe"} & set(reader.seen)
+    assert not {"script", "iframe"} & set(reader.tags)
     assert " ".join(reader.texts["report-content"][0].split()) == " ".join(text.split())
     assert not re.search(r"<[^>]*\son\w+=", page)
     data = ok(case.post("export/rtf", "A1", contentOnly=True)).content
@@ -109,7 +109,7 @@ def test_rtf_as_bytes(case: Case, kind: str | None) -> None:
 @pytest.mark.parametrize("kind", ["base64", "BASE64", "Base64"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_rtf_in_base64(case: Case, kind: str, bare: bool) -> None:
-    """rtf: base64, in an object, or bare for whoever accepts text alone; the same bytes."""
+    """rtf: base64 in an object, or as plain text if the client accepts only text."""
     case.draft("A1", "Text.")
     plain = case.post("export/rtf", "A1", contentOnly=bare).content
     answer = ok(case.post("export/rtf", "A1", responseType=kind, contentOnly=bare))
@@ -129,27 +129,27 @@ def test_rtf_in_base64(case: Case, kind: str, bare: bool) -> None:
         {"contentOnly": 1}, {"contentOnly": []},
     ],
 )  # fmt: skip
-def test_rtf_options_that_are_none(case: Case, more: dict[str, Any]) -> None:
+def test_invalid_rtf_options_are_refused(case: Case, more: dict[str, Any]) -> None:
     """rtf: responseType is arraybuffer or base64, contentOnly a boolean."""
     case.draft("A1")
     assert case.post("export/rtf", "A1", **more).status_code == 400
 
 
-def test_content_only_leaves_people_and_patients_out(case: Case) -> None:
+def test_content_only_contains_no_users_and_patients(case: Case) -> None:
     """contentOnly: only report and addendum content, no site images, no user signatures."""
     with_images(case.service)
     case.draft("A1", "Body.", PatientName="NAMED^PERSON")
     case.sign("A1", now=True)
     case.addendum("A1", "Added.")
-    whole = rtf_to_text(case.post("export/rtf", "A1").content.decode())
-    assert "Reader Person" in whole or "Rea Der" in whole
-    assert "PERSON" in whole
+    complete = rtf_to_text(case.post("export/rtf", "A1").content.decode())
+    assert "Reader Person" in complete or "Rea Der" in complete
+    assert "PERSON" in complete
     bare = rtf_to_text(case.post("export/rtf", "A1", contentOnly=True).content.decode())
     assert bare.split() == ["Body.", "Added."]
 
 
-def test_unsigned_exports_say_so_outside_the_content(case: Case) -> None:
-    """html, rtf: a report that is not signed shows it, and not inside report-content."""
+def test_unsigned_exports_have_a_banner_outside_the_content(case: Case) -> None:
+    """html, rtf: report-content does not contain it."""
     case.draft("A1", "Body.")
     reader = Reader(html_of(case, "A1"))
     assert reader.texts["report-content"][0].strip() == "Body."
@@ -160,8 +160,8 @@ def test_unsigned_exports_say_so_outside_the_content(case: Case) -> None:
 
 
 @pytest.mark.parametrize("path", ["export/html", "export/json", "export/rtf"])
-def test_exports_of_linked_orders_show_all(case: Case, path: str) -> None:
-    """ClinicalInfo of an export: a list, every order of the report, anchor first."""
+def test_exports_of_linked_orders_list_all_orders(case: Case, path: str) -> None:
+    """ClinicalInfo of an export: every order of the report, anchor first."""
     case.order("A2", PatientName="DOE^JANE")
     case.order("A1", PatientName="DOE^JANE")
     ok(case.orders("link-orders", "A2", "A1"))
@@ -172,7 +172,7 @@ def test_exports_of_linked_orders_show_all(case: Case, path: str) -> None:
 
 
 def test_a_long_report(case: Case) -> None:
-    """export: a megabyte of text in each format, within seconds."""
+    """export: a megabyte of text in each format."""
     case.draft("A1", "")
     page = case.page("A1")
     text = "Lungs are clear. 肺野清晰。 " * 35_000
@@ -182,7 +182,7 @@ def test_a_long_report(case: Case) -> None:
 
 
 def test_the_signer_is_the_owner(case: Case) -> None:
-    """sign: the report's owner signs, whichever administrator's token it is done with."""
+    """sign: the owner is the signer, also with the token of an administrator."""
     ok(case.service.launch(OTHER))
     case.sign("A1")
     signer = case.export("A1")["reportInfo"]["signedBy"]

@@ -1,4 +1,4 @@
-"""Limits: 20 failed authentications by an address in 15 minutes, then 429; nobody else suffers."""
+"""Limits: after 20 failed authentications of an address in 15 minutes, 429 for that address."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,35 +12,35 @@ from tests.bridge.engine.http.engine_service import ADMIN, BASE, Service
 from tests.conformance.engine.test_problems import is_problem
 
 WINDOW = 15 * 60
-HERE, THERE, OWN = "203.0.113.9", "2001:db8::7", "127.0.0.1"
+HERE, THERE, LOOPBACK = "203.0.113.9", "2001:db8::7", "127.0.0.1"
 
 
 def ask(service: Service, address: str, token: str, **headers: str) -> httpx.Response:
-    """Ask for the change feed, as a client of this address."""
+    """Request the change feed from an address."""
 
-    async def asking() -> httpx.Response:
+    async def send() -> httpx.Response:
         transport = httpx.ASGITransport(service.application, client=(address, 40_000))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             return await client.get(
                 "/api/report/changes", headers={"x-access-token": token, **headers}
             )
 
-    return service.runner.run(asking())
+    return service.runner.run(send())
 
 
 def begin(service: Service, address: str, **query: Any) -> httpx.Response:
-    """Come by the browser's route of init, which bears its token in the address."""
+    """Request the browser route of init, which has its token in the address."""
 
-    async def asking() -> httpx.Response:
+    async def send() -> httpx.Response:
         transport = httpx.ASGITransport(service.application, client=(address, 40_000))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             return await client.get("/reporting/init", params=query)
 
-    return service.runner.run(asking())
+    return service.runner.run(send())
 
 
 def test_twenty_failures_of_one_address(service: Service) -> None:
-    """The twenty-first is 429 with Retry-After, until the window ends; good tokens go on."""
+    """The next one is 429 with Retry-After until the window ends; valid tokens are accepted."""
     for _ in range(20):
         assert ask(service, HERE, "rbt_guess").status_code == 401
     refused = ask(service, HERE, "rbt_guess")
@@ -54,8 +54,8 @@ def test_twenty_failures_of_one_address(service: Service) -> None:
     assert ask(service, HERE, "rbt_guess").status_code == 401
 
 
-def test_both_doors_count_together(service: Service) -> None:
-    """The browser's init route and the interface share the count of an address."""
+def test_init_and_the_interface_share_the_count(service: Service) -> None:
+    """Of an address."""
     engine = service.application.state.engine
     rates = replace(engine.settings.rates, failed_authentications=Quota(4, WINDOW))
     engine.settings = replace(engine.settings, rates=rates)
@@ -70,11 +70,11 @@ def test_both_doors_count_together(service: Service) -> None:
 
 @pytest.mark.parametrize("proxies", [["10.0.0.0/8"], []])
 def test_behind_a_proxy(service: Service, proxies: list[str]) -> None:
-    """A trusted proxy's clients are told apart; of a stranger only its own address counts."""
+    """Clients of a trusted proxy are counted separately, those of another proxy together."""
     engine = service.application.state.engine
     engine.proxies = Proxies(proxies)
     for number in range(20):
-        hops = f"198.51.100.{number}, {HERE}"  # the first one is whatever the client claims
+        hops = f"198.51.100.{number}, {HERE}"  # the client can forge the first one
         assert ask(service, "10.1.2.3", "x", **{"x-forwarded-for": hops}).status_code == 401
     again = {"x-forwarded-for": f"192.0.2.1, {HERE}"}
     assert ask(service, "10.1.2.3", "x", **again).status_code == 429
@@ -82,14 +82,14 @@ def test_behind_a_proxy(service: Service, proxies: list[str]) -> None:
     assert other.status_code == (401 if proxies else 429)
 
 
-def test_this_machine_is_exempt(service: Service) -> None:
-    """Behind a proxy that nobody has announced, loopback is everybody."""
+def test_the_loopback_address_is_exempt(service: Service) -> None:
+    """Behind an undeclared local proxy it is the address of all clients."""
     for _ in range(30):
-        assert ask(service, OWN, "rbt_guess").status_code == 401
+        assert ask(service, LOOPBACK, "rbt_guess").status_code == 401
 
 
 def test_the_limit_is_a_setting(service: Service) -> None:
-    """A count of 0 switches it off."""
+    """0 switches it off."""
     engine = service.application.state.engine
     rates = replace(engine.settings.rates, failed_authentications=Quota(0))
     engine.settings = replace(engine.settings, rates=rates)

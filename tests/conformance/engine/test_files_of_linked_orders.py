@@ -1,4 +1,4 @@
-"""dicomSR of linked orders: of the report while they are linked, of their own order afterwards."""
+"""dicomSR of linked orders: shared while they are linked, with their own order afterwards."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def _orders(case: Case, *names: str) -> None:
         ok(case.post("update-dicomsr", name, dicomSR=_sent(f"Of {name}.", f"1.2.{place + 1}")))
 
 
-def _begun(case: Case, name: str) -> str:
-    """Open an order's report, and return what it begins with."""
+def _first_text(case: Case, name: str) -> str:
+    """Open the report of an order; return its first text."""
     ok(case.service.launch(READER, accession=name))
     return case.content(name).replace("Finding: ", "")
 
@@ -34,32 +34,32 @@ def _begun(case: Case, name: str) -> str:
         (["A3", "A1", "A2"], {"A1": "Of A1.", "A2": "Of A2.", "A3": "Of A3."}),
     ],
 )
-def test_an_order_takes_its_files_along(
+def test_an_unlinked_order_keeps_its_files(
     case: Case, removed: list[str], texts: dict[str, str]
 ) -> None:
-    """unlink-orders 3: a removed order is an order of its own; no report speaks of another's."""
+    """unlink-orders 3: each report has the texts of the files of its own orders."""
     _orders(case, *LINKED)
     ok(case.orders("link-orders", *LINKED))
     records = ok(case.orders("unlink-orders", *removed)).json()
     assert not any(each["hasContent"] for each in records)
-    assert {name: _begun(case, name) for name in texts} == texts
+    assert {name: _first_text(case, name) for name in texts} == texts
 
 
 def test_a_file_of_two_orders_stays_with_both(case: Case) -> None:
-    """One SR about two orders is in their report once, and in both reports when they part."""
+    """Their linked report contains the SR once; after unlinking, both reports contain it."""
     for name in ("A1", "A2"):
         case.order(name)
         ok(case.post("update-dicomsr", name, dicomSR=_sent("Of both.", "1.2.9")))
     ok(case.orders("link-orders", "A1", "A2"))
     ok(case.post("update-dicomsr", "A2", dicomSR=_sent("Of A2.", "1.2.2"), mode="append"))
     ok(case.orders("unlink-orders", "A2"))
-    assert _begun(case, "A1") == "Of both."
-    assert _begun(case, "A2") == "Of both.\n\nOf A2."
+    assert _first_text(case, "A1") == "Of both."
+    assert _first_text(case, "A2") == "Of both.\n\nOf A2."
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_an_order_is_registered_with_its_files(case: Case, again: bool) -> None:
-    """registerOrder: what came with an order is what its report begins with, and goes with it."""
+    """registerOrder: the first text of the report comes from the files of the order."""
     case.order("A1")
     if again:
         case.order("A2")
@@ -68,11 +68,11 @@ def test_an_order_is_registered_with_its_files(case: Case, again: bool) -> None:
     assert case.record("A2")["hasContent"] is False
     ok(case.orders("link-orders", "A1", "A2"))
     ok(case.orders("unlink-orders", "A2"))
-    assert (_begun(case, "A1"), _begun(case, "A2")) == ("", "Of A2.")
+    assert (_first_text(case, "A1"), _first_text(case, "A2")) == ("", "Of A2.")
 
 
-def test_files_outlive_an_order_that_gives_way(case: Case) -> None:
-    """patient/merge: of one order under two identifiers, what either brought is kept."""
+def test_a_merge_keeps_the_files_of_both_orders(case: Case) -> None:
+    """patient/merge of one accession with two identifiers."""
     _orders(case, "A1")
     ok(
         case.service.launch(
@@ -81,4 +81,4 @@ def test_files_outlive_an_order_that_gives_way(case: Case) -> None:
     )
     merge = {"SiteID": "SITE1", "PatientMRN": "P2", "PriorPatientMRN": "P1"}
     ok(case.service.post("patient/merge", merge))
-    assert _begun(case, "A1") == "Of A1."
+    assert _first_text(case, "A1") == "Of A1."

@@ -30,7 +30,7 @@ def shown(page: Page) -> list[dict[str, Any]]:
 def test_another_patients_file_is_set_aside(
     service: Service, attributes: dict[str, str], tag: str, way: str
 ) -> None:
-    """The request succeeds with a warning; neither text nor tags of the file enter the report."""
+    """The request succeeds with a warning; text and tags of the file are not used."""
     case = Case(service)
     sent = files(
         basic("Mass of 9 cm.", **{**OWN, **attributes}, StudyDescription="Wrong study"),
@@ -47,8 +47,8 @@ def test_another_patients_file_is_set_aside(
         answer = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
 
     assert WARNING in answer.json()["warnings"]
-    aside = answer.json()["filesSetAside"]
-    assert [each["contradicts"] for each in aside] == [[tag]]
+    rejected = answer.json()["filesSetAside"]
+    assert [each["contradicts"] for each in rejected] == [[tag]]
     page = (
         case.page("A1")
         if way != "lazy"
@@ -57,14 +57,14 @@ def test_another_patients_file_is_set_aside(
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
     assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]
-    noticed = [each for each in shown(page) if each["kind"] == "setAside"]
-    assert [each["contradicts"] for each in noticed] == [[tag]]
-    assert "Mass" not in str(noticed)
+    listed = [each for each in shown(page) if each["kind"] == "setAside"]
+    assert [each["contradicts"] for each in listed] == [[tag]]
+    assert "Mass" not in str(listed)
     assert [each["contradicts"] for each in page("report").json()["setAside"]] == [[tag]]
 
 
 def test_a_file_without_identity_is_accepted(service: Service) -> None:
-    """What a file does not say contradicts nothing."""
+    """A missing value contradicts nothing."""
     answer = ok(service.launch(READER, dicomSR=files(basic(PatientID="")), tags=TAGS)).json()
 
     assert answer["warnings"] == []
@@ -72,8 +72,8 @@ def test_a_file_without_identity_is_accepted(service: Service) -> None:
     assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
 
 
-def test_a_prior_identifier_is_the_patients_own(service: Service) -> None:
-    """A file under an identifier that was merged into the order's belongs to the order."""
+def test_a_file_with_a_merged_identifier_is_accepted(service: Service) -> None:
+    """The prior identifier belongs to the patient of the order."""
     ok(service.launch(READER, tags=TAGS))
     merge = {"SiteID": "SITE1", "PatientMRN": "P1", "PriorPatientMRN": "P0"}
     ok(service.post("patient/merge", merge))
@@ -85,7 +85,7 @@ def test_a_prior_identifier_is_the_patients_own(service: Service) -> None:
 
 
 def test_a_wrong_file_replaces_nothing(service: Service) -> None:
-    """`replace` with files of another patient alone keeps those that are there."""
+    """`replace` with only files of another patient keeps the existing files."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
     wrong = files(basic("Mass.", PatientID="P9", SOPInstanceUID="1.2.3.9"))
@@ -97,7 +97,7 @@ def test_a_wrong_file_replaces_nothing(service: Service) -> None:
 
 
 def test_a_corrected_order_accepts_the_file(service: Service) -> None:
-    """Sent again after the order was corrected, the file enters and is set aside no more."""
+    """After the correction of the order, the file is accepted when it is sent again."""
     case = Case(service)
     sent = files(basic(PatientBirthDate="19710203"))
     ok(service.launch(READER, dicomSR=sent, tags=TAGS))
@@ -112,8 +112,8 @@ def test_a_corrected_order_accepts_the_file(service: Service) -> None:
 
 
 @pytest.mark.parametrize("way", ["launch", "update"])
-def test_a_file_that_contradicts_a_corrected_order_is_taken_out(service: Service, way: str) -> None:
-    """Accepted before the order was corrected, it goes with its text, where nobody has written."""
+def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, way: str) -> None:
+    """An accepted file is set aside with its text when it is sent again after the correction."""
     case = Case(service)
     sent = files(basic(PatientBirthDate="19710203"))
     tags = {"KeyFindings": "Own finding."}
@@ -133,7 +133,7 @@ def test_a_file_that_contradicts_a_corrected_order_is_taken_out(service: Service
 
 
 def test_two_files_that_contradict_each_other(service: Service) -> None:
-    """Where nothing else names the patient, the file with the order's PatientID decides."""
+    """If nothing else names the patient, the file with the PatientID of the order decides."""
     first = basic("Mass.", PatientID="", PatientName="ROE^RICHARD", SOPInstanceUID="1.2.3.9")
     answer = ok(service.launch(READER, dicomSR=files(first, basic(**OWN)))).json()
 
@@ -145,7 +145,7 @@ def test_two_files_that_contradict_each_other(service: Service) -> None:
 
 
 def test_another_spelling_in_a_file_does_not_change_the_patient_name(service: Service) -> None:
-    """A launch that names no patient is not refused for a file's spelling of the known name."""
+    """A launch without a name is not refused for the spelling in a file."""
     ok(service.launch(READER, tags=TAGS))
 
     answer = ok(service.launch(READER, accession="A2", dicomSR=files(basic(**OWN)))).json()
@@ -158,7 +158,7 @@ def test_another_spelling_in_a_file_does_not_change_the_patient_name(service: Se
 def test_files_for_a_signed_report_are_ignored_with_a_warning(
     service: Service, register: bool
 ) -> None:
-    """Files that a signed report does not have are not added, and the answer warns."""
+    """Known files give no warning."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
     case.sign("A1", now=True)

@@ -1,4 +1,4 @@
-"""The whole description under schemathesis: all phases, positive and negative data, bounded."""
+"""Schemathesis runs on the complete description: all phases, valid and invalid data."""
 
 import secrets
 import subprocess
@@ -19,11 +19,11 @@ from tests.conformance.engine.node import ROOT, now, running
 from tests.databases import fresh_file
 
 PATIENCE = 900
-"""Seconds: the same is tried on every machine, however long that takes there."""
+"""Seconds. The number of requests is equal on every machine."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + 60)]
 
 OURS = "no_failure,described_shape"
-ITS_OWN = (
+STANDARD = (
     "status_code_conformance,content_type_conformance,response_headers_conformance,"
     "response_schema_conformance,negative_data_rejection,missing_required_header,"
     "unsupported_method,ignored_auth"
@@ -32,17 +32,17 @@ ITS_OWN = (
 
 @dataclass
 class Target:
-    """An engine in a process of its own, with one report; schemathesis opens pages itself."""
+    """An engine in its own process with one report; schemathesis opens pages itself."""
 
     address: str
     token: str
 
     def fuzz(self, *arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-        """Run schemathesis; deterministic, without a database of examples."""
+        """Run schemathesis, deterministic and without a database of examples."""
         command = [
             sys.executable, "-m", "schemathesis.cli", "run", f"{self.address}/openapi.json",
             "-H", f"x-access-token: {self.token}",
-            "--checks", f"{ITS_OWN},{OURS}", "--continue-on-failure", "--no-shrink", "--no-color",
+            "--checks", f"{STANDARD},{OURS}", "--continue-on-failure", "--no-shrink", "--no-color",
             "--request-timeout", "120", "--generation-deterministic",
             "--generation-allow-x00", "false", "--suppress-health-check", "too_slow", *arguments,
         ]  # fmt: skip
@@ -61,7 +61,7 @@ class Target:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Target]:
-    """The engine that is asked everything; of each test's own, whatever others left behind."""
+    """A new engine for each test."""
     stored = fresh_file(tmp_path / "engine.db")
     database = Database(stored)
     token = add_accounts(database, now())[ADMIN]
@@ -70,14 +70,14 @@ def target(tmp_path: Path) -> Iterator[Target]:
         with httpx.Client(
             base_url=address, headers={"x-access-token": token}, timeout=120
         ) as client:
-            # the report of the description's own examples
+            # the report of the examples in the description
             body = launch_body("ACC-2001", "MRN-1001", userInfo=user())
             client.post("/api/report/launch/clinical", json=body).raise_for_status()
         yield Target(address, token)
 
 
 def test_the_report_page(target: Target, tmp_path: Path) -> None:
-    """The page's endpoints: nothing fails, whatever is sent; declared responses only."""
+    """The endpoints of the page: no failure, and declared responses only."""
     done = target.fuzz(
         "--include-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
         "-n", "8", folder=tmp_path,
@@ -95,11 +95,11 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
     with httpx.Client(
         base_url=target.address, headers={"x-access-token": target.token}, timeout=120
     ) as client:
-        assert client.get("/api/admin/sites").status_code == 200  # the token was good to the end
+        assert client.get("/api/admin/sites").status_code == 200  # the token is still valid
 
 
-def test_one_answer_leading_to_the_next(target: Target, tmp_path: Path) -> None:
-    """Ids and links of answers go into the next requests: nothing fails; declared responses."""
+def test_sequences_of_requests(target: Target, tmp_path: Path) -> None:
+    """Ids and links of responses are used in the next requests: no failure, declared responses."""
     done = target.fuzz(
         "--phases", "stateful", "-n", "25", folder=tmp_path,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Identifiers of the greatest length, in any script, on both databases: stored or refused."""
+"""Identifiers of the maximum length in any script, on both databases: stored or refused."""
 
 import random
 
@@ -22,7 +22,7 @@ def long_text(script: str, length: int, seed: int) -> str:
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("length", [64, 255, 341, 1024, 1025])
 def test_long_identifiers(service: Service, script: str, length: int) -> None:
-    """Order identity: what is accepted is found again; what is too long is 400, never a failure."""
+    """Order identity: an accepted identifier is found; a longer one is 400."""
     mrn, accession = (long_text(script, length, seed) for seed in (1, 2))
     accepted = len(mrn.encode()) <= 1024 and len(accession.encode()) <= 1024
     for lazy in (True, False):
@@ -34,7 +34,7 @@ def test_long_identifiers(service: Service, script: str, length: int) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_reading_by_long_identifiers(service: Service, script: str) -> None:
-    """Nothing that is asked for by too long a name is there, and nothing breaks."""
+    """A request with a long unknown identifier is 400 or 404."""
     case = Case(service)
     name = long_text(script, 1024, 3)
     for path in ("sign", "unsign", "delete", "export/json", "export/rtf"):

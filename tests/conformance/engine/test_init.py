@@ -1,4 +1,4 @@
-"""init, in both forms: no study, whoever is signed in, and on whose authority."""
+"""init by POST and by the browser: no study fields, signed-in users, and authority."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -17,8 +17,8 @@ def browser(service: Service, *more: tuple[str, str], who: str = ADMIN, **header
     return service.open(f"{BASE}/reporting/init?{urlencode(query)}", headers=headers)
 
 
-def test_a_study_parameter_with_a_value_is_rejected_wherever_it_stands(service: Service) -> None:
-    """Rule 1: empty values are ignored, a value is rejected, behind an empty one too."""
+def test_a_repeated_study_parameter_with_a_value_is_rejected(service: Service) -> None:
+    """Rule 1: empty values are ignored; a value is rejected before and after an empty one."""
     assert browser(service, ("PatientMRN", ""), ("Accession", " ")).status_code == 303
     for repeated in (("", "P1"), ("P1", "")):
         more = [("PatientMRN", each) for each in repeated]
@@ -31,8 +31,10 @@ def test_a_study_parameter_with_a_value_is_rejected_wherever_it_stands(service: 
     "stray",
     [{"PatientMRN": "P1"}, {"dicomSR": [{"fileData": "AAAA"}]}, {"Metadata": {"a": 1}}],
 )
-def test_no_study_fields_beside_clinical_info(service: Service, stray: dict[str, Any]) -> None:
-    """init: no patient or study fields are accepted; empty ones are none."""
+def test_study_fields_outside_clinical_info_are_refused(
+    service: Service, stray: dict[str, Any]
+) -> None:
+    """init: no patient or study fields are accepted; empty ones are ignored."""
     body = {"clinicalInfo": {"SiteID": "SITE1", "PatientName": "  "}, "userInfo": WHO}
     ok(service.post("report/init", {**body, **dict.fromkeys(stray)}))
     answer = service.post("report/init", {**body, **stray})
@@ -40,8 +42,8 @@ def test_no_study_fields_beside_clinical_info(service: Service, stray: dict[str,
     assert answer.json()["errors"][0]["pointer"] == f"/{next(iter(stray))}"
 
 
-def test_whoever_is_signed_in_names_a_site_of_theirs(service: Service) -> None:
-    """Auth, UserName and UserEmail may be omitted by a signed-in user, on a site of theirs."""
+def test_a_signed_in_user_names_one_of_their_sites(service: Service) -> None:
+    """Auth, UserName and UserEmail may be omitted there."""
     link = ok(
         service.post("report/init", {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": WHO})
     ).json()["sessionLink"]
@@ -54,8 +56,8 @@ def test_whoever_is_signed_in_names_a_site_of_theirs(service: Service) -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "write", "admin"])
-def test_a_token_of_another_scope_lends_no_authority(service: Service, scope: str) -> None:
-    """Token scopes: what a token may not do by itself, it does not do as Auth either."""
+def test_auth_needs_the_scope_of_the_request(service: Service, scope: str) -> None:
+    """A token with another scope has no authority as Auth either."""
     body = {"email": ADMIN, "scopes": [scope]}
     secret = ok(service.post("admin/sites/SITE1/tokens", body)).json()["token"]
     info = {**WHO, "Auth": secret}
@@ -67,8 +69,8 @@ def test_a_token_of_another_scope_lends_no_authority(service: Service, scope: st
     assert WHO["UserEmail"] not in emails
 
 
-def test_whoever_launches_on_anothers_authority_is_a_member(service: Service) -> None:
-    """Rule 6: users not yet known are registered on the site when first seen."""
+def test_a_user_who_launches_with_auth_becomes_a_member(service: Service) -> None:
+    """Rule 6: unknown users are registered on the site at their first launch."""
     info = {"Auth": service.tokens[ADMIN]}
     answer = ok(service.launch(FOREIGN, userInfo=info)).json()
     assert answer["owner"]["email"] == FOREIGN

@@ -1,4 +1,4 @@
-"""Launch: every request object, tag and default, and every member of the response."""
+"""Launch: request objects, tags, languages and defaults."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ LANGUAGES = (
 
 
 def stored(service: Service, accession: str = "A1") -> dict[str, Any]:
-    """Return all tags of an order, as the change feed tells them."""
+    """Return all tags of an order from the change feed."""
     changes = ok(service.get("report/changes", limit=1000)).json()["changes"]
     orders = [order for each in changes for order in each["orders"]]
     found: dict[str, Any] = [each for each in orders if each["Accession"] == accession][-1]
@@ -34,7 +34,7 @@ def stored(service: Service, accession: str = "A1") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_each_tag_is_a_string_kept_as_sent(service: Service, tag: str) -> None:
+def test_the_value_of_a_tag_is_kept(service: Service, tag: str) -> None:
     """ClinicalInfo tags: all are strings except Metadata; raw values are kept."""
     value = "A^B & <c> \\ {d} é 日本 | ~"
     ok(service.launch(tags={tag: value}))
@@ -46,15 +46,15 @@ def test_each_tag_is_a_string_kept_as_sent(service: Service, tag: str) -> None:
 
 @pytest.mark.parametrize("value", [None, "", "   "])
 def test_an_empty_tag_is_unset(service: Service, value: str | None) -> None:
-    """JSON export record: empty strings where unset; null and blanks are no value."""
+    """JSON export record: an empty string if unset; null and blanks are unset."""
     ok(service.launch(tags=dict.fromkeys(TAGS, value)))
     record = ok(service.post("report/export/json", {"clinicalInfo": identity()})).json()
     assert {record["clinicalInfo"][0].get(tag, "") for tag in TAGS} == {""}
 
 
 @pytest.mark.parametrize("value", [{}, {"a": 1}, [], ["x"], True, False])
-def test_a_tag_that_is_no_string_is_refused(service: Service, value: Any) -> None:
-    """ClinicalInfo tags: all are strings; objects, lists and booleans are none."""
+def test_a_tag_that_is_not_a_string_is_refused(service: Service, value: Any) -> None:
+    """ClinicalInfo tags: objects, lists and booleans are refused."""
     for tag in TAGS:
         answer = service.launch(tags={tag: value})
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
@@ -72,7 +72,7 @@ METADATA = [
 
 @pytest.mark.parametrize("metadata", METADATA)
 def test_metadata_is_kept_and_not_displayed(service: Service, metadata: dict[str, Any]) -> None:
-    """Metadata: an object of extra clinical metadata; sent via HL7, not displayed in the UI."""
+    """Metadata: an object; sent by HL7, not displayed and not exported."""
     body = ok(service.launch(READER, tags={"Metadata": metadata})).json()
     assert body["status"] == "Draft"
     assert stored(service)["Metadata"] == metadata
@@ -85,7 +85,7 @@ def test_metadata_is_kept_and_not_displayed(service: Service, metadata: dict[str
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_supported_languages(service: Service, code: str) -> None:
-    """Supported language codes: 17, of the application and of the speech recognition."""
+    """Supported language codes: 17, for the application and for speech recognition."""
     for spelling in (code, code.lower(), code.upper(), code.replace("-", "_")):
         app = {"AppLanguage": spelling, "SpeechLanguage": spelling}
         body = ok(service.launch(reportingApp=app, userInfo=user())).json()
@@ -105,25 +105,25 @@ def test_supported_languages(service: Service, code: str) -> None:
     ],
 )
 def test_other_codes_of_a_language(service: Service, sent: str | None, meant: str) -> None:
-    """reportingApp: default en-US; another code of a supported language comes to its own."""
+    """reportingApp: default en-US; another code of a supported language is mapped to it."""
     body = ok(service.launch(reportingApp={"AppLanguage": sent}, userInfo=user())).json()
     assert boot(service.open(body["reportLink"]))["locale"] == meant
 
 
 @pytest.mark.parametrize("code", ["tlh", "sv-SE", "xx", "e", "en-", "日本", "*", "English", 5, {}])
 def test_an_unsupported_language_is_refused(service: Service, code: Any) -> None:
-    """Supported language codes: the refusal names them all."""
+    """Supported language codes: the error lists all of them."""
     for member in ("AppLanguage", "SpeechLanguage"):
         answer = service.launch(reportingApp={member: code})
         if code == "en-":
-            continue  # the primary subtag is all that counts
+            continue  # only the primary subtag is read
         assert answer.status_code == 400, code
         if isinstance(code, str):
             assert all(each in answer.json()["detail"] for each in LANGUAGES)
 
 
-def test_reporting_app_must_be_an_object(service: Service) -> None:
-    """Request body: reportingApp and response are objects."""
+def test_request_objects_must_be_objects(service: Service) -> None:
+    """Request body: reportingApp, response and clinicalInfo are objects."""
     wrong: tuple[Any, ...] = (None, [], "x", 5, True)
     for member in ("reportingApp", "response", "clinicalInfo"):
         for value in wrong:
@@ -134,7 +134,7 @@ def test_reporting_app_must_be_an_object(service: Service) -> None:
 
 @pytest.mark.parametrize("value", ["HL7", "hl7", None, ""])
 def test_return_format(service: Service, value: str | None) -> None:
-    """ReturnFormat: HL7 is supported; no other."""
+    """ReturnFormat: only HL7 is supported."""
     ok(service.launch(reportingApp={"ReturnFormat": value}))
     for other in ("PDF", "HL7v3", "FHIR", 7):
         assert service.launch(reportingApp={"ReturnFormat": other}).status_code == 400
@@ -142,7 +142,7 @@ def test_return_format(service: Service, value: str | None) -> None:
 
 @pytest.mark.parametrize("member", ["SyncLaunch", "AutoComparePrior"])
 def test_switches_are_booleans(service: Service, member: str) -> None:
-    """reportingApp: SyncLaunch and AutoComparePrior are booleans; null is silence."""
+    """reportingApp: SyncLaunch and AutoComparePrior are booleans; null is absent."""
     for value in (True, False, None):
         ok(service.launch(reportingApp={member: value}))
     others: tuple[Any, ...] = ("true", "yes", 1, 0, {}, [])
@@ -152,14 +152,14 @@ def test_switches_are_booleans(service: Service, member: str) -> None:
 
 @pytest.mark.parametrize("number", [7, "7", " 7 ", 7.0, None, "", "007"])
 def test_template_numbers(service: Service, number: Any) -> None:
-    """ApplyTemplate: a template number; one that the site lacks does not hinder reading."""
+    """ApplyTemplate: a number that the site lacks gives a warning."""
     body = ok(service.launch(reportingApp={"ApplyTemplate": number})).json()
     assert body["warnings"] == (["unknown_template"] if number not in (None, "") else [])
 
 
 @pytest.mark.parametrize("number", ["x", 7.5, -1, "-1", True, [], {}, "٣", 10**30, "1e3"])
-def test_template_numbers_that_are_none(service: Service, number: Any) -> None:
-    """ApplyTemplate: anything else is 400, at its own place."""
+def test_invalid_template_numbers_are_refused(service: Service, number: Any) -> None:
+    """ApplyTemplate: 400 with its place."""
     answer = service.launch(reportingApp={"ApplyTemplate": number})
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["pointer"] == "/reportingApp/ApplyTemplate"
@@ -167,7 +167,7 @@ def test_template_numbers_that_are_none(service: Service, number: Any) -> None:
 
 @pytest.mark.parametrize("member", ["lazyLaunch", "forceUpdatePatientName", "registerOrder"])
 def test_flags_of_a_launch_are_booleans(service: Service, member: str) -> None:
-    """Launch request objects: boolean, default false; nothing else passes for one."""
+    """Launch request objects: boolean, default false; other types are refused."""
     right: dict[str, Any] = {member: False}
     ok(service.launch(**right))
     others: tuple[Any, ...] = ("true", "false", 1, 0, {}, [], "yes")

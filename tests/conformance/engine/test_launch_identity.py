@@ -1,4 +1,4 @@
-"""Launch: identifiers, placeholders and the patient's name."""
+"""Launch: identifiers, placeholders and the name of the patient."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.bridge.engine.http.engine_service import (
 from tests.conformance.engine.cases import Case, ok
 
 
-def test_the_triple_identifies(service: Service) -> None:
-    """What the service does 3: SiteID, PatientMRN and Accession; each of them counts."""
+def test_the_triple_identifies_an_order(service: Service) -> None:
+    """What the service does 3: SiteID, PatientMRN and Accession; case and blanks inside count."""
     ids = {
         ok(service.launch(accession=accession, mrn=mrn)).json()["reportId"]
         for accession in ("A1", "a1", "A 1")
@@ -26,23 +26,23 @@ def test_the_triple_identifies(service: Service) -> None:
     assert len(ids) == 10
 
 
-def test_blanks_around_identifiers_do_not_count(service: Service) -> None:
-    """Order identity: what is typed with blanks around it is the same order."""
+def test_blanks_around_identifiers_are_ignored(service: Service) -> None:
+    """Order identity: leading and trailing blanks are removed."""
     one = ok(service.launch(READER)).json()["reportId"]
     two = ok(service.launch(READER, accession=" A1 ", mrn="\tP1\n")).json()["reportId"]
     assert one == two
 
 
 @pytest.mark.parametrize("mrn", [4711, "4711", 4711.0, " 4711"])
-def test_identifiers_that_are_numbers(service: Service, mrn: Any) -> None:
-    """All tags are strings; a whole number is taken for its digits."""
-    ok(service.launch(tags={"PatientMRN": mrn}))
+def test_integers_are_accepted_as_text(service: Service, mrn: Any) -> None:
+    """All tags are strings; an integer becomes its digits."""
+    ok(service.launch(tags={"PatientMRN": mrn, "PatientAge": 61}))
     assert service.status(mrn="4711")["clinicalInfo"][0]["PatientMRN"] == "4711"
 
 
 @pytest.mark.parametrize("mrn", [47.5, 1e-9, True, {}, [], ["P1"]])
-def test_identifiers_that_are_none(service: Service, mrn: Any) -> None:
-    """Order identity: a string."""
+def test_other_types_of_identifiers_are_refused(service: Service, mrn: Any) -> None:
+    """Order identity: an identifier is a string."""
     assert service.launch(tags={"PatientMRN": mrn}).status_code == 400
 
 
@@ -53,8 +53,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_identifiers_of_any_characters(service: Service, value: str) -> None:
-    """Order identity: an identifier is text, whatever is in it."""
+def test_identifiers_with_special_characters(service: Service, value: str) -> None:
+    """Order identity: they are stored and found as text."""
     ok(service.launch(accession=value, mrn=value))
     assert service.status(value, value)["clinicalInfo"] == [identity(value, value)]
     answer = service.get("report/content", **identity(value, value))
@@ -75,14 +75,14 @@ def test_identifiers_of_any_characters(service: Service, value: str) -> None:
 )
 @pytest.mark.parametrize("lazy", [False, True])
 def test_placeholders_are_rejected(service: Service, tags: dict[str, str], lazy: bool) -> None:
-    """Authentication 8: an email address, or the launching user's own identity."""
+    """Authentication 8: an e-mail address or the identity of the launching user."""
     answer = service.launch(READER, tags=tags, lazyLaunch=lazy)
     assert (answer.status_code, answer.json()["code"]) == (400, "placeholder_identifier")
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
-def test_the_named_users_identity_is_a_placeholder_too(service: Service) -> None:
-    """Authentication 8: the launching user is the one that userInfo names."""
+def test_the_identity_of_the_named_user_is_a_placeholder_too(service: Service) -> None:
+    """Authentication 8: the launching user is the user of userInfo."""
     for mrn in ("new@site1.test", "New Person"):
         answer = service.launch(
             tags={"PatientMRN": mrn}, userInfo=user("new@site1.test", "New Person")
@@ -90,8 +90,8 @@ def test_the_named_users_identity_is_a_placeholder_too(service: Service) -> None
         assert answer.json()["code"] == "placeholder_identifier"
 
 
-def test_a_physician_may_have_the_users_name(service: Service) -> None:
-    """Authentication 8 is about patient identifiers only."""
+def test_a_physician_may_have_the_name_of_the_user(service: Service) -> None:
+    """Authentication 8 applies to patient identifiers only."""
     ok(service.launch(READER, tags={"ReportingPhysician": READER, "ReferringPhysician": READER}))
 
 
@@ -106,10 +106,11 @@ def test_a_physician_may_have_the_users_name(service: Service) -> None:
         ("DOE^JOHN", "DOE^JON", False),
         ("山田^太郎", "山田^花子", False),
         ("DOE^JOHN", "^^", True),
+        ("DOE^JOHN", "", True),
     ],
 )
-def test_when_names_differ(service: Service, known: str, given: str, same: bool) -> None:
-    """ForceUpdatePatientName false: another PatientName for the PatientMRN fails the request."""
+def test_a_launch_with_another_name(service: Service, known: str, given: str, same: bool) -> None:
+    """ForceUpdatePatientName false: another PatientName for the PatientMRN is 409."""
     ok(service.launch(tags={"PatientName": known}))
     for lazy in (True, False):
         answer = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
@@ -120,8 +121,8 @@ def test_when_names_differ(service: Service, known: str, given: str, same: bool)
             assert given not in answer.text
 
 
-def test_forcing_a_name(service: Service) -> None:
-    """forceUpdatePatientName: existing reports with the PatientMRN get it, signed ones too."""
+def test_a_launch_that_forces_a_name(service: Service) -> None:
+    """forceUpdatePatientName: all reports with the PatientMRN get it, also signed ones."""
     case = Case(service)
     case.draft("A1", PatientName="DOE^JANE")
     case.sign("A1", now=True)
@@ -141,7 +142,7 @@ def test_forcing_a_name(service: Service) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
-def test_forcing_needs_a_name(service: Service, name: str | None) -> None:
-    """ForceUpdatePatientName true: PatientName must be present in clinicalInfo."""
+def test_forcing_a_name_requires_a_name(service: Service, name: str | None) -> None:
+    """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""
     answer = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
     assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")

@@ -1,4 +1,4 @@
-"""Launch: what the response holds, by its type; QR codes; links."""
+"""The response of a launch: its members by type, QR codes, links."""
 
 import base64
 import json
@@ -21,13 +21,14 @@ from tests.conformance.engine.cases import ok
 @pytest.mark.parametrize("wanted", ["link", "qrcode", "all"])
 @pytest.mark.parametrize("lazy", [False, True])
 def test_members_of_the_response(service: Service, wanted: str, lazy: bool) -> None:
-    """Response body: status, owner, reportLink, reportQRCode; only what type asks for."""
+    """Response body: status, owner, reportLink, reportQRCode; only the members of its type."""
     body = ok(service.launch(READER, response={"type": wanted}, lazyLaunch=lazy)).json()
     assert body["status"] == ("PreLaunch" if lazy else "Draft")
     assert body["owner"] == ({} if lazy else {"name": "Reader Person", "email": READER})
     assert ("reportLink" in body) == (wanted in ("link", "all"))
     for spelling in ("reportQRCode", "reportQrCode"):
         assert (spelling in body) == (wanted in ("qrcode", "all"))
+    assert body.get("reportQRCode") == body.get("reportQrCode")
     if wanted != "qrcode":
         pattern = re.escape(f"{BASE}/reporting/launch-report/clinical?token=") + r"[\w-]{22}"
         assert re.fullmatch(pattern, body["reportLink"])
@@ -35,7 +36,9 @@ def test_members_of_the_response(service: Service, wanted: str, lazy: bool) -> N
 
 @pytest.mark.parametrize("size", ["standard", "mini", None])
 @pytest.mark.parametrize("mode", ["light", "dark", None])
-def test_the_qr_code_holds_the_link(service: Service, size: str | None, mode: str | None) -> None:
+def test_the_qr_code_contains_the_link(
+    service: Service, size: str | None, mode: str | None
+) -> None:
     """qrCodeOptions: 400 or 80 px, for light and dark backgrounds; a decoder reads the link."""
     options = {name: value for name, value in (("size", size), ("mode", mode)) if value}
     response = {"type": "all", "qrCodeOptions": options}
@@ -65,7 +68,7 @@ def test_the_qr_code_holds_the_link(service: Service, size: str | None, mode: st
         {"type": "all", "qrCodeOptions": {"mode": True}},
     ],
 )
-def test_response_options_that_are_none(service: Service, response: dict[str, Any]) -> None:
+def test_invalid_response_options_are_refused(service: Service, response: dict[str, Any]) -> None:
     """response: type is link, qrcode or all; size standard or mini; mode light or dark."""
     answer = service.launch(response=response)
     assert answer.status_code == 400
@@ -73,14 +76,14 @@ def test_response_options_that_are_none(service: Service, response: dict[str, An
 
 
 def test_unknown_members_are_ignored(service: Service) -> None:
-    """Versioning: additive changes only, so what is not known does no harm."""
+    """Versioning: changes are additive, so unknown members are not errors."""
     body = launch_body(tags={"PatientShoeSize": "44"}, somethingNew={"a": 1})
     body["response"]["colour"] = "red"
     ok(service.post("report/launch/clinical", body))
 
 
 def test_the_link_hides_the_tags(service: Service) -> None:
-    """What the service does 1: the link hides the submitted tags, lazily too."""
+    """What the service does 1: the link contains no submitted tag, for lazy launches too."""
     tags = {"PatientName": "HIDDEN^PERSON", "KeyFindings": "secret finding"}
     for lazy in (False, True):
         body = ok(service.launch(accession="ACC77", mrn="MRN77", tags=tags, lazyLaunch=lazy))
@@ -88,8 +91,8 @@ def test_the_link_hides_the_tags(service: Service) -> None:
         assert not any(each in text for each in ("ACC77", "MRN77", "HIDDEN", "secret", "SITE1"))
 
 
-def test_launching_again_gives_another_link_to_the_same_report(service: Service) -> None:
-    """What the service does 2: the same call retrieves the report's status and link."""
+def test_a_second_launch_returns_another_link_to_the_same_report(service: Service) -> None:
+    """What the service does 2: the same call returns status and link of the report."""
     one, two = (ok(service.launch(READER)).json() for _ in range(2))
     assert one["reportId"] == two["reportId"]
     assert one["reportLink"] != two["reportLink"]

@@ -1,4 +1,4 @@
-"""Launch: for whom, on whose authority, and with which images."""
+"""Launch: the user, the authority, and key images."""
 
 import base64
 from io import BytesIO
@@ -18,31 +18,31 @@ from tests.bridge.engine.http.engine_service import (
 from tests.conformance.engine.cases import ok
 
 
-def test_the_default_owner_is_the_tokens_user(service: Service) -> None:
-    """userInfo: the default owner is the user owning the access token."""
+def test_the_default_owner_is_the_user_of_the_token(service: Service) -> None:
+    """userInfo: the default owner is the user of the access token."""
     assert ok(service.launch(OTHER)).json()["owner"]["email"] == OTHER
     for info in (None, {}, {"UserEmail": "", "UserName": ""}, {"UserEmail": None}):
         assert ok(service.launch(READER, userInfo=info)).status_code == 200
 
 
 def test_a_draft_keeps_its_owner_until_the_link_is_opened(service: Service) -> None:
-    """Launch of a Draft owned by another user: its owner is told, nothing changes."""
+    """The response of a launch of another user's Draft names the owner."""
     ok(service.launch(READER))
     body = ok(service.launch(OTHER)).json()
     assert (body["status"], body["owner"]["email"]) == ("Draft", READER)
 
 
-def test_an_authority_that_is_no_administrators(service: Service) -> None:
-    """Authentication 5: Auth is a site administrator token; another one lends nothing."""
-    stranger = "stranger@site1.test"
+def test_auth_must_be_the_token_of_a_site_administrator(service: Service) -> None:
+    """Authentication 5: another token has no authority."""
+    email = "new@site1.test"
     for auth in ("nonsense", service.tokens[OTHER], service.tokens[FOREIGN], ""):
-        answer = service.launch(READER, userInfo=user(stranger, "S", Auth=auth))
+        answer = service.launch(READER, userInfo=user(email, "S", Auth=auth))
         assert answer.status_code == 403, auth
-    ok(service.launch(READER, userInfo=user(stranger, "S", Auth=service.tokens[ADMIN])))
+    ok(service.launch(READER, userInfo=user(email, "S", Auth=service.tokens[ADMIN])))
 
 
-def test_another_sites_user_with_this_sites_authority(service: Service) -> None:
-    """Authentication 5: the authority decides, whoever's token is in the header."""
+def test_auth_is_sufficient_for_a_user_of_another_site(service: Service) -> None:
+    """Authentication 5: with Auth, the user of the header token does not matter."""
     who = user("new@site1.test", "New", Auth=service.tokens[ADMIN])
     assert ok(service.launch(FOREIGN, userInfo=who)).json()["owner"]["email"] == "new@site1.test"
 
@@ -84,8 +84,8 @@ def test_key_images(service: Service, kind: str, lazy: bool) -> None:
         None,
     ],
 )  # fmt: skip
-def test_key_images_that_are_none(service: Service, image: Any) -> None:
-    """keyImages: bad base64 or another type is 400, with its place; nothing is launched."""
+def test_invalid_key_images_are_refused(service: Service, image: Any) -> None:
+    """keyImages: invalid base64 or another type is 400 with its place; no report is created."""
     for lazy in (False, True):
         answer = service.launch(keyImages=[image], lazyLaunch=lazy)
         assert answer.status_code == 400, answer.text
@@ -94,7 +94,7 @@ def test_key_images_that_are_none(service: Service, image: Any) -> None:
 
 
 def test_lists_must_be_lists(service: Service) -> None:
-    """DicomSR and keyImages are lists of objects; null and empty are none."""
+    """DicomSR and keyImages are lists of objects; null and an empty list are accepted."""
     empty: tuple[Any, ...] = (None, [])
     wrong: tuple[Any, ...] = ({}, "x", 5, True)
     for member in ("dicomSR", "keyImages"):

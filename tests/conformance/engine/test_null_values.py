@@ -20,7 +20,7 @@ from tests.conformance.engine.cases import Case, ok
     ],
 )  # fmt: skip
 def test_optional_members_of_a_launch(service: Service, more: dict[str, Any]) -> None:
-    """Launch request objects: default false, standard and light hold for null, too."""
+    """Launch request objects: the defaults false, standard and light apply to null too."""
     body = ok(service.launch(**more)).json()
     assert (body["status"], body["warnings"]) == ("Draft", [])
 
@@ -36,8 +36,8 @@ def test_optional_members_of_other_requests(case: Case) -> None:
 
 
 @pytest.mark.parametrize("value", [None, False, "true", 1, {}, []])
-def test_what_is_required_is_not_null(case: Case, value: Any) -> None:
-    """addendum/sign: ignoreSignDelay is required and must be true; the place is named."""
+def test_a_required_member_is_not_null(case: Case, value: Any) -> None:
+    """addendum/sign: ignoreSignDelay is required and must be true; the error has its place."""
     case.draft("A1")
     case.sign("A1", now=True)
     case.addendum("A1", "More.")
@@ -48,8 +48,8 @@ def test_what_is_required_is_not_null(case: Case, value: Any) -> None:
     assert case.record("A1")["addendumUnsignUntil"] is not None
 
 
-def test_an_order_of_another_site_is_not_taken_for_one_of_this(case: Case) -> None:
-    """link-orders: SiteID stands once for all orders; one that names another is a mistake."""
+def test_orders_of_one_request_have_one_site(case: Case) -> None:
+    """link-orders: SiteID applies to all orders; an order with another SiteID is refused."""
     for name in ("A1", "A2"):
         case.order(name)
     stray = {**identity("A2"), "SiteID": "SITE2"}
@@ -63,7 +63,7 @@ def test_an_order_of_another_site_is_not_taken_for_one_of_this(case: Case) -> No
 
 
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules", "+02:00", "europe/vienna"])
-def test_zones_of_the_machine_are_no_iana_zones(case: Case, zone: str) -> None:
-    """timeZone: an IANA zone, the same on every machine."""
+def test_time_zones_of_the_machine_are_refused(case: Case, zone: str) -> None:
+    """timeZone: an IANA zone, independent of the machine."""
     case.draft("A1")
     assert case.post("export/html", "A1", timeZone=zone).json()["code"] == "bad_zone"

@@ -1,4 +1,4 @@
-"""The description: every endpoint, its errors, examples that can be sent."""
+"""The OpenAPI description: endpoints, errors, and valid examples."""
 
 from typing import Any
 
@@ -22,19 +22,19 @@ DOCUMENTED = {
 
 @pytest.fixture
 def description(service: Service) -> dict[str, Any]:
-    """What /openapi.json says."""
+    """The document /openapi.json."""
     described: dict[str, Any] = ok(service.call("GET", "/openapi.json", None)).json()
     return described
 
 
 def test_every_endpoint_is_described(description: dict[str, Any]) -> None:
-    """OpenAPI: each endpoint, its summary, its errors with their body, an example of its body."""
+    """OpenAPI: each endpoint has a summary, its errors with their body, and an example."""
     for path in DOCUMENTED:
         is_described(description, path)
 
 
 def is_described(description: dict[str, Any], path: str) -> None:
-    """Insist that one endpoint is described in full."""
+    """Assert that one endpoint is described completely."""
     operation = description["paths"][path][DOCUMENTED[path]]
     assert operation["summary"]
     assert operation["description"]
@@ -42,12 +42,8 @@ def is_described(description: dict[str, Any], path: str) -> None:
     for status in ("400", "401", "403", "404", "409", "413", "429", "503"):
         content = operation["responses"][status]["content"]["application/problem+json"]
         assert content["schema"]["$ref"].endswith("/ProblemBody")
-    business = path.rpartition("report/")[2] in (
-        "sign",
-        "unsign",
-        "addendum/sign",
-        "addendum/unsign",
-    )
+    signing = ("sign", "unsign", "addendum/sign", "addendum/unsign")
+    business = path.rpartition("report/")[2] in signing
     assert ("500" in operation["responses"]) == business
     assert "422" not in operation["responses"]
     if "requestBody" in operation:
@@ -56,7 +52,7 @@ def is_described(description: dict[str, Any], path: str) -> None:
 
 
 def examples(description: dict[str, Any], content: dict[str, Any]) -> list[Any]:
-    """Return the examples of a body: at the media type, or at its schema."""
+    """Return the examples of a body, from the media type or its schema."""
     schema = content["schema"]
     if "$ref" in schema:
         schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -69,7 +65,7 @@ def examples(description: dict[str, Any], content: dict[str, Any]) -> list[Any]:
 
 
 def test_the_examples_can_be_sent(service: Service, description: dict[str, Any]) -> None:
-    """OpenAPI: an example is a request that is understood."""
+    """OpenAPI: the example of a request is valid."""
     for path in (each for each, method in DOCUMENTED.items() if method == "post"):
         content = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         for example in examples(description, content):
@@ -79,8 +75,8 @@ def test_the_examples_can_be_sent(service: Service, description: dict[str, Any])
             assert answer.status_code in (200, 400, 404) or business, path
 
 
-def test_refusals_have_examples_of_their_own(description: dict[str, Any]) -> None:
-    """OpenAPI: all error bodies, each with what it says, the literal 500s and 409s among them."""
+def test_errors_have_examples(description: dict[str, Any]) -> None:
+    """OpenAPI: each error body has its text, including the documented 500s and 409s."""
     for path, method in DOCUMENTED.items():
         operation = description["paths"][path][method]
         for status in (each for each in operation["responses"] if each != "200"):
@@ -102,8 +98,8 @@ def test_refusals_have_examples_of_their_own(description: dict[str, Any]) -> Non
     assert "Retry-After" in launch["429"]["headers"]
 
 
-def test_answers_have_examples(description: dict[str, Any]) -> None:
-    """OpenAPI: an example of every answer that has a body."""
+def test_responses_have_examples(description: dict[str, Any]) -> None:
+    """OpenAPI: each response with a body has one."""
     ours = {"/api/report/changes": "get", "/api/worklist": "get"}
     for path, method in {**DOCUMENTED, **ours}.items():
         answer = description["paths"][path][method]["responses"]["200"]
@@ -120,8 +116,8 @@ def named(schema: dict[str, Any]) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
-def test_the_export_record_is_described_as_it_is(case: Case, description: dict[str, Any]) -> None:
-    """JSON export record: the described members are those that are sent."""
+def test_the_described_export_record_is_complete(case: Case, description: dict[str, Any]) -> None:
+    """JSON export record: the described members equal the members of a response."""
     case.draft("A1")
     ok(case.post("prelim", "A1", prelimGroup="G", prelimTag="T"))
     case.sign("A1", now=True)
@@ -136,8 +132,8 @@ def test_the_export_record_is_described_as_it_is(case: Case, description: dict[s
     assert set(record) == set(example)
 
 
-def test_repeatable_requests_name_their_key(description: dict[str, Any]) -> None:
-    """Idempotency keys: sign, prelim, delete, link take one, and the description says so."""
+def test_idempotency_keys_are_described(description: dict[str, Any]) -> None:
+    """Idempotency keys: the description of a repeatable request has the header."""
     for name in ("sign", "prelim", "delete", "link-orders", "unassign"):
         (parameter,) = description["paths"][f"/api/report/{name}"]["post"]["parameters"]
         assert parameter["$ref"].endswith("/IdempotencyKey")
@@ -145,18 +141,18 @@ def test_repeatable_requests_name_their_key(description: dict[str, Any]) -> None
 
 
 def test_every_field_has_a_description(description: dict[str, Any]) -> None:
-    """OpenAPI: each member of each body and each parameter says what it is."""
-    silent = [
+    """OpenAPI: each member of each body, and each parameter."""
+    missing = [
         f"{name}.{member}"
         for name, schema in description["components"]["schemas"].items()
         for member, field in schema.get("properties", {}).items()
         if not field.get("description")
     ]
-    silent += [
+    missing += [
         f"{method} {path} {parameter['name']}"
         for path, operations in description["paths"].items()
         for method, operation in operations.items()
         for parameter in operation.get("parameters", ())
         if "$ref" not in parameter and not parameter.get("description")
     ]
-    assert silent == []
+    assert missing == []

@@ -15,7 +15,7 @@ JANE = {"PatientName": "DOE^JANE", "PatientBirthDate": "19700102"}
 
 
 def pair(mrn: str, accession: str) -> dict[str, str]:
-    """Return an order as these endpoints name it."""
+    """Return the identity of an order without its site."""
     return {"PatientMRN": mrn, "Accession": accession}
 
 
@@ -37,7 +37,7 @@ def accessions(record: dict[str, Any]) -> list[str]:
     ],
 )  # fmt: skip
 def test_missing_fields(case: Case, path: str, changes: dict[str, Any]) -> None:
-    """Errors: 400 when a required field is missing; the body explains which."""
+    """Errors: 400 with the place of the missing field."""
     case.order("A1")
     body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")], **changes}
     answer = case.service.post(f"report/{path}", body)
@@ -47,7 +47,7 @@ def test_missing_fields(case: Case, path: str, changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_roles_are_403_and_unknown_orders_404(case: Case, path: str) -> None:
-    """Errors: 403 no site administrator, 404 site or one of the orders not found."""
+    """Errors: 403 without the role site administrator, 404 for an unknown site or order."""
     case.order("A1")
     for who in (READER, FOREIGN):
         body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")]}
@@ -60,7 +60,7 @@ def test_roles_are_403_and_unknown_orders_404(case: Case, path: str) -> None:
 
 
 def test_fewer_than_two(case: Case) -> None:
-    """Limits: at least two orders; one that is named twice is one."""
+    """Limits: at least two orders; a repeated order counts once."""
     case.order("A1")
     for names in (["A1"], ["A1", "A1"]):
         answer = case.orders("link-orders", *names)
@@ -82,7 +82,7 @@ def test_one_report_with_all_orders(case: Case) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_all_or_nothing(case: Case, state: str) -> None:
-    """Link rules 1, 2, 6, 7: one that cannot be linked leaves the others as they were."""
+    """Link rules 1, 2, 6, 7: an order that cannot be linked leaves the others unchanged."""
     STATES[state][0](case, "X")
     for name in ("A1", "A2"):
         case.order(name)
@@ -96,8 +96,8 @@ def test_all_or_nothing(case: Case, state: str) -> None:
         assert [case.record(name) for name in ("A1", "A2")] == before
 
 
-def test_an_anchor_that_is_a_member_elsewhere(case: Case) -> None:
-    """Link rule 3: unlink it first."""
+def test_an_anchor_that_is_a_member_of_another_group(case: Case) -> None:
+    """Link rule 3: it must be unlinked first."""
     for name in ("A1", "A2", "A3"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -107,8 +107,8 @@ def test_an_anchor_that_is_a_member_elsewhere(case: Case) -> None:
     assert case.orders("link-orders", "A2", "A3").status_code == 200
 
 
-def test_a_member_brings_its_group_along(case: Case) -> None:
-    """Link rule 4: the whole group, behind what was there."""
+def test_linking_a_member_links_its_group(case: Case) -> None:
+    """Link rule 4: all of its orders, after the present ones."""
     for name in ("A1", "A2", "B1", "B2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -145,7 +145,7 @@ def test_other_patients(service: Service, other: dict[str, str], linked: bool) -
 
 @pytest.mark.parametrize("state", ["ordered", "draft", "released", "cooling"])
 def test_linked_already(case: Case, state: str) -> None:
-    """Link rule 8: nothing changes and that report is returned, whatever its status."""
+    """Link rule 8: nothing changes, and the report is returned in any status."""
     for name in ("A1", "A2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -161,7 +161,7 @@ def test_linked_already(case: Case, state: str) -> None:
 
 
 def test_a_draft_anchor_keeps_its_text_and_owner(case: Case) -> None:
-    """Link rule 1: the anchor may be a Draft; the report is its report."""
+    """Link rule 1: the anchor may be a Draft; the group has its report."""
     case.draft("A1", "Dictated.")
     case.order("A2")
     (record,) = ok(case.orders("link-orders", "A1", "A2")).json()
@@ -177,7 +177,7 @@ def test_a_draft_anchor_keeps_its_text_and_owner(case: Case) -> None:
     ],
 )  # fmt: skip
 def test_unlinking(case: Case, removed: list[str], left: list[str]) -> None:
-    """Unlink: each removed order a new empty Ordered report; the earliest-linked is anchor then."""
+    """Unlink: a removed order gets an empty Ordered report; the first linked becomes anchor."""
     for name in ("A1", "A2", "A3"):
         case.order(name, PatientName="DOE^JANE", Metadata={"of": name})
     ok(case.orders("link-orders", "A1", "A2", "A3"))
@@ -196,8 +196,8 @@ def test_unlinking(case: Case, removed: list[str], left: list[str]) -> None:
 
 
 @pytest.mark.parametrize("state", ["draft", "content", "preliminary", "signed"])
-def test_groups_that_cannot_be_taken_apart(case: Case, state: str) -> None:
-    """Unlink rules 1 and 2: only while Ordered with no content; all or nothing."""
+def test_groups_that_cannot_be_unlinked(case: Case, state: str) -> None:
+    """Unlink rules 1 and 2: only while Ordered without content; all or nothing."""
     for name in ("A1", "A2", "B1", "B2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -219,8 +219,8 @@ def test_groups_that_cannot_be_taken_apart(case: Case, state: str) -> None:
         assert case.orders("unlink-orders", "B2", "A2").status_code == 200
 
 
-def test_one_signature_for_all_orders(case: Case) -> None:
-    """All orders in one report share one reportId: what is done to one is done to all."""
+def test_an_action_applies_to_all_linked_orders(case: Case) -> None:
+    """All orders of a report share its reportId."""
     for name in ("A1", "A2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -235,7 +235,7 @@ def test_one_signature_for_all_orders(case: Case) -> None:
 
 
 def test_launching_a_linked_order(case: Case) -> None:
-    """A launch of any order of a group opens the report of all."""
+    """A launch of any order of a group opens the report of the group."""
     for name in ("A1", "A2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
@@ -246,7 +246,7 @@ def test_launching_a_linked_order(case: Case) -> None:
 
 
 def test_key_findings_of_every_order(case: Case) -> None:
-    """KeyFindings: "Draft text used to pre-populate the report", whichever order brought it."""
+    """KeyFindings: "Draft text used to pre-populate the report", from all linked orders."""
     case.order("A1", KeyFindings="Of the first.")
     case.order("A2", KeyFindings="Of the second.")
     case.order("A3", KeyFindings="Of the first.")
@@ -256,7 +256,7 @@ def test_key_findings_of_every_order(case: Case) -> None:
 
 
 def test_key_findings_launched_with_a_linked_order(case: Case) -> None:
-    """KeyFindings of a launch count for the report of the group, though not the anchor's."""
+    """KeyFindings of a launch are used for the report, also if the order is not the anchor."""
     for name in ("A1", "A2"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))

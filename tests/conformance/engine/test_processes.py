@@ -1,4 +1,4 @@
-"""Races between two processes over sockets, on both databases: one winner, a legal state."""
+"""Concurrent requests to two processes, on both databases: one success, a valid state."""
 
 import asyncio
 import secrets
@@ -43,7 +43,7 @@ class Nodes:
     clients: list[httpx.AsyncClient]
 
     def together(self, *calls: Call) -> list[httpx.Response]:
-        """Send requests at once, to the nodes in turn."""
+        """Send requests concurrently, to the nodes in turn."""
 
         async def sending() -> list[httpx.Response]:
             return await asyncio.gather(
@@ -66,13 +66,13 @@ class Nodes:
         return self.together(("POST", f"/api/{path}", body))[0]
 
     def status(self, accession: str) -> dict[str, Any] | None:
-        """Return a report's status record, as the second node sees it."""
+        """Return the status record of a report from the second node."""
         body = {"clinicalInfo": [identity(accession)]}
         answer = self.together(("GET", "/healthz", None), ("POST", "/api/report/status", body))[1]
         return None if answer.status_code == 404 else dict(answer.json()[0])
 
     def changes(self, prefix: str) -> list[dict[str, Any]]:
-        """Return what the feed says of the orders of one test."""
+        """Return the changes of the orders of one test."""
         found = self.together(("GET", "/api/report/changes?limit=1000", None))[0].json()["changes"]
         return [each for each in found if each["orders"][0]["Accession"].startswith(prefix)]
 
@@ -93,7 +93,7 @@ class Nodes:
 def nodes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nodes]:
-    """Two processes, their database set up; each test has orders of its own."""
+    """Two processes and their database; each test has its own orders."""
     url = fresh_file(tmp_path_factory.mktemp("nodes") / "engine.db")
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
@@ -118,8 +118,8 @@ def one(path: str, accession: str, **more: Any) -> Call:
 
 
 def test_link_against_sign(nodes: Nodes) -> None:
-    """Linked and then signed as one, or signed and then not linked: nothing between."""
-    ends: Counter[str] = Counter()
+    """The group is linked and then signed, or linking the signed anchor is refused."""
+    results: Counter[str] = Counter()
     for turn in range(ROUNDS):
         names = [f"L{turn}", f"M{turn}"]
         nodes.draft(names[0])
@@ -143,17 +143,17 @@ def test_link_against_sign(nodes: Nodes) -> None:
         if linked.status_code == 200:
             assert anchor == other
             assert [each["Accession"] for each in anchor["clinicalInfo"]] == names
-            ends["linked"] += 1
+            results["linked"] += 1
         else:
             assert linked.json()["code"] in ("report_signed", "changed")
             assert other["status"] == "Ordered"
             assert len(anchor["clinicalInfo"]) == 1
-            ends["refused"] += 1
-    assert ends.total() == ROUNDS
+            results["refused"] += 1
+    assert results.total() == ROUNDS
 
 
 def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
-    """The first opening creates; both see the one report."""
+    """The first opening creates the report; all pages show it."""
     for turn in range(ROUNDS):
         body = launch_body(f"O{turn}", lazyLaunch=True, userInfo=user())
         link = nodes.one("report/launch/clinical", body).json()["reportLink"]
@@ -169,10 +169,10 @@ def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
 
 
 def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
-    """Authentication 6: registered when first seen, once, whoever of them comes first."""
+    """Authentication 6: the user is registered once, by the first launch."""
     email = "first.seen@site1.test"
-    people: dict[str, Any] = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
-    bodies = [launch_body(f"U{turn}", **people) for turn in range(ROUNDS)]
+    info: dict[str, Any] = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
+    bodies = [launch_body(f"U{turn}", **info) for turn in range(ROUNDS)]
     answers = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
     assert [each.status_code for each in answers] == [200] * ROUNDS
     assert {each.json()["owner"]["email"] for each in answers} == {email}
@@ -181,7 +181,7 @@ def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
 
 
 def test_signing_twice(nodes: Nodes) -> None:
-    """sign: one signs, the other is told that it is signed."""
+    """sign: one request signs, the others get already_signed."""
     for turn in range(ROUNDS):
         nodes.draft(f"S{turn}")
         answers = nodes.together(*[one("sign", f"S{turn}")] * 4)
@@ -191,7 +191,7 @@ def test_signing_twice(nodes: Nodes) -> None:
 
 
 def test_deleting_while_it_is_opened(nodes: Nodes) -> None:
-    """delete: gone with its pages, whichever came first; its link opens nothing any more."""
+    """delete: the report is deleted in each case, and its link no longer opens."""
     for turn in range(ROUNDS):
         body = launch_body(f"D{turn}", userInfo=user(OTHER), lazyLaunch=True)
         nodes.draft(f"D{turn}")
@@ -208,8 +208,8 @@ def test_deleting_while_it_is_opened(nodes: Nodes) -> None:
         assert nodes.together(("GET", path, None))[0].status_code != 200
 
 
-def test_fifty_at_once_on_one_report(nodes: Nodes) -> None:
-    """Everything at once: exactly one winner of each kind, and a state of the table at the end."""
+def test_fifty_concurrent_requests_for_one_report(nodes: Nodes) -> None:
+    """One success of each kind, and a valid state after a mix of requests."""
     body = launch_body("F1", userInfo=user())
     launched = nodes.together(*[("POST", "/api/report/launch/clinical", body)] * 50)
     assert Counter(each.status_code for each in launched) == {200: 50}

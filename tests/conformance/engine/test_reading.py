@@ -1,4 +1,4 @@
-"""status, content, site/prelims: every member, its type, and when it is null."""
+"""status, content, site/prelims: members, types and null values."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ RECORD = {
 
 
 def test_every_member_of_the_status_record_in_every_state(case: Case) -> None:
-    """Report status record: names, types, and null for unsignUntil outside the cooling period."""
+    """Report status record: names and types; unsignUntil is null outside the cooling period."""
     for state, (bring, status) in STATES.items():
         bring(case, state)
         if status is None:
@@ -41,8 +41,8 @@ def test_every_member_of_the_status_record_in_every_state(case: Case) -> None:
         assert record["addendumUnsignUntil"] == (until if addendum else None), state
 
 
-def test_report_ids_are_hashes_that_say_nothing(case: Case) -> None:
-    """reportId: unique; neither the identity nor the order of creation is in it."""
+def test_report_ids_are_unique_and_reveal_nothing(case: Case) -> None:
+    """reportId: neither the identity nor the sequence of creation."""
     for name in ("A1", "A2", "A3"):
         case.draft(name)
     ids = [case.record(name)["reportId"] for name in ("A1", "A2", "A3")]
@@ -63,8 +63,8 @@ def test_linked_orders_are_one_record(case: Case) -> None:
     assert records[0]["clinicalInfo"] == [identity(each) for each in ("A3", "A1", "A2")]
 
 
-def test_many_are_asked_for_at_once(case: Case) -> None:
-    """status: records in the order of the request; what is not there is left out."""
+def test_status_of_several_orders(case: Case) -> None:
+    """status: records in the order of the request; unknown orders are left out."""
     for name in ("A1", "A2"):
         case.draft(name)
     wanted = [identity(each) for each in ("A2", "NONE", "A1", "A2")]
@@ -94,15 +94,15 @@ def test_many_are_asked_for_at_once(case: Case) -> None:
         True,
     ],
 )
-def test_status_bodies_that_make_no_sense(service: Service, body: Any) -> None:
-    """status: a list of objects, each with SiteID, PatientMRN and Accession, all required."""
+def test_invalid_status_bodies_are_refused(service: Service, body: Any) -> None:
+    """status: a list of objects; SiteID, PatientMRN and Accession are required."""
     answer = service.post("report/status", body)
     assert answer.status_code == 400, answer.text
     assert answer.json()["errors"]
 
 
-def test_two_sites_in_one_question(service: Service) -> None:
-    """status: all the sites have to be the caller's; a single other one spoils the request."""
+def test_status_of_orders_of_two_sites(service: Service) -> None:
+    """status: the caller must be an administrator of all sites."""
     ok(service.launch())
     ok(service.launch(FOREIGN, site="SITE2"))
     body = {"clinicalInfo": [identity(), identity(site="SITE2")]}
@@ -112,7 +112,7 @@ def test_two_sites_in_one_question(service: Service) -> None:
 
 @pytest.mark.parametrize("missing", ["SiteID", "PatientMRN", "Accession"])
 @pytest.mark.parametrize("value", [None, "", "  "])
-def test_content_needs_its_parameters(service: Service, missing: str, value: str | None) -> None:
+def test_content_requires_its_parameters(service: Service, missing: str, value: str | None) -> None:
     """content: SiteID, PatientMRN and Accession are required query parameters."""
     query = {**identity(), missing: value}
     sent = {name: each for name, each in query.items() if each is not None}
@@ -122,7 +122,7 @@ def test_content_needs_its_parameters(service: Service, missing: str, value: str
 
 
 def test_content_in_every_state(case: Case) -> None:
-    """content: an object with content, a string; the report's text without its addenda."""
+    """content: the text of the report without its addenda."""
     for state, (bring, status) in STATES.items():
         bring(case, state)
         answer = case.service.get("report/content", **identity(state))
@@ -133,27 +133,29 @@ def test_content_in_every_state(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["A&B=C", "A+B", "A%2FB", "Ä ö", "日本", "A#B", "a;b", "..", "\\"])
-def test_content_by_names_that_urls_have_to_encode(service: Service, name: str) -> None:
-    """content: query parameters, URL-encoded by the caller."""
+def test_content_with_url_encoded_parameters(service: Service, name: str) -> None:
+    """content: query parameters are URL-encoded by the caller."""
     ok(service.launch(READER, accession=name, tags={"KeyFindings": "T"}))
     assert ok(service.get("report/content", **identity(name))).json() == {"content": "T"}
 
 
-def test_a_parameter_given_twice(service: Service) -> None:
-    """content: no way to ask for one site and read another."""
+def test_a_repeated_site_parameter(service: Service) -> None:
+    """content: a request cannot name one site and read another."""
     ok(service.launch(FOREIGN, site="SITE2", tags={"KeyFindings": "SECRET"}))
     for order in ("SITE1", "SITE2"), ("SITE2", "SITE1"):
         query = "&".join(f"SiteID={each}" for each in order) + "&PatientMRN=P1&Accession=A1"
         answer = service.call("GET", f"/api/report/content?{query}")
         assert answer.status_code in (400, 403, 404)
         assert "SECRET" not in answer.text
+    nul = service.call("GET", "/api/report/content?SiteID=SITE1&PatientMRN=%00&Accession=A1")
+    assert nul.status_code == 400
 
 
 PRELIMS = {"SiteID": "SITE1", "prelimGroup": "G", "prelimTag": "T"}
 
 
-def test_prelims_are_an_object(case: Case) -> None:
-    """site/prelims: reportId, clinicalInfo, userEmail; the longest-waiting report."""
+def test_the_object_of_waiting_preliminary_reads(case: Case) -> None:
+    """site/prelims: reportId, clinicalInfo, userEmail of the longest-waiting report."""
     for name in ("A1", "A2"):
         case.draft(name)
         ok(case.post("prelim", name, prelimGroup="G", prelimTag="T"))
@@ -168,8 +170,8 @@ def test_prelims_are_an_object(case: Case) -> None:
     assert [each["prelimAt"] for each in found["reports"]] == reads
 
 
-def test_no_prelims_are_left_when_signed(case: Case) -> None:
-    """site/prelims: an empty answer when nothing waits, 404 for what the site does not know."""
+def test_a_signed_report_is_no_longer_waiting(case: Case) -> None:
+    """site/prelims: null values if no report waits, 404 for an unknown group, tag or site."""
     case.draft("A1")
     ok(case.post("prelim", "A1", prelimGroup="G", prelimTag="T"))
     case.sign("A1")
@@ -184,7 +186,7 @@ def test_no_prelims_are_left_when_signed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("missing", PRELIMS)
-def test_prelims_need_all_three(service: Service, missing: str) -> None:
+def test_prelims_require_all_parameters(service: Service, missing: str) -> None:
     """site/prelims: SiteID, prelimGroup and prelimTag are all required."""
     for value in (None, "", " "):
         query = {
@@ -195,7 +197,7 @@ def test_prelims_need_all_three(service: Service, missing: str) -> None:
 
 @pytest.mark.parametrize("missing", ["prelimGroup", "prelimTag"])
 @pytest.mark.parametrize("value", [None, "", " ", {}, [], True])
-def test_prelim_needs_group_and_tag(case: Case, missing: str, value: Any) -> None:
+def test_prelim_requires_group_and_tag(case: Case, missing: str, value: Any) -> None:
     """prelim: prelimGroup and prelimTag are required strings."""
     case.draft("A1")
     body = {"prelimGroup": "G", "prelimTag": "T", missing: value}
@@ -225,7 +227,7 @@ def test_prelim_info_of_the_export(case: Case) -> None:
     assert (read["reviewedBy"] or by)["email"] in (OTHER, READER)
 
 
-def test_locations_are_ignored_where_a_site_has_none(case: Case) -> None:
+def test_locations_are_ignored_if_the_site_has_none(case: Case) -> None:
     """SiteLocation: optional; ignored if the site does not support locations."""
     case.draft("A1")
     body = {"clinicalInfo": [{**identity("A1"), "SiteLocation": "Anywhere"}]}
@@ -233,8 +235,8 @@ def test_locations_are_ignored_where_a_site_has_none(case: Case) -> None:
     ok(case.service.get("report/content", **identity("A1"), SiteLocation="Anywhere"))
 
 
-def test_locations_of_a_site_that_has_some(case: Case) -> None:
-    """SiteLocation: a location within a site; another one than the site's is refused."""
+def test_unknown_locations_are_refused(case: Case) -> None:
+    """SiteLocation: a location within a site."""
     settings = {"name": "First", "locations": ["North", "South"]}
     ok(case.service.call("PUT", "/api/admin/sites/SITE1", json=settings))
     ok(case.service.launch(tags={"SiteLocation": "North"}))
@@ -250,7 +252,7 @@ def test_locations_of_a_site_that_has_some(case: Case) -> None:
 
 @pytest.mark.parametrize("path", ["reset-order", "unassign"])
 def test_flat_bodies(case: Case, path: str) -> None:
-    """reset-order, unassign: flat; SiteID, PatientMRN and Accession required, no body back."""
+    """reset-order, unassign: SiteID, PatientMRN and Accession are required; no response body."""
     for missing in ("SiteID", "PatientMRN", "Accession"):
         body = {name: value for name, value in identity().items() if name != missing}
         answer = case.service.post(f"report/{path}", body)

@@ -1,4 +1,4 @@
-"""The real program on sockets: the engine alone, killed while a signature cools, keys rotated."""
+"""The program with the role engine: killed in a cooling period, rotated keys, limits."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """A home whose site cools signatures for ten minutes."""
+    """An installation whose site has a sign delay of ten minutes."""
     made = House(tmp_path / "home", sign_delay=600)
     made.make()
     yield made
@@ -24,7 +24,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def test_the_engine_alone(house: House) -> None:
-    """Cooling survives a killed process, links a rotated key; nothing of a patient is logged."""
+    """A restart keeps cooling periods, a rotated key keeps links; no patient data is logged."""
     house.start("--role", "engine")
     sealed = launch_body(
         "SEALED-1", "CANARY-MRN", lazyLaunch=True, userInfo=user(),
@@ -60,7 +60,7 @@ def status(house: House) -> dict[str, Any]:
 
 
 def test_limits_are_settings(house: House) -> None:
-    """V84, V85: rates and sizes of the home's settings hold, with headers that tell."""
+    """V84, V85: rates and sizes of the settings apply, with headers."""
     house.settings = '[rates]\nlaunches = 2\n[sizes]\nbody = "4KiB"\nkey_findings = 10\n'
     house.configure()
     house.start("--role", "engine")

@@ -1,4 +1,4 @@
-"""Isolation of people: what one site knows of a user, another cannot learn or change."""
+"""Isolation of users: a site cannot read or change the data of a user on another site."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from tests.conftest import database_url
 
 __all__ = ["database_url"]  # both databases
 
-STRANGER = "nobody@site3.test"
+UNKNOWN = "unknown@site3.test"
 PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"
     "YAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -30,16 +30,16 @@ PICTURE = (
 
 
 def _init(service: Service, email: str) -> httpx.Response:
-    person = {"UserEmail": email, "UserName": "Given Here"}
-    return service.post("report/init", {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": person})
+    info = {"UserEmail": email, "UserName": "Given Here"}
+    return service.post("report/init", {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": info})
 
 
 def _launch(service: Service, email: str, name: str, mrn: str = "P1") -> httpx.Response:
-    person = {"UserEmail": email, "UserName": name}
-    return service.post("report/launch/clinical", launch_body("A1", mrn, userInfo=person))
+    info = {"UserEmail": email, "UserName": name}
+    return service.post("report/launch/clinical", launch_body("A1", mrn, userInfo=info))
 
 
-ASKED: dict[str, Callable[[Service, str], httpx.Response]] = {
+REQUESTS: dict[str, Callable[[Service, str], httpx.Response]] = {
     "init": _init,
     "launch without a name": lambda service, email: _launch(service, email, ""),
     "launch": lambda service, email: _launch(service, email, "Given Here"),
@@ -62,12 +62,12 @@ ASKED: dict[str, Callable[[Service, str], httpx.Response]] = {
 }
 
 
-def told(answer: httpx.Response, email: str) -> Any:
-    """Return what an answer says of a user, without what differs between any two."""
-    said = answer.json() if answer.content else None
-    if isinstance(said, list):
-        said = [each for each in said if email in each.values()]
-    return answer.status_code, _plain(said, email)
+def about_user(answer: httpx.Response, email: str) -> Any:
+    """Return the part of a response about a user, without ids and times."""
+    body = answer.json() if answer.content else None
+    if isinstance(body, list):
+        body = [each for each in body if email in each.values()]
+    return answer.status_code, _plain(body, email)
 
 
 def _plain(value: Any, email: str) -> Any:
@@ -85,7 +85,7 @@ def _plain(value: Any, email: str) -> Any:
 
 @pytest.fixture
 def known(service: Service) -> Service:
-    """SITE2 knows its administrator by name, languages and signature."""
+    """SITE2 has name, languages and signature of its administrator."""
     with service.database.write() as connection:
         account = users.find_account(connection, FOREIGN)
         assert account is not None
@@ -95,19 +95,21 @@ def known(service: Service) -> Service:
     return service
 
 
-def test_a_user_of_another_site_gets_the_answers_of_an_unknown_one(known: Service) -> None:
-    """Authentication 6: every answer about an address known elsewhere is that about a new one."""
+def test_responses_do_not_reveal_users_of_other_sites(known: Service) -> None:
+    """Authentication 6: every response equals that for an unknown address."""
     answers = {}
-    for email in (STRANGER, FOREIGN):
-        answers[email] = {name: told(ask(known, email), email) for name, ask in ASKED.items()}
+    for email in (UNKNOWN, FOREIGN):
+        answers[email] = {
+            name: about_user(ask(known, email), email) for name, ask in REQUESTS.items()
+        }
         for mrn in ("P1", "Foreign Person"):
             ok(known.post("report/delete", {"clinicalInfo": identity("A1", mrn)}))
-    assert answers[FOREIGN] == answers[STRANGER]
+    assert answers[FOREIGN] == answers[UNKNOWN]
     assert answers[FOREIGN]["launch without a name"][1]["owner"]["name"] == "Given Here"
 
 
 def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
-    """userInfo: UserName is what this site's reports are signed with, and no other site's."""
+    """userInfo: UserName applies to the signatures of this site only."""
     service = case.service
     ok(_launch(service, FOREIGN, "Doctor Here"))
     ok(case.post("sign", "A1"))
@@ -122,8 +124,8 @@ def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
     assert own == {"name": "Admin Person", "email": FOREIGN}
 
 
-def test_who_has_left_keeps_their_name_on_what_they_wrote(case: Case) -> None:
-    """Users: the signature of somebody who was taken off the site stays; no new one is made."""
+def test_signatures_of_a_removed_user_are_kept(case: Case) -> None:
+    """Users: a removed user cannot sign again."""
     case.draft("A1")
     case.draft("A3")
     ok(case.post("sign", "A1"))
@@ -137,8 +139,8 @@ def test_who_has_left_keeps_their_name_on_what_they_wrote(case: Case) -> None:
     assert {"email": READER, "name": "Reader Person", "role": "user", "disabled": False} in listed
 
 
-def test_a_token_made_by_an_administrator_opens_their_site_only(service: Service) -> None:
-    """Authentication 4: of the site; a user's role elsewhere does not come with such a token."""
+def test_a_token_is_valid_for_the_site_of_its_creator_only(service: Service) -> None:
+    """Authentication 4: it does not include the roles of the user on other sites."""
     ok(service.post("admin/sites/SITE1/users", {"email": FOREIGN, "role": "administrator"}))
     made = ok(service.post("admin/sites/SITE1/tokens", {"email": FOREIGN})).json()
     assert service.get("admin/sites", made["token"]).json()[0]["SiteID"] == "SITE1"
@@ -146,8 +148,8 @@ def test_a_token_made_by_an_administrator_opens_their_site_only(service: Service
     assert service.get("worklist", made["token"], SiteID="SITE1").status_code == 200
     assert service.get("worklist", made["token"], SiteID="SITE2").status_code == 403
     assert service.launch(made["token"], site="SITE2").status_code == 403
-    borrowed = {"UserEmail": READER, "UserName": "R", "Auth": made["token"]}
-    assert service.launch(READER, site="SITE2", userInfo=borrowed).status_code == 403
+    info = {"UserEmail": READER, "UserName": "R", "Auth": made["token"]}
+    assert service.launch(READER, site="SITE2", userInfo=info).status_code == 403
     assert made["id"] not in _ids(service, "SITE2", FOREIGN)
     assert service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{made['id']}", FOREIGN).is_error
     assert made["id"] in _ids(service, "SITE1", ADMIN)
@@ -155,8 +157,8 @@ def test_a_token_made_by_an_administrator_opens_their_site_only(service: Service
     assert service.get("worklist", made["token"], SiteID="SITE1").status_code == 401
 
 
-def test_tokens_of_a_shared_user_stay_their_own_sites(service: Service) -> None:
-    """Isolation: whoever adds another site's user neither sees nor revokes their tokens."""
+def test_tokens_of_a_shared_user_belong_to_one_site(service: Service) -> None:
+    """Isolation: another site can neither list nor revoke them."""
     theirs = _ids(service, "SITE2", FOREIGN)
     service.clock.pass_seconds(1)
     ok(service.post("admin/sites/SITE1/users", {"email": FOREIGN}))
@@ -170,9 +172,9 @@ def _ids(service: Service, site: str, who: str) -> list[int]:
     return [each["id"] for each in ok(service.get(f"admin/sites/{site}/tokens", who)).json()]
 
 
-@pytest.mark.parametrize("email", [STRANGER, FOREIGN])
+@pytest.mark.parametrize("email", [UNKNOWN, FOREIGN])
 def test_a_site_administrator_sets_no_password(service: Service, email: str) -> None:
-    """Isolation: only its owner sets the password of an account, whoever made the account."""
+    """Isolation: only the owner sets the password of an account."""
     body = {"email": email, "name": "Shared", "password": "chosen by another"}
     answer = service.post("admin/sites/SITE1/users", body)
     assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
@@ -185,13 +187,13 @@ def test_a_site_administrator_sets_no_password(service: Service, email: str) -> 
     assert answer.status_code == 401
 
 
-def test_a_session_that_a_link_began_is_good_for_its_site_only(service: Service) -> None:
-    """Authentication 5: a link made here acts as a user here; elsewhere they have to sign in."""
-    asks_to_sign_in = ok(service.launch(READER, accession="A1")).json()["reportLink"]
-    person = {"UserEmail": READER, "UserName": "Shared"}
-    made = ok(service.launch(FOREIGN, site="SITE2", userInfo=person)).json()["reportLink"]
+def test_the_session_of_a_link_is_valid_for_its_site_only(service: Service) -> None:
+    """Authentication 5: on another site the user must sign in."""
+    plain = ok(service.launch(READER, accession="A1")).json()["reportLink"]
+    info = {"UserEmail": READER, "UserName": "Shared"}
+    made = ok(service.launch(FOREIGN, site="SITE2", userInfo=info)).json()["reportLink"]
     ok(service.open(made))  # the browser keeps the cookie
-    answer = ok(service.open(asks_to_sign_in))
+    answer = ok(service.open(plain))
     assert boot(answer)["mode"] == "login"
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE1").status_code == 401
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE2").status_code == 200

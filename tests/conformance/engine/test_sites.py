@@ -1,4 +1,4 @@
-"""Sites: what their settings take, and what of it is written in another way than it was sent."""
+"""Settings of a site: accepted values and their normalized form."""
 
 import pytest
 
@@ -15,17 +15,17 @@ from tests.conformance.engine.cases import ok
         (["http://[::1]:4443"], ["http://[::1]:4443"]),
     ],
 )
-def test_host_origins_are_written_as_browsers_do(
+def test_host_origins_are_normalized_as_in_browsers(
     service: Service, sent: list[str], kept: list[str]
 ) -> None:
-    """Authentication 9: origins are compared as a whole; capitals and :443 are no difference."""
+    """Authentication 9: lower case, without the default port."""
     answer = ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"hostOrigins": sent}))
     assert answer.json()["hostOrigins"] == kept
     assert service.get("admin/sites/SITE1").json()["hostOrigins"] == kept
 
 
-def test_a_site_is_one_that_its_address_can_name(service: Service) -> None:
-    """SiteID: issued by the operator; with a slash nobody could administer it."""
+def test_a_site_id_can_be_part_of_a_path(service: Service) -> None:
+    """SiteID: a slash is refused, other characters are encoded."""
     body = {"SiteID": "SITE/3"}
     assert service.post("admin/sites", body, "service").json()["code"] == "bad_site"
     spaced = ok(service.post("admin/sites", {"SiteID": "Süd 3"}, "service")).json()["SiteID"]
@@ -33,32 +33,32 @@ def test_a_site_is_one_that_its_address_can_name(service: Service) -> None:
 
 
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "Mars/Base", "+01:00"])
-def test_a_sites_zone_is_iana(service: Service, zone: str) -> None:
+def test_the_time_zone_of_a_site_is_iana(service: Service, zone: str) -> None:
     """TimeZone (site default): an IANA zone."""
     answer = service.call("PATCH", "/api/admin/sites/SITE1", json={"timeZone": zone})
     assert answer.status_code == 400
 
 
 def test_an_unknown_location_is_refused_with_its_place(service: Service) -> None:
-    """SiteLocation: optional everywhere; one that the site lacks is 400, at its own place."""
+    """SiteLocation: optional; a location that the site lacks is 400 with its place."""
     ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"locations": ["North"]}))
     ok(service.launch())
-    lost = {**identity(), "SiteLocation": "South"}
-    several = {"clinicalInfo": [identity(), lost]}
+    unknown = {**identity(), "SiteLocation": "South"}
+    several = {"clinicalInfo": [identity(), unknown]}
     orders = {"SiteID": "SITE1", "SiteLocation": "South", "clinicalInfo": [identity()]}
     for path, body, place in (
-        ("export/json", {"clinicalInfo": lost}, "/clinicalInfo/SiteLocation"),
-        ("unassign", lost, "/SiteLocation"),
-        ("status", {"clinicalInfo": [lost]}, "/clinicalInfo/0/SiteLocation"),
+        ("export/json", {"clinicalInfo": unknown}, "/clinicalInfo/SiteLocation"),
+        ("unassign", unknown, "/SiteLocation"),
+        ("status", {"clinicalInfo": [unknown]}, "/clinicalInfo/0/SiteLocation"),
         ("link-orders", orders, "/SiteLocation"),
     ):
         answer = service.post(f"report/{path}", body)
         assert (answer.status_code, answer.json()["code"]) == (400, "unknown_location"), path
         assert answer.json()["errors"][0]["pointer"] == place
     assert service.post("report/status", several).status_code == 400
-    answer = service.get("report/content", **lost)
+    answer = service.get("report/content", **unknown)
     assert answer.json()["errors"][0]["pointer"] == "SiteLocation"
-    ok(service.post("report/status", {"clinicalInfo": [lost | {"SiteLocation": "North"}]}))
+    ok(service.post("report/status", {"clinicalInfo": [unknown | {"SiteLocation": "North"}]}))
 
 
 def test_a_401_names_the_authentication_header(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""States and transitions: every status with every trigger, walked as data, on both databases."""
+"""States and transitions: every status with every event, on both databases."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ from tests.conftest import database_url
 
 __all__ = ["database_url"]  # both databases
 
-Outcome = tuple[int, str, str | None]  # status code, code of the problem, status afterwards
+Outcome = tuple[int, str, str | None]  # status code, code of the problem, new status of the report
 
 UNSIGNED = ("ordered", "unassigned", "draft", "draft-of-order", "preliminary")
 SIGNED = tuple(name for name, (_, status) in STATES.items() if status in ("Final", "Addendum"))
-GONE = ("none", "prelaunch")
+ABSENT = ("none", "prelaunch")
 
 
 def _files(case: Case, name: str) -> httpx.Response:
@@ -52,10 +52,10 @@ EVENTS: Mapping[str, Callable[[Case, str], httpx.Response]] = {
     "unlink": lambda case, name: case.orders("unlink-orders", name),
 }
 
-# What each event does where it is allowed; None is "the report is gone".
-TAKEN: Mapping[str, Mapping[str, str | None]] = {
+# The new status by event and state, if the event is allowed; None: the report is deleted.
+ALLOWED: Mapping[str, Mapping[str, str | None]] = {
     "launch": {
-        **dict.fromkeys((*GONE, "ordered", "unassigned", "draft", "draft-of-order"), "Draft"),
+        **dict.fromkeys((*ABSENT, "ordered", "unassigned", "draft", "draft-of-order"), "Draft"),
         "preliminary": "Preliminary",
         **{name: STATES[name][1] for name in SIGNED},
     },
@@ -82,7 +82,7 @@ TAKEN: Mapping[str, Mapping[str, str | None]] = {
     "unlink": {name: STATES[name][1] for name in (*UNSIGNED, *SIGNED)},
 }
 
-# Why it is refused elsewhere: by state, or "signed", or "" for all that remain.
+# The refusal in other states: by state, or "signed", or "" for all others.
 REFUSED: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "launch": {},
     "sign": {
@@ -130,9 +130,9 @@ REFUSED: Mapping[str, Mapping[str, tuple[int, str]]] = {
 
 def expected(event: str, state: str) -> Outcome:
     """Read one cell of the tables above."""
-    if state in TAKEN[event]:
-        return 200, "", TAKEN[event][state]
-    if state in GONE:
+    if state in ALLOWED[event]:
+        return 200, "", ALLOWED[event][state]
+    if state in ABSENT:
         return 404, "report_not_found", None
     rows = REFUSED[event]
     keys = (state, *(("signed",) if state in SIGNED else ()), "")
@@ -140,8 +140,8 @@ def expected(event: str, state: str) -> Outcome:
     return status, code, STATES[state][1]
 
 
-def where(case: Case, name: str) -> str | None:
-    """Return the status of a report, None where there is none."""
+def status_of(case: Case, name: str) -> str | None:
+    """Return the status of a report, None if it does not exist."""
     answer = case.service.post("report/status", {"clinicalInfo": [identity(name)]})
     if answer.status_code == 404:
         return None
@@ -150,17 +150,17 @@ def where(case: Case, name: str) -> str | None:
 
 
 def outcome(case: Case, event: str, state: str) -> Outcome:
-    """Let the event happen."""
+    """Send the request of the event; return its outcome."""
     answer = EVENTS[event](case, state)
     code = "" if answer.status_code == 200 else answer.json()["code"]
-    return answer.status_code, code, where(case, state)
+    return answer.status_code, code, status_of(case, state)
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_each_state_meets_each_trigger(case: Case, event: str) -> None:
-    """States and transitions, Errors: the literal status code, and where the report is then."""
+def test_each_event_in_each_state(case: Case, event: str) -> None:
+    """States and transitions, Errors: the documented status code, and the new status."""
     for state, (bring, status) in STATES.items():
         bring(case, state)
-        assert where(case, state) == status, state
+        assert status_of(case, state) == status, state
     found = {state: outcome(case, event, state) for state in STATES}
     assert found == {state: expected(event, state) for state in STATES}

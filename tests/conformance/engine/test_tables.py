@@ -1,4 +1,4 @@
-"""A table and a nested list from the page's save to every export."""
+"""A table and a nested list, from the save on the page to every export."""
 
 import base64
 from typing import Any
@@ -38,8 +38,8 @@ DOCUMENT = {
 TEXT = "FINDINGS\nOrgan         Size\nLiver <b>     15 cm\nRight kidney\n- Lung\n  1. apical"
 
 
-def test_a_table_reaches_every_export(service: Service) -> None:
-    """What the editor saves is stored as it is, and each export has rows and cells."""
+def test_every_export_contains_a_table(service: Service) -> None:
+    """The saved document is stored unchanged, and each export has rows and cells."""
     case = Case(service)
     case.draft("A1", "")
     page = case.page("A1")
@@ -56,8 +56,8 @@ def test_a_table_reaches_every_export(service: Service) -> None:
     assert base64.b64decode(coded).count(b"\\row\n") == 3
 
 
-def test_bad_tables_are_refused_with_their_place(service: Service) -> None:
-    """A node that the model does not have is refused, and nothing is stored."""
+def test_invalid_tables_are_refused(service: Service) -> None:
+    """Nothing is stored."""
     case = Case(service)
     case.draft("A1", "Before.")
     page = case.page("A1")
@@ -70,8 +70,8 @@ def test_bad_tables_are_refused_with_their_place(service: Service) -> None:
     assert case.content("A1") == "Before."
 
 
-def test_checks_name_the_line_of_a_table(service: Service) -> None:
-    """An open field in a cell is found; its place counts the lines of the table."""
+def test_the_place_of_a_finding_in_a_table(service: Service) -> None:
+    """An open field in a cell is found; its item is the line in the table."""
     case = Case(service)
     case.draft("A1", "")
     page = case.page("A1")

@@ -7,14 +7,14 @@ import pytest
 
 from tests.bridge.engine.http.engine_service import OTHER, READER, Service
 from tests.conformance.engine.cases import Case, ok
-from tests.conformance.engine.test_states import where
+from tests.conformance.engine.test_states import status_of
 from tests.conftest import database_url
 
 __all__ = ["database_url"]  # both databases
 
 
 def test_signing_again_keeps_time_and_content(case: Case) -> None:
-    """Sign with ignoreSignDelay within cooling: not re-signed, original sign time kept."""
+    """Sign with ignoreSignDelay within cooling: the original signature and time are kept."""
     case.draft("A1", "As signed.")
     case.sign("A1")
     before = case.export("A1")["reportInfo"]
@@ -28,15 +28,17 @@ def test_signing_again_keeps_time_and_content(case: Case) -> None:
 
 
 def releases(case: Case) -> list[tuple[str, int]]:
-    """Return what was delivered downstream, by the change feed."""
+    """Return the releases in the change feed."""
     changes = ok(case.service.get("report/changes", limit=1000)).json()["changes"]
     found = [each["release"] for each in changes if each["release"]]
     return [(each["kind"], each["sequence"]) for each in found]
 
 
-def test_no_cooling_is_final_at_once(case: Case, uncooled: Callable[[int], None]) -> None:
-    """Draft, sign, no site cooling period: Final, downstream delivery; nothing to recall."""
-    uncooled(0)
+def test_without_cooling_a_signed_report_is_final(
+    case: Case, set_delay: Callable[[int], None]
+) -> None:
+    """Draft, sign, no site cooling period: Final and released; it cannot be recalled."""
+    set_delay(0)
     case.draft("A1")
     case.sign("A1")
     assert releases(case) == [("final", 1)]
@@ -52,18 +54,18 @@ def test_no_cooling_is_final_at_once(case: Case, uncooled: Callable[[int], None]
     assert releases(case) == [("final", 1), ("addendum", 1)]
 
 
-def test_addendum_sign_without_site_cooling(case: Case, uncooled: Callable[[int], None]) -> None:
+def test_addendum_sign_without_site_cooling(case: Case, set_delay: Callable[[int], None]) -> None:
     """Errors, addendum/sign: 500 when the site has no sign cooling enabled."""
     case.draft("A1")
     case.sign("A1", now=True)
     case.addendum("A1", "More.")
-    uncooled(0)
+    set_delay(0)
     answer = case.post("addendum/sign", "A1", ignoreSignDelay=True)
     assert (answer.status_code, answer.json()["code"]) == (500, "sign_delay_disabled")
 
 
 def test_the_last_millisecond_of_cooling(case: Case) -> None:
-    """UnsignUntil: until that moment, by the server's clock, and not at it."""
+    """UnsignUntil: exclusive, by the clock of the server."""
     for name in ("A1", "A2"):
         case.draft(name)
         case.sign(name)
@@ -74,8 +76,8 @@ def test_the_last_millisecond_of_cooling(case: Case) -> None:
     assert case.post("unsign", "A2").json()["code"] == "cooling_elapsed"
 
 
-def test_unsign_clears_what_came_after_signing(case: Case) -> None:
-    """Unsign: clears addenda; the text stays, and the next addendum begins anew."""
+def test_unsign_clears_later_addenda(case: Case) -> None:
+    """Unsign: the text is kept."""
     case.draft("A1", "Text.")
     case.sign("A1")
     case.addendum("A1", "First.", "Second.")
@@ -89,7 +91,7 @@ def test_unsign_clears_what_came_after_signing(case: Case) -> None:
 
 
 def test_unsign_restores_the_most_recent_prelim_read(case: Case) -> None:
-    """Unsign: Preliminary if an active prelim read exists, the most recent one restored."""
+    """Unsign: Preliminary if an active prelim read exists; the most recent one is restored."""
     case.draft("A1", "Text.")
     for tag in ("One", "Two"):
         ok(case.post("prelim", "A1", prelimGroup="G", prelimTag=tag))
@@ -103,8 +105,8 @@ def test_unsign_restores_the_most_recent_prelim_read(case: Case) -> None:
     assert waiting["userEmail"] == READER
 
 
-def test_an_addendum_released_early_is_delivered_once(case: Case) -> None:
-    """Addendum sign: pending delayed delivery cancelled, delivered once; not re-signed."""
+def test_an_addendum_released_early_is_released_once(case: Case) -> None:
+    """Addendum sign: the pending release is cancelled, and the signature is kept."""
     case.draft("A1")
     case.sign("A1", now=True)
     case.addendum("A1", "First.")
@@ -118,8 +120,8 @@ def test_an_addendum_released_early_is_delivered_once(case: Case) -> None:
     assert case.export("A1")["addendumInfo"] == before
 
 
-def test_reset_takes_assignment_and_content_away(case: Case) -> None:
-    """Reset order: Ordered, user assignment removed, all content cleared; it can be linked."""
+def test_reset_removes_assignment_and_content(case: Case) -> None:
+    """Reset order: Ordered; afterwards the order can be linked."""
     case.order("A1")
     case.draft("A1", "Text.")
     ok(case.flat("reset-order", "A1"))
@@ -131,7 +133,7 @@ def test_reset_takes_assignment_and_content_away(case: Case) -> None:
 
 
 def test_unassign_keeps_content_for_the_next_user(case: Case) -> None:
-    """Unassign: content kept; becomes Draft for the next user who launches the same study."""
+    """Unassign: the report becomes a Draft of the next user who launches the study."""
     case.draft("A1", "Dictated.")
     ok(case.flat("unassign", "A1"))
     record = case.record("A1")
@@ -142,11 +144,11 @@ def test_unassign_keeps_content_for_the_next_user(case: Case) -> None:
 
 
 def test_deleting_frees_the_triple(case: Case) -> None:
-    """Delete: non-signed, removed; the same triple starts a new report."""
+    """Delete: a new launch of the same triple creates a new report."""
     case.draft("A1", "Old.")
     old = case.record("A1")["reportId"]
     ok(case.post("delete", "A1"))
-    assert where(case, "A1") is None
+    assert status_of(case, "A1") is None
     case.draft("A1", "New.")
     assert case.record("A1")["reportId"] != old
     assert case.content("A1") == "New."
@@ -154,7 +156,7 @@ def test_deleting_frees_the_triple(case: Case) -> None:
 
 @pytest.mark.parametrize("forced", [False, True])
 def test_ownership_is_transferred_when_the_link_is_opened(service: Service, forced: bool) -> None:
-    """Draft owned by another user: after the prompt, or when forceOwnershipTransfer is true."""
+    """A Draft of another user: after the prompt, or with forceOwnershipTransfer."""
     case = Case(service)
     case.draft("A1")
     who: dict[str, Any] = {
