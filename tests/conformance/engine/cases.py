@@ -14,7 +14,6 @@ from tests.bridge.engine.http.engine_service import (
     Page,
     Service,
     identity,
-    user,
 )
 
 
@@ -60,8 +59,7 @@ class Case:
 
     def page(self, accession: str) -> Page:
         """Open the report as its page does, for its reader."""
-        link = ok(self.service.launch(accession=accession, userInfo=user())).json()["reportLink"]
-        return self.service.session(self.service.open(link))
+        return self.service.open_report(accession=accession)
 
     def order(self, accession: str, **tags: Any) -> None:
         """Register an order: an empty, unassigned Ordered report."""

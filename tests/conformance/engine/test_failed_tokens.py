@@ -8,7 +8,7 @@ import pytest
 
 from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
-from tests.bridge.engine.http.engine_service import ADMIN, BASE, Service
+from tests.bridge.engine.http.engine_service import ADMIN, Service
 from tests.conformance.engine.test_problems import is_problem
 
 WINDOW = 15 * 60
@@ -17,26 +17,15 @@ HERE, THERE, LOOPBACK = "203.0.113.9", "2001:db8::7", "127.0.0.1"
 
 def ask(service: Service, address: str, token: str, **headers: str) -> httpx.Response:
     """Request the change feed from an address."""
-
-    async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(service.application, client=(address, 40_000))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            return await client.get(
-                "/api/report/changes", headers={"x-access-token": token, **headers}
-            )
-
-    return service.runner.run(send())
+    headers = {"x-access-token": token, **headers}
+    return service.runner.run(
+        service.send_from(address, "GET", "/api/report/changes", headers=headers)
+    )
 
 
 def begin(service: Service, address: str, **query: Any) -> httpx.Response:
     """Request the browser route of init, which has its token in the address."""
-
-    async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(service.application, client=(address, 40_000))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            return await client.get("/reporting/init", params=query)
-
-    return service.runner.run(send())
+    return service.runner.run(service.send_from(address, "GET", "/reporting/init", params=query))
 
 
 def test_twenty_failures_of_one_address(service: Service) -> None:

@@ -49,11 +49,7 @@ def test_another_patients_file_is_set_aside(
     assert WARNING in answer.json()["warnings"]
     rejected = answer.json()["filesSetAside"]
     assert [each["contradicts"] for each in rejected] == [[tag]]
-    page = (
-        case.page("A1")
-        if way != "lazy"
-        else service.session(service.open(answer.json()["reportLink"]))
-    )
+    page = case.page("A1") if way != "lazy" else service.page(answer)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
     assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]

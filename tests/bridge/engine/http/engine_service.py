@@ -9,12 +9,16 @@ from typing import Any
 
 import httpx
 
+from bridge.engine.service.accounts import passwords, users
 from bridge.store.database import Database
 
 BASE = "http://engine.test"
 DELAY = 60
 ADMIN, READER, OTHER = "admin@site1.test", "reader@site1.test", "other@site1.test"
 FOREIGN = "admin@site2.test"
+PASSWORD = "correct horse battery"
+OURS = {"sec-fetch-site": "same-origin"}
+"""The header of a request by one of our own pages."""
 
 
 @dataclass
@@ -51,6 +55,14 @@ class Service:
             headers["x-access-token"] = self.tokens.get(who, who)
         return self.runner.run(self.http.request(method, path, headers=headers, **options))
 
+    async def send_from(
+        self, address: str, method: str, path: str, **options: Any
+    ) -> httpx.Response:
+        """Send one request from an IP address, without cookies."""
+        transport = httpx.ASGITransport(app=self.application, client=(address, 40_000))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            return await client.request(method, path, **options)
+
     def post(
         self, path: str, body: Any = None, who: str | None = ADMIN, **options: Any
     ) -> httpx.Response:
@@ -81,6 +93,32 @@ class Service:
         assert page.status_code == 200, page.text
         return Page(self, boot(page)["session"])
 
+    def page(self, launched: httpx.Response, **options: Any) -> "Page":
+        """Open the link of a launch; return the API of the report page."""
+        return self.session(self.open(launched.json()["reportLink"], **options))
+
+    def open_report(self, email: str = READER, **launch: Any) -> "Page":
+        """Launch a report for a user and open it."""
+        return self.page(self.launch(userInfo=user(email), **launch))
+
+    def set_password(self, email: str, password: str = PASSWORD) -> None:
+        """Set the password of an account."""
+        with self.database.write() as connection:
+            account = users.find_account(connection, email)
+            assert account is not None
+            passwords.set_password(connection, account.id, password)
+
+    def sign_in(self, email: str = READER, password: str = PASSWORD, **form: str) -> httpx.Response:
+        """Send the login form, without an earlier session."""
+        self.http.cookies.clear()
+        form = {"email": email, "password": password, **form}
+        return self.call("POST", "/reporting/login", None, data=form, headers=OURS)
+
+    def account(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        """Call the API of the signed-in account as its pages do."""
+        options = {"headers": OURS, **({} if body is None else {"json": body}), **more}
+        return self.call(method, f"/reporting/api/account{path}", None, **options)
+
 
 @dataclass
 class Page:
@@ -89,15 +127,27 @@ class Page:
     service: Service
     secret: str
 
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The header that authenticates the page."""
+        return {"authorization": f"Bearer {self.secret}"}
+
+    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Call an endpoint of the page."""
+        headers = self.bearer | options.pop("headers", {})
+        path = f"/reporting/api/session/{path}"
+        return self.service.call(method, path, None, headers=headers, **options)
+
     def __call__(self, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
-        method = "GET" if body is None else "POST"
-        return self.service.call(
-            method,
-            f"/reporting/api/session/{path}",
-            None,
-            headers={"authorization": f"Bearer {self.secret}"},
-            **({} if body is None else {"json": dict(body)}),
-        )
+        return self.call("GET", path) if body is None else self.call("POST", path, json=dict(body))
+
+    def save(self, text: str = "Normal.", **body: Any) -> int:
+        """Save a text, or the given body, on the present version; return the new version."""
+        body = {"version": self("report").json()["version"], **(body or {"text": text})}
+        answer = self("save", body)
+        assert answer.status_code == 200, answer.text
+        number: int = answer.json()["version"]
+        return number
 
 
 def boot(page: httpx.Response) -> dict[str, Any]:

@@ -1,19 +1,18 @@
 """Signed-in accounts: the cookie, its pages, and protection from other sites."""
 
-from typing import Any
-
-import httpx
 import pytest
 import sqlalchemy
 
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.accounts import audit_queries, passwords, users
+from bridge.engine.service.accounts import audit_queries
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     FOREIGN,
     OTHER,
+    OURS,
+    PASSWORD,
     READER,
     Service,
     boot,
@@ -21,46 +20,20 @@ from tests.bridge.engine.http.engine_service import (
     user,
 )
 
-PASSWORD = "correct horse battery"
-OURS = {"sec-fetch-site": "same-origin"}
-
-
-def enrol(service: Service, email: str, password: str = PASSWORD) -> None:
-    """Give a user a password."""
-    with service.database.write() as connection:
-        account = users.find_account(connection, email)
-        assert account is not None
-        passwords.set_password(connection, account.id, password)
-
-
-def sign_in(service: Service, email: str = READER, password: str = PASSWORD) -> httpx.Response:
-    """Fill in the login form."""
-    service.http.cookies.clear()
-    form = {"email": email, "password": password}
-    return service.call("POST", "/reporting/login", None, data=form, headers=OURS)
-
-
-def account(service: Service, method: str, path: str, body: Any = None, **more: Any) -> Any:
-    """Call the account's API as its page does."""
-    options = {} if body is None else {"json": body}
-    headers = more.pop("headers", OURS)
-    where = f"/reporting/api/account{path}"
-    return service.call(method, where, None, headers=headers, **options, **more)
-
 
 @pytest.fixture
 def reader(service: Service) -> Service:
     """A service at which a reader is signed in."""
-    enrol(service, READER)
-    enrol(service, ADMIN)
-    assert sign_in(service).status_code == 303
+    service.set_password(READER)
+    service.set_password(ADMIN)
+    assert service.sign_in().status_code == 303
     return service
 
 
 def test_the_cookie_of_a_session_is_not_readable_by_scripts(service: Service) -> None:
     """HttpOnly, SameSite=Lax; with https also __Host- and Secure."""
-    enrol(service, READER)
-    answer = sign_in(service)
+    service.set_password(READER)
+    answer = service.sign_in()
     assert answer.headers["location"] == "/reporting/worklist"
     cookie, device = answer.headers.get_list("set-cookie")
     assert cookie.startswith("report_account=")
@@ -69,7 +42,7 @@ def test_the_cookie_of_a_session_is_not_readable_by_scripts(service: Service) ->
     assert "HttpOnly; SameSite=Lax" in device
     engine = service.application.state.engine
     engine.addresses = type(engine.addresses)("https://engine.test", [], Proxies())
-    for secure in sign_in(service).headers.get_list("set-cookie"):
+    for secure in service.sign_in().headers.get_list("set-cookie"):
         assert secure.startswith("__Host-report_")
         assert secure.endswith("; Secure")
 
@@ -95,7 +68,7 @@ def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
     page = reader.call("GET", "/reporting/worklist", None)
     assert boot(page)["mode"] == "worklist"
     assert READER not in page.text
-    me = account(reader, "GET", "").json()
+    me = reader.account("GET", "").json()
     assert (me["email"], me["sites"][0]["role"]) == (READER, "user")
     framed = reader.call("GET", "/reporting/worklist", None, headers={"sec-fetch-dest": "iframe"})
     assert framed.status_code == 303
@@ -113,9 +86,9 @@ def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
 )
 def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict[str, str]) -> None:
     """The cookie alone is not sufficient: the request must come from our own origin."""
-    answer = account(reader, "POST", "/tokens", {"label": "x"}, headers=headers)
+    answer = reader.account("POST", "/tokens", {"label": "x"}, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
-    labels = [each["label"] for each in account(reader, "GET", "/tokens").json()]
+    labels = [each["label"] for each in reader.account("GET", "/tokens").json()]
     assert "x" not in labels
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
     with reader.database.read() as connection:
@@ -135,13 +108,13 @@ def test_a_forbidden_read_in_the_app_is_on_record(reader: Service) -> None:
 
 def test_the_own_origin_is_accepted_without_fetch_metadata(reader: Service) -> None:
     """Over plain http browsers send Origin only."""
-    answer = account(reader, "POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
+    answer = reader.account("POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
     assert answer.status_code == 201
 
 
 def test_a_page_of_another_origin_cannot_sign_a_user_in(service: Service) -> None:
     """Even with the right password; a frame cannot either."""
-    enrol(service, READER)
+    service.set_password(READER)
     form = {"email": READER, "password": PASSWORD}
     for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-dest": "iframe"}):
         answer = service.call("POST", "/reporting/login", None, data=form, headers=headers)
@@ -151,21 +124,21 @@ def test_a_page_of_another_origin_cannot_sign_a_user_in(service: Service) -> Non
 
 def test_password_guesses_are_limited(service: Service) -> None:
     """After 10 failures of an address in 15 minutes, the right password is refused too."""
-    enrol(service, READER)
+    service.set_password(READER)
     for _ in range(10):
-        assert sign_in(service, password="wrong wrong").status_code == 401
-    page = sign_in(service)
+        assert service.sign_in(password="wrong wrong").status_code == 401
+    page = service.sign_in()
     assert (page.status_code, boot(page)["message"]) == (429, "too_many_attempts")
     service.clock.pass_seconds(15 * 60)
-    assert sign_in(service).status_code == 303
+    assert service.sign_in().status_code == 303
 
 
 def test_signing_out_ends_the_session(reader: Service) -> None:
     """Signing out deletes the cookie and invalidates its secret."""
     secret = reader.http.cookies["report_account"]
-    assert account(reader, "POST", "/sign-out").status_code == 204
+    assert reader.account("POST", "/sign-out").status_code == 204
     reader.http.cookies.set("report_account", secret)
-    assert account(reader, "GET", "").status_code == 401
+    assert reader.account("GET", "").status_code == 401
 
 
 def test_an_idle_session_ends(reader: Service) -> None:
@@ -174,12 +147,12 @@ def test_an_idle_session_ends(reader: Service) -> None:
     polls = []
     for _ in range(3):
         reader.clock.pass_seconds(11 * 60)
-        polls.append(account(reader, "GET", "", headers=unattended))
+        polls.append(reader.account("GET", "", headers=unattended))
     assert polls[-1].status_code == 401
-    sign_in(reader)
+    reader.sign_in()
     for _ in range(3):
         reader.clock.pass_seconds(11 * 60)
-        assert account(reader, "GET", "").status_code == 200
+        assert reader.account("GET", "").status_code == 200
 
 
 def test_a_disabled_account_or_one_without_site_cannot_sign_in(
@@ -188,43 +161,43 @@ def test_a_disabled_account_or_one_without_site_cannot_sign_in(
     """Disabling ends sessions at once."""
     with service.database.write() as connection:
         connection.execute(sqlalchemy.text("update engine_account set disabled_at = 1"))
-    assert account(reader, "GET", "").status_code == 401
-    assert sign_in(service).status_code == 401
+    assert reader.account("GET", "").status_code == 401
+    assert service.sign_in().status_code == 401
     with service.database.write() as connection:
         connection.execute(sqlalchemy.text("update engine_account set disabled_at = null"))
         connection.execute(sqlalchemy.text("delete from engine_membership"))
-    assert boot(sign_in(service))["message"] == "no_site"
+    assert boot(service.sign_in())["message"] == "no_site"
 
 
 def test_own_tokens_are_shown_once_and_revoked(reader: Service) -> None:
     """The list has name, expiry and last use; a token of another user cannot be revoked."""
     body = {"label": "Viewer", "expiresDays": 30}
-    made = account(reader, "POST", "/tokens", body).json()
+    made = reader.account("POST", "/tokens", body).json()
     assert reader.post("report/launch/clinical", None, made["token"]).status_code == 400
-    shown, *_ = account(reader, "GET", "/tokens").json()
+    shown, *_ = reader.account("GET", "/tokens").json()
     assert shown["label"] == "Viewer"
     assert shown["expiresAt"] == iso(reader.clock.now + 30 * 86_400_000)
     assert shown["lastUsedAt"] == iso(reader.clock.now)
     assert made["token"] not in str(shown)
-    theirs = account(reader, "DELETE", "/tokens/1")
+    theirs = reader.account("DELETE", "/tokens/1")
     assert theirs.status_code == 404
-    assert account(reader, "DELETE", f"/tokens/{made['id']}").status_code == 204
+    assert reader.account("DELETE", f"/tokens/{made['id']}").status_code == 204
     assert reader.post("report/launch/clinical", None, made["token"]).status_code == 401
 
 
 def test_preferences_are_kept(reader: Service) -> None:
     """Language, theme, name and signature; an unknown language is refused."""
     body = {"AppLanguage": "de-DE", "theme": "light", "signatureText": "Consultant", "name": "Rea"}
-    assert account(reader, "PUT", "", body).json()["signatureText"] == "Consultant"
-    assert account(reader, "PUT", "", {"theme": ""}).json()["AppLanguage"] == "de-DE"
+    assert reader.account("PUT", "", body).json()["signatureText"] == "Consultant"
+    assert reader.account("PUT", "", {"theme": ""}).json()["AppLanguage"] == "de-DE"
     page = boot(reader.call("GET", "/reporting/worklist", None))
     assert (page["locale"], page["theme"]) == ("de-DE", "dark")
-    assert account(reader, "PUT", "", {"AppLanguage": "xx"}).status_code == 400
+    assert reader.account("PUT", "", {"AppLanguage": "xx"}).status_code == 400
 
 
 def test_the_signature_text_follows_the_name(reader: Service) -> None:
     """From the next signature on."""
-    account(reader, "PUT", "", {"signatureText": "Consultant"})
+    reader.account("PUT", "", {"signatureText": "Consultant"})
     reader.launch(userInfo=user(READER, "Rea Der"))
     reader.post("report/sign", {"clinicalInfo": identity()})
     body = {"clinicalInfo": identity()}
@@ -236,35 +209,35 @@ def test_the_signature_text_follows_the_name(reader: Service) -> None:
 def test_a_new_password_ends_other_sessions(reader: Service) -> None:
     """The present password is required; the session that changed it continues."""
     other = reader.http.cookies["report_account"]
-    sign_in(reader)
+    reader.sign_in()
     wrong = {"present": "wrong", "wanted": "another horse"}
-    assert account(reader, "POST", "/password", wrong).json()["code"] == "wrong_password"
+    assert reader.account("POST", "/password", wrong).json()["code"] == "wrong_password"
     right = {"present": PASSWORD, "wanted": "another horse"}
-    assert account(reader, "POST", "/password", right).status_code == 204
-    assert account(reader, "GET", "").status_code == 200
+    assert reader.account("POST", "/password", right).status_code == 204
+    assert reader.account("GET", "").status_code == 200
     reader.http.cookies.clear()
     reader.http.cookies.set("report_account", other)
-    assert account(reader, "GET", "").status_code == 401
+    assert reader.account("GET", "").status_code == 401
 
 
 def test_the_administration_requires_an_administrator(reader: Service) -> None:
     """The endpoints and their permissions equal those for tokens."""
-    assert account(reader, "GET", "/admin/sites/SITE1/users").status_code == 403
-    assert account(reader, "GET", "/admin/sites").json() == []
-    sign_in(reader, ADMIN)
-    found = account(reader, "GET", "/admin/sites/SITE1/users").json()
+    assert reader.account("GET", "/admin/sites/SITE1/users").status_code == 403
+    assert reader.account("GET", "/admin/sites").json() == []
+    reader.sign_in(ADMIN)
+    found = reader.account("GET", "/admin/sites/SITE1/users").json()
     assert {each["email"] for each in found} == {ADMIN, READER, OTHER}
-    assert account(reader, "GET", "/admin/sites/SITE2/users").status_code == 403
-    assert account(reader, "POST", "/admin/sites", {"SiteID": "SITE9"}).status_code == 403
+    assert reader.account("GET", "/admin/sites/SITE2/users").status_code == 403
+    assert reader.account("POST", "/admin/sites", {"SiteID": "SITE9"}).status_code == 403
     assert FOREIGN not in str(found)
     body = {"name": "Night", "tags": ["Resident"]}
-    assert account(reader, "POST", "/admin/sites/SITE1/prelim-groups", body).status_code == 200
+    assert reader.account("POST", "/admin/sites/SITE1/prelim-groups", body).status_code == 200
 
 
 def test_a_report_is_opened_from_the_worklist(reader: Service) -> None:
     """Opening assigns the report; a page of another site cannot cause it."""
     reader.launch("service", lazyLaunch=True, registerOrder=True)
-    (row,) = account(reader, "GET", "/rows", params={"SiteID": "SITE1"}).json()["items"]
+    (row,) = reader.account("GET", "/rows", params={"SiteID": "SITE1"}).json()["items"]
     path = f"/reporting/report/{row['reportId']}"
     foreign = reader.call("GET", path, None, headers={"sec-fetch-site": "cross-site"})
     assert foreign.headers["location"] == "/reporting/worklist"
@@ -299,9 +272,9 @@ def test_the_audit_trail_has_the_changes_of_a_user(reader: Service) -> None:
     """The name before and after; of a password only the fact that it changed."""
     wanted = "a quite different 7 horse"
     changed = {"name": "Reader Renamed", "signatureText": "Consultant"}
-    assert account(reader, "PUT", "", changed).status_code == 200
+    assert reader.account("PUT", "", changed).status_code == 200
     body = {"present": PASSWORD, "wanted": wanted}
-    assert account(reader, "POST", "/password", body).status_code == 204
+    assert reader.account("POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
         rows = [
             each.as_json()

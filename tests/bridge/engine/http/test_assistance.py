@@ -26,11 +26,6 @@ def model() -> Iterator[Model]:
         yield model
 
 
-def opened(service: Service, **launch: Any) -> Page:
-    """Launch and open a report."""
-    return service.session(service.open(service.launch(**launch).json()["reportLink"]))
-
-
 def configure_models(service: Service, **assistance: Any) -> None:
     """Configure model endpoints of the installation."""
     engine = service.application.state.engine
@@ -41,13 +36,8 @@ def dictate(
     page: Page, data: bytes = SPEECH, kind: str = "audio/webm;codecs=opus"
 ) -> httpx.Response:
     """Send a recording."""
-    return page.service.call(
-        "POST",
-        "/reporting/api/session/dictation?language=de-DE",
-        None,
-        headers={"authorization": f"Bearer {page.secret}", "content-type": kind},
-        content=data,
-    )
+    headers = {"content-type": kind}
+    return page.call("POST", "dictation?language=de-DE", headers=headers, content=data)
 
 
 def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
@@ -59,21 +49,21 @@ def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
 
 def test_without_a_recognizer_the_browser_recognizes_speech(service: Service) -> None:
     """A recording is refused."""
-    page = opened(service, reportingApp={"SpeechLanguage": "fr-CA"})
+    page = service.page(service.launch(reportingApp={"SpeechLanguage": "fr-CA"}))
     assert page("dictation").json() == {"language": "fr-CA", "browser": True, "server": False}
     assert (dictate(page).status_code, dictate(page).json()["code"]) == (404, "no_recognizer")
 
 
 def test_the_default_speech_language_is_the_app_language(service: Service) -> None:
     """It applies if the launch has no speech language."""
-    page = opened(service, reportingApp={"AppLanguage": "ja-JP"})
+    page = service.page(service.launch(reportingApp={"AppLanguage": "ja-JP"}))
     assert page("dictation").json()["language"] == "ja-JP"
 
 
 def test_a_recording_is_relayed_and_its_text_is_returned(service: Service, model: Model) -> None:
     """The request is a form with file, model and language; the key is the bearer token."""
     configure_models(service, transcription=ModelEndpoint(model.url, "hear-1", "sesame"))
-    page = opened(service)
+    page = service.page(service.launch())
     assert page("dictation").json()["server"] is True
     model.answer = {"text": " Keine Auffälligkeiten. "}
     assert dictate(page).json() == {"text": "Keine Auffälligkeiten."}
@@ -93,7 +83,7 @@ def test_a_failed_recognizer_is_reported_without_its_text(
     """502; neither the recording nor the response is logged."""
     caplog.set_level(logging.DEBUG)
     configure_models(service, transcription=ModelEndpoint(model.url, "hear-1"))
-    page = opened(service)
+    page = service.page(service.launch())
     model.answer, model.status = answer, status
     found = dictate(page)
     assert (found.status_code, found.json()["code"]) == (502, "model_failed")
@@ -104,7 +94,7 @@ def test_an_endless_response_of_a_model_times_out(service: Service, model: Model
     """The timeout covers the complete response."""
     model.drips = True
     unreachable = "http://127.0.0.1:1/v1/it"
-    page = opened(service)
+    page = service.page(service.launch())
     for url in (model.url, unreachable):
         configure_models(service, transcription=ModelEndpoint(url, "hear-1", seconds=0.5))
         assert (dictate(page).status_code, dictate(page).json()["code"]) == (502, "model_failed")
@@ -115,7 +105,7 @@ def test_an_endless_response_of_a_model_times_out(service: Service, model: Model
 def test_only_recordings_of_a_session_are_recognized(service: Service, model: Model) -> None:
     """Without session, without audio, empty or too large: the recognizer gets no request."""
     configure_models(service, transcription=ModelEndpoint(model.url, "hear-1"))
-    page = opened(service)
+    page = service.page(service.launch())
     assert dictate(Page(service, "unknown")).status_code == 401
     assert dictate(page, kind="text/plain").status_code == 415
     assert dictate(page, b"").status_code == 415
@@ -126,7 +116,7 @@ def test_only_recordings_of_a_session_are_recognized(service: Service, model: Mo
 
 def test_findings_are_inserted_into_the_sections_once(service: Service) -> None:
     """By rules and marked as suggested; a second time changes nothing; nothing is saved."""
-    page = opened(service)
+    page = service.page(service.launch())
     first = applied(page, "Heart: enlarged\n- Nodule in the left lung.")
     text = plain_text(parse(first["document"]))
     assert first["by"] == "rules"
@@ -149,7 +139,7 @@ def test_findings_are_inserted_into_the_sections_once(service: Service) -> None:
 def test_a_model_selects_only_the_sections(service: Service, model: Model) -> None:
     """The model returns section numbers; other members of its response are ignored."""
     configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
-    page = opened(service)
+    page = service.page(service.launch())
     places = {"places": [[0, 3], [0, 99], ["x", 1], [True]], "words": "made up"}
     model.answer = {"choices": [{"message": {"content": json.dumps(places)}}]}
     found = applied(page, "Small nodule.")
@@ -163,7 +153,7 @@ def test_a_model_selects_only_the_sections(service: Service, model: Model) -> No
 def test_the_rules_replace_a_failed_model(service: Service, model: Model) -> None:
     """An invalid response counts as a failure."""
     configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
-    page = opened(service)
+    page = service.page(service.launch())
     model.answer = {"choices": []}
     found = applied(page, "Nodule in the left lung.")
     assert found["by"] == "rules"

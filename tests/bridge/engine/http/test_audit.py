@@ -343,20 +343,17 @@ def test_changes_of_templates_groups_codes_and_macros_are_recorded(service: Serv
 
 def test_changes_of_preferences_and_own_macros_are_recorded(service: Service) -> None:
     """With the values before and after; the text of a macro is a hash."""
-    page = service.session(service.open(service.launch().json()["reportLink"]))
+    page = service.page(service.launch())
 
     def put(path: str, body: dict[str, Any]) -> None:
-        bearer = {"authorization": f"Bearer {page.secret}"}
-        path = f"/reporting/api/session/{path}"
-        assert service.call("PUT", path, None, headers=bearer, json=body).status_code == 204
+        assert page.call("PUT", path, json=body).status_code == 204
 
     text = {"type": "doc", "content": [{"type": "paragraph", "content": []}]}
     for theme in ("dark", "dark", "light"):
         put("choices", {"theme": theme})
     put("macros/nl", {"name": "Normal", "document": text})
     put("macros/nl", {"name": "Normal lungs", "document": text})
-    bearer = {"authorization": f"Bearer {page.secret}"}
-    service.call("DELETE", "/reporting/api/session/macros/nl", None, headers=bearer)
+    page.call("DELETE", "macros/nl")
     found = [
         (each["action"], each["target"]["type"], each["before"], each["after"])
         for each in events(service)

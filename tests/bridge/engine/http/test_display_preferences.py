@@ -18,18 +18,16 @@ def opened(service: Service, accession: str = "A1", **app: object) -> httpx.Resp
     return service.open(service.launch(**launch).json()["reportLink"])
 
 
-def set_preferences(service: Service, page: Page, **choices: object) -> httpx.Response:
+def set_preferences(page: Page, **preferences: object) -> httpx.Response:
     """Set preferences as the page does."""
-    headers = {"authorization": f"Bearer {page.secret}"}
-    path = "/reporting/api/session/choices"
-    return service.call("PUT", path, None, headers=headers, json=choices)
+    return page.call("PUT", "choices", json=preferences)
 
 
 def test_language_and_theme_are_kept_for_the_next_report(service: Service) -> None:
     """A pre-warmed frame, and a launch without a language, use the preferred language."""
     page = opened(service)
     assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
-    chosen = set_preferences(service, service.session(page), AppLanguage="de-DE", theme="light")
+    chosen = set_preferences(service.session(page), AppLanguage="de-DE", theme="light")
     assert chosen.status_code == 204
     asked = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
     waiting = boot(service.open(service.post("report/init", asked).json()["sessionLink"]))
@@ -41,7 +39,7 @@ def test_language_and_theme_are_kept_for_the_next_report(service: Service) -> No
 def test_a_preference_overrides_the_launch_of_the_page(service: Service) -> None:
     """A reloaded page keeps its language; the next launch may set another one."""
     page = opened(service, AppLanguage="fr-FR")
-    set_preferences(service, service.session(page), AppLanguage="ja-JP")
+    set_preferences(service.session(page), AppLanguage="ja-JP")
     assert boot(service.call("GET", HOME, None))["locale"] == "ja-JP"
     assert boot(opened(service, "A2", AppLanguage="fr-FR"))["locale"] == "fr-FR"
 
@@ -63,7 +61,7 @@ def test_auto_comparison_is_decided_by_launch_then_user_then_site(
     service.call("PATCH", "/api/admin/sites/SITE1", json={"settings": {"AutoComparePrior": site}})
     page = service.session(opened(service))
     assert page("report").json()["autoCompare"] is site
-    set_preferences(service, page, AutoComparePrior=own)
+    set_preferences(page, AutoComparePrior=own)
     app = {} if launch is None else {"AutoComparePrior": launch}
     assert service.session(opened(service, "A2", **app))("report").json()["autoCompare"] is compares
 
@@ -72,4 +70,4 @@ def test_invalid_preferences_are_refused(service: Service) -> None:
     """Unknown languages, unknown themes and values of a wrong type are refused."""
     page = service.session(opened(service))
     for wrong in ({"AppLanguage": "tlh"}, {"theme": "pink"}, {"AutoComparePrior": "yes"}):
-        assert set_preferences(service, page, **wrong).status_code == 400
+        assert set_preferences(page, **wrong).status_code == 400

@@ -3,23 +3,15 @@
 from typing import Any
 
 from bridge.engine.rules.text.document import from_text, to_json
-from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service
 
 MACROS = "/api/admin/sites/SITE1/macros"
 
 
-def opened(service: Service, accession: str = "A1", who: str = READER) -> Page:
-    """Launch and open a report for a reader."""
-    link = service.launch(accession=accession, userInfo=user(who)).json()["reportLink"]
-    return service.session(service.open(link))
-
-
 def own(page: Page, method: str, trigger: str, body: Any = None) -> int:
     """Change a macro of the page's user."""
-    headers = {"authorization": f"Bearer {page.secret}"}
-    path = f"/reporting/api/session/macros/{trigger}"
     options = {} if body is None else {"json": body}
-    return page.service.call(method, path, None, headers=headers, **options).status_code
+    return page.call(method, f"macros/{trigger}", **options).status_code
 
 
 def triggers(page: Page) -> list[tuple[str, str, bool]]:
@@ -33,7 +25,7 @@ def triggers(page: Page) -> list[tuple[str, str, bool]]:
 def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
     """All users have the macros of the site; an own macro has precedence and is private."""
     assert service.call("PUT", f"{MACROS}/.nl", json={"text": "Normal lungs."}).status_code == 200
-    page, other = opened(service), opened(service, "A2", OTHER)
+    page, other = service.open_report(), service.open_report(OTHER, accession="A2")
     assert triggers(page) == [(".nl", "Normal lungs.", False)]
     assert own(page, "PUT", ".nl", {"text": "My normal lungs.", "name": "Mine"}) == 204
     assert triggers(page) == [(".nl", "My normal lungs.", True)]
@@ -50,7 +42,7 @@ def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
 
 def test_invalid_macros_are_refused(service: Service) -> None:
     """A trigger is one word; the document must be valid; administrators set the site's macros."""
-    page = opened(service)
+    page = service.open_report()
     assert own(page, "PUT", "two words", {"text": "x"}) == 400
     assert own(page, "PUT", "x" * 33, {"text": "x"}) == 400
     assert own(page, "PUT", ".x", {"document": {"type": "html"}}) == 400
@@ -64,7 +56,7 @@ def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service)
     address = "/api/admin/sites/SITE1/templates/3"
     body = {"name": "Chest", "document": template}
     assert service.call("PUT", address, ADMIN, json=body).status_code == 200
-    page = opened(service)
+    page = service.open_report()
     assert [each["number"] for each in page("templates").json()["templates"]] == [3]
     mapped = page("templates/3/map", {"findings": "Nodule in the left lung."}).json()
     lungs = mapped["document"]["content"][0]["content"]

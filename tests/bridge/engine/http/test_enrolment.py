@@ -15,13 +15,14 @@ from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     OTHER,
+    OURS,
+    PASSWORD,
     READER,
     Service,
     boot,
     user,
 )
 from tests.bridge.engine.http.event_listener import listening
-from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
 from tests.enrolment import form_of
 
 CODE_SECONDS = 30
@@ -71,13 +72,6 @@ def with_codes(service: Service, email: str = READER) -> str:
     return secret
 
 
-def sign_in_with(service: Service, code: str, email: str = READER) -> httpx.Response:
-    """Fill in the login form with a code."""
-    service.http.cookies.clear()
-    form = {"email": email, "password": PASSWORD, "code": code}
-    return service.call("POST", "/reporting/login", None, data=form, headers=OURS)
-
-
 def test_a_link_sets_a_password_once(service: Service) -> None:
     """A used link shows its state, and a replayed request changes nothing."""
     link = link_for(service, READER)
@@ -86,11 +80,11 @@ def test_a_link_sets_a_password_once(service: Service) -> None:
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
     assert take(service, link).status_code == 303
-    assert sign_in(service).status_code == 303
+    assert service.sign_in().status_code == 303
     replayed = take(service, link, "another horse battery")
     assert (replayed.status_code, "has been used" in replayed.text) == (410, True)
     assert service.open(link).status_code == 410
-    assert sign_in(service, password="another horse battery").status_code == 401
+    assert service.sign_in(password="another horse battery").status_code == 401
 
 
 def test_an_expired_and_a_superseded_link_are_refused(service: Service) -> None:
@@ -101,7 +95,7 @@ def test_an_expired_and_a_superseded_link_are_refused(service: Service) -> None:
     service.clock.pass_seconds(72 * 3600)
     assert "expired" in take(service, second).text
     assert service.open(f"{second}x").status_code == 404
-    assert sign_in(service).status_code == 401
+    assert service.sign_in().status_code == 401
 
 
 def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
@@ -118,7 +112,7 @@ def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
 
     answers = service.runner.run(all_at_once())
     assert sorted(each.status_code for each in answers) == [303, 410, 410, 410, 410]
-    winners = [each for each in wanted if sign_in(service, password=each).status_code == 303]
+    winners = [each for each in wanted if service.sign_in(password=each).status_code == 303]
     assert len(winners) == 1
 
 
@@ -132,13 +126,13 @@ def test_a_weak_password_leaves_the_link_open(service: Service, password: str) -
 
 def test_a_reset_ends_password_sessions_and_tokens(service: Service) -> None:
     """Old passwords, sessions and codes are invalid after an enrolment."""
-    enrol(service, READER)
-    sign_in(service)
-    assert account(service, "GET", "").status_code == 200
+    service.set_password(READER)
+    service.sign_in()
+    assert service.account("GET", "").status_code == 200
     link = link_for(service, READER, endTokens=True)
-    assert account(service, "GET", "").status_code == 401
+    assert service.account("GET", "").status_code == 401
     assert service.launch(READER).status_code == 401
-    assert sign_in(service).status_code == 401
+    assert service.sign_in().status_code == 401
     assert take(service, link).status_code == 303
 
 
@@ -188,14 +182,14 @@ def test_no_password_is_accepted_for_another_account(
 def test_codes_are_required_and_valid_once(service: Service) -> None:
     """A missing, an old and a used code are refused."""
     secret = with_codes(service)
-    assert sign_in(service).status_code == 401
-    assert sign_in_with(service, "000000").status_code == 401
+    assert service.sign_in().status_code == 401
+    assert service.sign_in(code="000000").status_code == 401
     now = code_of(service, secret)
-    assert sign_in_with(service, now).status_code == 303
-    assert account(service, "GET", "").json()["secondFactor"] is True
-    assert sign_in_with(service, now).status_code == 401
-    assert sign_in_with(service, code_of(service, secret, -1)).status_code == 401
-    assert sign_in_with(service, code_of(service, secret, -5)).status_code == 401
+    assert service.sign_in(code=now).status_code == 303
+    assert service.account("GET", "").json()["secondFactor"] is True
+    assert service.sign_in(code=now).status_code == 401
+    assert service.sign_in(code=code_of(service, secret, -1)).status_code == 401
+    assert service.sign_in(code=code_of(service, secret, -5)).status_code == 401
 
 
 def test_a_wrong_code_does_not_enrol(service: Service) -> None:
@@ -204,7 +198,7 @@ def test_a_wrong_code_does_not_enrol(service: Service) -> None:
     secret_on(service, link)
     assert take(service, link, code="123").status_code == 400
     assert take(service, link).status_code == 400
-    assert sign_in(service).status_code == 401
+    assert service.sign_in().status_code == 401
 
 
 def test_the_secret_is_stored_sealed(service: Service) -> None:
@@ -220,44 +214,44 @@ def test_the_secret_is_stored_sealed(service: Service) -> None:
 def test_confirming_renews_the_time_of_authentication(service: Service) -> None:
     """A wrong password or code does not change `authenticatedAt`."""
     secret = with_codes(service)
-    assert sign_in_with(service, code_of(service, secret)).status_code == 303
-    before = account(service, "GET", "").json()["authenticatedAt"]
+    assert service.sign_in(code=code_of(service, secret)).status_code == 303
+    before = service.account("GET", "").json()["authenticatedAt"]
     service.clock.pass_seconds(601)
     for body in ({"password": "wrong wrong"}, {"password": PASSWORD}):
-        assert account(service, "POST", "/confirm", body).status_code == 400
-    assert account(service, "GET", "").json()["authenticatedAt"] == before
+        assert service.account("POST", "/confirm", body).status_code == 400
+    assert service.account("GET", "").json()["authenticatedAt"] == before
     body = {"password": PASSWORD, "code": code_of(service, secret)}
-    assert account(service, "POST", "/confirm", body).status_code == 204
-    assert account(service, "GET", "").json()["authenticatedAt"] == iso(service.clock.now)
+    assert service.account("POST", "/confirm", body).status_code == 204
+    assert service.account("GET", "").json()["authenticatedAt"] == iso(service.clock.now)
 
 
 def test_a_weak_new_password_is_refused(service: Service) -> None:
     """The policy also applies to a change by the owner."""
-    enrol(service, READER)
-    sign_in(service)
+    service.set_password(READER)
+    service.sign_in()
     body = {"present": PASSWORD, "wanted": "Password1234"}
-    answer = account(service, "POST", "/password", body)
+    answer = service.account("POST", "/password", body)
     assert (answer.status_code, answer.json()["code"]) == (400, "password_common")
 
 
 def test_disabling_an_account_ends_its_access(service: Service) -> None:
     """Sessions, tokens, links of the account and links that its tokens created."""
-    enrol(service, OTHER)
+    service.set_password(OTHER)
     link = service.launch(ADMIN, userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))
     share = page("shares", {})
     own = service.launch(OTHER, accession="A2", lazyLaunch=True).json()["reportLink"]
-    sign_in(service, OTHER)
-    assert account(service, "GET", "").status_code == 200
+    service.sign_in(OTHER)
+    assert service.account("GET", "").status_code == 200
     key = _account_id(service, OTHER)
     assert service.post("account/disable", {"accountId": key}, "service").status_code == 204
-    assert account(service, "GET", "").status_code == 401
+    assert service.account("GET", "").status_code == 401
     assert page("report").status_code == 401
     assert service.launch(OTHER).status_code == 401
     for each in (link, own):
         answer = service.open(each)
         assert "mode" not in answer.text or boot(answer)["mode"] != "report"
-    assert sign_in(service, OTHER).status_code == 401
+    assert service.sign_in(OTHER).status_code == 401
     named = service.launch(ADMIN, accession="A3", userInfo=user(OTHER, "Other"))
     assert (named.status_code, named.json()["code"]) == (403, "account_disabled")
     if share.status_code < 300:
@@ -265,7 +259,7 @@ def test_disabling_an_account_ends_its_access(service: Service) -> None:
     assert service.post("account/enable", {"accountId": key}, "service").status_code == 204
     assert page("report").status_code == 401
     assert service.launch(OTHER).status_code == 401
-    assert sign_in(service, OTHER).status_code == 303
+    assert service.sign_in(OTHER).status_code == 303
 
 
 def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
@@ -325,7 +319,7 @@ def test_a_session_ends_with_the_token_that_identified_its_user(service: Service
     pages = []
     for accession in ("A2", "A3"):  # the second one gets its user from the first one
         launched = service.launch(READER, accession=accession, lazyLaunch=True)
-        pages.append(service.session(service.open(launched.json()["reportLink"])))
+        pages.append(service.page(launched))
     pages.append(service.session(service.open("/reporting/launch-report/clinical")))
     assert [page("report").status_code for page in pages] == [200] * 3
     path = f"/api/admin/sites/SITE1/tokens/{made['id']}"

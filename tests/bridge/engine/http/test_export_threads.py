@@ -10,8 +10,7 @@ import httpx
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.runtime.web_server import Probes, Readiness
-from tests.bridge.engine.http.engine_service import BASE, READER, Service, identity, user
-from tests.bridge.engine.http.test_accounts import enrol, sign_in
+from tests.bridge.engine.http.engine_service import BASE, READER, Service, identity
 
 FORMATS = ["html", "rtf", "docx", "pdf"]
 
@@ -54,10 +53,10 @@ def ready(service: Service) -> int:
 
 def test_hanging_exports_delay_no_other_requests(service: Service) -> None:
     """Sign-in, launches, pages and health have other threads; further exports get 503."""
-    enrol(service, READER)
-    page = service.session(service.open(service.launch(userInfo=user()).json()["reportLink"]))
+    service.set_password(READER)
+    page = service.open_report()
     with hanging_exports(service):
-        assert sign_in(service).status_code == 303
+        assert service.sign_in().status_code == 303
         assert service.launch(accession="A2").status_code == 200
         service.status()
         assert page("report").status_code == 200

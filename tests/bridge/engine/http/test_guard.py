@@ -4,14 +4,12 @@ import hashlib
 import json
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import text
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
-    BASE,
     FOREIGN,
     READER,
     Service,
@@ -130,14 +128,9 @@ def test_unknown_tokens_of_one_network_count_together(service: Service) -> None:
 
 def from_address(service: Service, address: str) -> int:
     """Send one request with an unknown token."""
-
-    async def one() -> int:
-        transport = httpx.ASGITransport(app=service.application, client=(address, 4000))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            answer = await client.post("/api/report/sign", headers={"x-access-token": "rbt_guess"})
-        return answer.status_code
-
-    return service.runner.run(one())
+    headers = {"x-access-token": "rbt_guess"}
+    sent = service.send_from(address, "POST", "/api/report/sign", headers=headers)
+    return service.runner.run(sent).status_code
 
 
 def test_an_expired_or_revoked_token_fails(service: Service) -> None:

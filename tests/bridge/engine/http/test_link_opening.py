@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.service.accounts import passwords, users
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     OTHER,
+    PASSWORD,
     READER,
     Service,
     boot,
@@ -160,14 +160,11 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
     page = service.open(link)
     assert 'type="password"' in page.text
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
-    with service.database.write() as connection:
-        account = users.find_account(connection, READER)
-        assert account is not None
-        passwords.set_password(connection, account.id, "correct horse")
+    service.set_password(READER)
     token = link.partition("?token=")[2]
     form = {"token": token, "email": READER, "password": "wrong password"}
     assert service.call("POST", "/reporting/login", None, data=form).status_code == 401
-    form["password"] = "correct horse"
+    form["password"] = PASSWORD
     frame = {"sec-fetch-dest": "iframe"}
     assert (
         service.call("POST", "/reporting/login", None, data=form, headers=frame).status_code == 403

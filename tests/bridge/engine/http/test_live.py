@@ -14,7 +14,6 @@ from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
     OTHER,
-    READER,
     Page,
     Service,
     identity,
@@ -27,13 +26,7 @@ from tests.eventually import PATIENCE
 @pytest.fixture
 def page(service: Service) -> Page:
     """A reader's open Draft."""
-    return opened(service)
-
-
-def opened(service: Service, email: str = READER, **changes: Any) -> Page:
-    """Launch for somebody and open the link."""
-    launched = service.launch(userInfo=user(email, **changes.pop("user", {})), **changes)
-    return service.session(service.open(launched.json()["reportLink"]))
+    return service.open_report()
 
 
 async def ask(page: Page, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
@@ -41,7 +34,7 @@ async def ask(page: Page, path: str, body: dict[str, Any] | None = None) -> http
     return await page.service.http.request(
         "GET" if body is None else "POST",
         f"/reporting/api/session/{path}",
-        headers={"authorization": f"Bearer {page.secret}"},
+        headers=page.bearer,
         json=body,
     )
 
@@ -137,7 +130,7 @@ def test_a_takeover_is_reported_to_the_previous_editor(service: Service, page: P
 
 def test_presence_is_sent_to_both_windows(service: Service, page: Page) -> None:
     """A second window of the same user opens and closes."""
-    second = opened(service)
+    second = service.open_report()
 
     async def scenario() -> None:
         async with listening(page) as listener:
@@ -152,7 +145,7 @@ def test_presence_is_sent_to_both_windows(service: Service, page: Page) -> None:
 
 def test_the_end_of_a_session_ends_the_stream_with_its_reason(service: Service, page: Page) -> None:
     """Signed out in another window, or inactive for too long."""
-    second = opened(service)
+    second = service.open_report()
 
     async def scenario() -> None:
         async with listening(page) as listener:
@@ -242,7 +235,7 @@ def test_the_writing_window_is_asked_to_save_before_a_takeover(
     service: Service, page: Page, *, answered: bool
 ) -> None:
     """V8: the writing window saves on request; a silent one does not block the takeover."""
-    other = opened(service, OTHER)
+    other = service.open_report(OTHER)
 
     async def scenario() -> None:
         async with listening(page) as listener:
@@ -266,7 +259,7 @@ def test_the_writing_window_is_asked_to_save_before_a_takeover(
 
 def test_a_takeover_does_not_wait_if_no_window_is_open(service: Service, page: Page) -> None:
     """No handover request is stored."""
-    other = opened(service, OTHER)
+    other = service.open_report(OTHER)
 
     async def scenario() -> None:
         await ask(page, "report")

@@ -1,7 +1,5 @@
 """Cost and memory of quotas; `test_edge_rules.py` tests the windows."""
 
-import gc
-import sys
 import time
 
 import pytest
@@ -9,26 +7,14 @@ import pytest
 from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
 from bridge.engine.settings import Quota
 from tests.bridge.engine.http.engine_service import Clock
+from tests.calls import counted
 
 QUOTA = Quota(2, 60)
 
 
 def calls(meter: QuotaMeter, key: str) -> int:
-    """Count every call, of Python and of C, that one request costs."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    gc.disable()  # the collector calls functions of its own
-    sys.setprofile(note)
-    try:
-        meter.take("reads", key, QUOTA)
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return count
+    """Count the function calls of one request."""
+    return counted(lambda: meter.take("reads", key, QUOTA))[1]
 
 
 @pytest.mark.parametrize("passes", [0, 61])

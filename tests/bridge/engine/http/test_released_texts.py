@@ -27,7 +27,7 @@ def releases(service: Service, who: str = "service", **query: Any) -> list[dict[
 def test_released_texts_equal_the_export(service: Service) -> None:
     """Text, times and users of report and addenda equal those of the JSON export."""
     release(service)
-    page = service.session(service.open(service.launch().json()["reportLink"]))
+    page = service.page(service.launch())
     page("addendum/create", {})
     page("addendum/save", {"version": 1, "text": "More:\n- one\n\nEnd."})
     page("addendum/sign", {"version": 2})

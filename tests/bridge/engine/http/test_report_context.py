@@ -3,35 +3,20 @@
 import base64
 import io
 import zipfile
-from typing import Any
 
 import pytest
 from PIL import Image
 
-from tests.bridge.engine.http.engine_service import OTHER, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import OTHER, READER, Service, user
 
 PNG = io.BytesIO()
 Image.new("RGB", (4, 2), "white").save(PNG, "PNG")
 
 
-def opened(service: Service, accession: str = "A1", who: str = READER, **launch: Any) -> Page:
-    """Launch and open a report for a reader."""
-    link = service.launch(accession=accession, userInfo=user(who), **launch).json()["reportLink"]
-    return service.session(service.open(link))
-
-
-def written(page: Page, text: str) -> int:
-    """Save a text; return the version."""
-    answer = page("save", {"version": page("report").json()["version"], "text": text})
-    assert answer.status_code == 200, answer.text
-    version: int = answer.json()["version"]
-    return version
-
-
 def signed(service: Service, accession: str, text: str, **tags: str) -> None:
     """Sign a report of the patient P1."""
-    page = opened(service, accession, tags=tags)
-    assert page("sign", {"version": written(page, text)}).status_code == 200
+    page = service.open_report(accession=accession, tags=tags)
+    assert page("sign", {"version": page.save(text)}).status_code == 200
 
 
 def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> None:
@@ -39,9 +24,9 @@ def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> N
     signed(service, "OLD-CT", "Nodule 4 mm.", StudyDate="20240101", Modality="CT")
     signed(service, "NEW-XR", "Clear.", StudyDate="2025-01-01", Modality="DX")
     signed(service, "LATER", "Later.", StudyDate="20270101", Modality="CT")
-    opened(service, "DRAFT", tags={"StudyDate": "20240601", "Modality": "CT"})
+    service.open_report("DRAFT", tags={"StudyDate": "20240601", "Modality": "CT"})
     service.launch(accession="ELSE", mrn="P2", userInfo=user(READER))
-    page = opened(service, "NOW", tags={"StudyDate": "20260101", "Modality": "CT"})
+    page = service.open_report("NOW", tags={"StudyDate": "20260101", "Modality": "CT"})
 
     found = page("priors").json()["priors"]
 
@@ -55,10 +40,10 @@ def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> N
 
 def test_history_has_the_earlier_texts(service: Service) -> None:
     """Preliminary and recalled texts."""
-    page = opened(service)
-    body = {"version": written(page, "Prelim text."), "prelimGroup": "Night", "prelimTag": "R"}
+    page = service.open_report()
+    body = {"version": page.save("Prelim text."), "prelimGroup": "Night", "prelimTag": "R"}
     page("prelim", body)
-    page("sign", {"version": written(page, "Final text.")})
+    page("sign", {"version": page.save("Final text.")})
     page("unsign", {})
 
     history = page("history").json()
@@ -76,7 +61,7 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
         "contentType": "image/png",
         "fileName": "key.png",
     }
-    page = opened(service, keyImages=[image])
+    page = service.open_report(keyImages=[image])
     listed = page("files").json()["files"]
     assert [(each["kind"], each["name"], each["width"]) for each in listed] == [
         ("keyImage", "key.png", 4)
@@ -84,7 +69,7 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
     answer = page(f"files/{listed[0]['id']}")
     assert answer.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(answer.content)).size == (4, 2)
-    assert opened(service, "A2")(f"files/{listed[0]['id']}").status_code == 404
+    assert service.open_report("A2")(f"files/{listed[0]['id']}").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -92,8 +77,8 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
 )
 def test_a_report_is_exported_as_a_file(service: Service, kind: str, start: bytes) -> None:
     """DOCX, RTF and HTML contain the text; an unknown time zone is refused."""
-    page = opened(service)
-    written(page, "Unmistakable.")
+    page = service.open_report()
+    page.save("Unmistakable.")
     answer = page(f"export/{kind}")
     assert answer.content.startswith(start)
     content = answer.content
@@ -106,13 +91,13 @@ def test_a_report_is_exported_as_a_file(service: Service, kind: str, start: byte
 
 def test_a_report_is_exported_as_pdf(service: Service) -> None:
     """Only inside the application (interface document, What the service does 8)."""
-    assert opened(service)("export/pdf").content.startswith(b"%PDF")
+    assert service.open_report()("export/pdf").content.startswith(b"%PDF")
 
 
 def test_the_site_configures_the_signing_checks(service: Service) -> None:
     """The default is alert; silent reports nothing; prohibit blocks signing in the app only."""
-    page = opened(service, tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
-    version = written(page, "Right knee [which]. Uterus.")
+    page = service.open_report(tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
+    version = page.save("Right knee [which]. Uterus.")
     found = page("checks").json()["findings"]
     assert [(each["check"], each["behaviour"]) for each in found] == [
         ("openBracket", "alert"),
@@ -137,7 +122,7 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
 
 def test_only_one_window_writes(service: Service) -> None:
     """V100: a second window is read-only and names the writer until the first one leaves."""
-    first, second = opened(service), opened(service)
+    first, second = service.open_report(), service.open_report()
     state = first("report").json()
     assert state["writable"]
     other = second("report").json()
@@ -163,11 +148,11 @@ def test_a_reloaded_page_can_write(service: Service) -> None:
 
 def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
     """The key is equal for all pages of a user and report, and differs for others."""
-    page = opened(service)
+    page = service.open_report()
     key = page("report").json()["journalKey"]
     assert len(base64.b64decode(key)) == 32
-    assert opened(service)("report").json()["journalKey"] == key
-    assert opened(service, "A2")("report").json()["journalKey"] != key
+    assert service.open_report()("report").json()["journalKey"] == key
+    assert service.open_report("A2")("report").json()["journalKey"] != key
     service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
     theirs = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True)).json()["reportLink"]
     assert service.session(service.open(theirs))("report").json()["journalKey"] != key

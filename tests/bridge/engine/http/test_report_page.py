@@ -8,31 +8,21 @@ from tests.bridge.engine.http.engine_service import OTHER, READER, Page, Service
 @pytest.fixture
 def page(service: Service) -> Page:
     """A reader's open Draft."""
-    link = service.launch(userInfo=user(READER)).json()["reportLink"]
-    return service.session(service.open(link))
-
-
-def saved(page: Page, text: str = "Normal.") -> int:
-    """Save a text; return the version."""
-    version = page("report").json()["version"]
-    answer = page("save", {"version": version, "text": text})
-    assert answer.status_code == 200, answer.text
-    number: int = answer.json()["version"]
-    return number
+    return service.open_report()
 
 
 def test_a_report_is_read_and_saved(service: Service, page: Page) -> None:
     """GET content returns the saved text."""
     state = page("report").json()
     assert {"edit", "sign", "prelim", "discard"} == set(state["can"])
-    saved(page, "Line one\nLine two")
+    page.save("Line one\nLine two")
     assert service.get("report/content", **identity()).json()["content"] == "Line one\nLine two"
 
 
 def test_a_save_of_an_old_version_is_refused(page: Page) -> None:
     """Optimistic locking: 409, and the stored text is kept."""
     version = page("report").json()["version"]
-    saved(page, "first")
+    page.save("first")
     answer = page("save", {"version": version, "text": "second"})
     assert (answer.status_code, answer.json()["code"]) == (409, "version_conflict")
     assert page("report").json()["content"] == "first"
@@ -40,7 +30,7 @@ def test_a_save_of_an_old_version_is_refused(page: Page) -> None:
 
 def test_sign_recall_and_sign_again(service: Service, page: Page) -> None:
     """Signing by the reader, recall within the sign delay, and Sign Now."""
-    state = page("sign", {"version": saved(page)}).json()
+    state = page("sign", {"version": page.save()}).json()
     assert (state["status"], state["signedBy"]["email"]) == ("Final", READER)
     assert {"unsign", "sign-now", "addendum-create"} <= set(state["can"])
     assert state["unsignUntil"] == service.clock.now + 60_000
@@ -55,7 +45,7 @@ def test_sign_recall_and_sign_again(service: Service, page: Page) -> None:
 
 def test_an_addendum_is_written_signed_and_withdrawn(service: Service, page: Page) -> None:
     """create, save, sign, unsign, cancel; the API releases it by addendum/sign."""
-    page("sign-now", {"version": saved(page)})
+    page("sign-now", {"version": page.save()})
     page("addendum/create", {})
     state = page("report").json()
     number = state["addenda"][0]["version"]
@@ -75,7 +65,7 @@ def test_an_addendum_is_written_signed_and_withdrawn(service: Service, page: Pag
 
 def test_a_preliminary_read(service: Service, page: Page) -> None:
     """Prelim with group and tag; the API lists it."""
-    body = {"version": saved(page), "prelimGroup": "Night", "prelimTag": "Resident"}
+    body = {"version": page.save(), "prelimGroup": "Night", "prelimTag": "Resident"}
     assert page("prelim", body).json()["status"] == "Preliminary"
     found = service.get(
         "report/site/prelims", SiteID="SITE1", prelimGroup="Night", prelimTag="Resident"
@@ -93,9 +83,8 @@ def test_discard_removes_a_launched_draft(service: Service, page: Page) -> None:
 
 def test_the_previous_owner_cannot_save(service: Service, page: Page) -> None:
     """After a transfer of the ownership."""
-    version = saved(page, "mine")
-    answer = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
-    theirs = service.session(service.open(answer.json()["reportLink"]))
+    version = page.save("mine")
+    theirs = service.page(service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True)))
     assert page("save", {"version": version, "text": "still mine"}).status_code == 403
     assert theirs("report").json()["content"] == "mine"
 

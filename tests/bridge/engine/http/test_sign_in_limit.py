@@ -4,13 +4,11 @@ import asyncio
 import threading
 from collections import Counter
 
-import httpx
 import pytest
 
 from bridge.engine.live.credential_checks import MOST_WAITING, RESERVED, THREADS, TooBusy
 from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
-from tests.bridge.engine.http.engine_service import BASE, READER, Service
-from tests.bridge.engine.http.test_accounts import OURS, PASSWORD, account, enrol, sign_in
+from tests.bridge.engine.http.engine_service import OURS, PASSWORD, READER, Service
 
 GUESSES = 300
 MOST = 20
@@ -18,16 +16,12 @@ MOST = 20
 
 def attempts(service: Service, sources: int, accounts: int = 1) -> Counter[int]:
     """Guess passwords concurrently from several addresses for several accounts."""
-    application = service.application
 
     async def one(number: int) -> int:
-        peer = (f"10.0.0.{number % sources + 1}", 4000)
-        transport = httpx.ASGITransport(app=application, client=peer)
+        peer = f"10.0.0.{number % sources + 1}"
         email = READER if accounts == 1 else f"user{number % accounts}@site1.test"
         form = {"email": email, "password": f"wrong guess {number}"}
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            answer = await client.post("/reporting/login", data=form, headers=OURS)
-        return answer.status_code
+        return await guess(service, peer, form)
 
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(one(number) for number in range(GUESSES)))
@@ -38,7 +32,7 @@ def attempts(service: Service, sources: int, accounts: int = 1) -> Counter[int]:
 @pytest.mark.parametrize(("sources", "accounts"), [(1, 1), (250, 1), (1, 300)])
 def test_concurrent_guesses_cause_few_hashes(service: Service, sources: int, accounts: int) -> None:
     """From one address or many, for one account or many."""
-    enrol(service, READER)
+    service.set_password(READER)
     hashing = service.application.state.engine.hashing
     before = hashing.computed
     answers = attempts(service, sources, accounts)
@@ -50,7 +44,7 @@ def test_concurrent_guesses_cause_few_hashes(service: Service, sources: int, acc
 def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Service) -> None:
     """The number of waiting unknown browsers is limited; a known one gets its result."""
     hashing = service.application.state.engine.hashing
-    enrol(service, READER)
+    service.set_password(READER)
     before, release = hashing.computed, threading.Event()
 
     async def flood() -> list[object]:
@@ -72,44 +66,48 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
     assert set(answers) <= {401, 429, 503}
 
 
-def from_address(service: Service, address: str, cookies: httpx.Cookies | None = None) -> int:
-    """Sign in with the right password from an address."""
+async def guess(service: Service, address: str, form: dict[str, str], cookie: str = "") -> int:
+    """Send the login form from an address; return the status."""
+    headers = OURS | ({"cookie": cookie} if cookie else {})
+    path = "/reporting/login"
+    answer = await service.send_from(address, "POST", path, data=form, headers=headers)
+    return answer.status_code
 
-    async def one() -> int:
-        transport = httpx.ASGITransport(app=service.application, client=(address, 4000))
-        form = {"email": READER, "password": PASSWORD}
-        async with httpx.AsyncClient(transport=transport, base_url=BASE, cookies=cookies) as client:
-            answer = await client.post("/reporting/login", data=form, headers=OURS)
-        return answer.status_code
 
-    return service.runner.run(one())
+def from_address(
+    service: Service, address: str, password: str = PASSWORD, device: str | None = None
+) -> int:
+    """Sign in from an address, with the cookie of a device."""
+    cookie = "" if device is None else f"report_device={device}"
+    form = {"email": READER, "password": password}
+    return service.runner.run(guess(service, address, form, cookie))
 
 
 def test_an_attacker_does_not_lock_the_owner_out(service: Service) -> None:
     """After an attack by one address another one signs in; after many, a known device does."""
-    enrol(service, READER)
-    assert sign_in(service).status_code == 303
-    device = httpx.Cookies({"report_device": service.http.cookies["report_device"]})
+    service.set_password(READER)
+    assert service.sign_in().status_code == 303
+    device = service.http.cookies["report_device"]
     attempts(service, 1)
     assert from_address(service, "10.0.0.1") == 429
     assert from_address(service, "10.9.9.9") == 303
     attempts(service, 250)
     assert from_address(service, "10.9.9.8") == 429
-    assert from_address(service, "10.9.9.8", device) == 303
-    assert from_address(service, "10.0.0.1", device) == 303
+    assert from_address(service, "10.9.9.8", device=device) == 303
+    assert from_address(service, "10.0.0.1", device=device) == 303
 
 
 def test_a_forged_device_cookie_is_ignored(service: Service) -> None:
     """The limit for unknown browsers applies."""
-    enrol(service, READER)
+    service.set_password(READER)
     attempts(service, 250)
     for value in ("x.eHh4", "1.eHh4eHh4eHh4eHh4eHh4eHh4eHh4", "", "."):
-        assert from_address(service, "10.9.9.8", httpx.Cookies({"report_device": value})) == 429
+        assert from_address(service, "10.9.9.8", device=value) == 429
 
 
 def test_a_clock_set_back_does_not_lock_accounts(service: Service) -> None:
     """A bucket with a time in the far future is dropped."""
-    enrol(service, READER)
+    service.set_password(READER)
     attempts(service, 250)
     with service.database.write() as connection:
         connection.exec_driver_sql(
@@ -120,7 +118,7 @@ def test_a_clock_set_back_does_not_lock_accounts(service: Service) -> None:
 
 def test_the_wall_clock_does_not_end_the_limit(service: Service) -> None:
     """The limit uses a monotonic clock."""
-    enrol(service, READER)
+    service.set_password(READER)
     attempts(service, 1)
     service.application.state.engine.throttle.moment = lambda _: 1_800_000_000_000
     service.clock.pass_seconds(24 * 3600)
@@ -129,44 +127,31 @@ def test_the_wall_clock_does_not_end_the_limit(service: Service) -> None:
 
 def test_confirmations_and_changes_count(service: Service) -> None:
     """With a stolen session passwords cannot be guessed; the sign-in form has another bucket."""
-    enrol(service, READER)
-    sign_in(service)
+    service.set_password(READER)
+    service.sign_in()
     for number in range(10):
         body = {"password": f"wrong {number}"}
-        assert account(service, "POST", "/confirm", body).status_code == 400
-    answer = account(service, "POST", "/confirm", {"password": PASSWORD})
+        assert service.account("POST", "/confirm", body).status_code == 400
+    answer = service.account("POST", "/confirm", {"password": PASSWORD})
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_attempts")
     body = {"present": PASSWORD, "wanted": "another horse battery"}
-    assert account(service, "POST", "/password", body).status_code == 429
-    assert sign_in(service).status_code == 303
+    assert service.account("POST", "/password", body).status_code == 429
+    assert service.sign_in().status_code == 303
 
 
 def test_addresses_of_one_network_count_together(service: Service) -> None:
     """An IPv6 host has a /64 network."""
-    enrol(service, READER)
+    service.set_password(READER)
     for number in range(10):
-        assert from_guess(service, f"2001:db8::{number + 1}") == 401
-    assert from_guess(service, "2001:db8::ffff") == 429
-    assert from_guess(service, "2001:db8:1::1") == 401
-
-
-def from_guess(service: Service, address: str) -> int:
-    """Guess once from an address."""
-
-    async def one() -> int:
-        transport = httpx.ASGITransport(app=service.application, client=(address, 4000))
-        form = {"email": READER, "password": "wrong guess"}
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
-            answer = await client.post("/reporting/login", data=form, headers=OURS)
-        return answer.status_code
-
-    return service.runner.run(one())
+        assert from_address(service, f"2001:db8::{number + 1}", "wrong guess") == 401
+    assert from_address(service, "2001:db8::ffff", "wrong guess") == 429
+    assert from_address(service, "2001:db8:1::1", "wrong guess") == 401
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
 def test_an_undeclared_proxy_is_noted(service: Service, header: str) -> None:
     """`bridge check` reports it; the limit of the account applies."""
-    enrol(service, READER)
+    service.set_password(READER)
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == []
     answers = []

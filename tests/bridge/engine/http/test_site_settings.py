@@ -106,7 +106,7 @@ def test_a_site_can_disable_the_browser_route(service: Service) -> None:
 def test_the_site_configures_the_inactivity_period(service: Service) -> None:
     """A session ends after it."""
     service.call("PATCH", SITE, json={"settings": {"sessionIdleSeconds": 300}})
-    page = service.session(service.open(service.launch(userInfo=user()).json()["reportLink"]))
+    page = service.open_report()
     service.clock.pass_seconds(299)
     assert page("report").status_code == 200
     service.clock.pass_seconds(301)

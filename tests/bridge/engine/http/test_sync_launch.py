@@ -46,7 +46,7 @@ def window(service: Service, accession: str = "A1", *, in_frame: bool = False) -
     """Open a launch with SyncLaunch."""
     launched = service.launch(accession=accession, userInfo=user(READER), reportingApp=SYNC)
     headers = {"sec-fetch-dest": "iframe"} if in_frame else {}
-    return service.session(service.open(launched.json()["reportLink"], headers=headers))
+    return service.page(launched, headers=headers)
 
 
 async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
@@ -67,7 +67,7 @@ async def post(page: Page, path: str, body: dict[str, Any]) -> httpx.Response:
     return await page.service.http.post(
         f"/reporting/api/session/{path}",
         json=body,
-        headers={"authorization": f"Bearer {page.secret}"},
+        headers=page.bearer,
     )
 
 
@@ -189,7 +189,7 @@ def test_a_launch_of_the_displayed_report_sends_no_request(service: Service, pag
 
 def test_the_event_stream_can_be_polled(service: Service, page: Page) -> None:
     """`once` sends the present events and ends the stream."""
-    headers = {"authorization": f"Bearer {page.secret}", "last-event-id": "0"}
+    headers = page.bearer | {"last-event-id": "0"}
     path = "/reporting/api/session/events"
     answer = service.call("GET", path, None, headers=headers, params={"once": "true"})
     assert answer.headers["content-type"].startswith("text/event-stream")

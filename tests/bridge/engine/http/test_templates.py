@@ -8,7 +8,6 @@ from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,
     OTHER,
-    Page,
     Service,
     identity,
     user,
@@ -36,18 +35,12 @@ def templated(service: Service) -> Service:
     return service
 
 
-def page_of(service: Service, **launch: Any) -> Page:
-    """Launch for the reader and open the page."""
-    answer = service.launch(userInfo=user(), **launch).json()
-    return service.session(service.open(answer["reportLink"]))
-
-
 @pytest.mark.parametrize("lazy", [False, True])
 def test_the_template_becomes_the_draft(templated: Service, *, lazy: bool) -> None:
     """ApplyTemplate: key findings are mapped to the template's sections, and marked."""
     tags = {"KeyFindings": "8 mm pulmonary nodule.\nImpression: Follow-up."}
     app = {"ApplyTemplate": 7}
-    page = page_of(templated, tags=tags, reportingApp=app, lazyLaunch=lazy)
+    page = templated.open_report(tags=tags, reportingApp=app, lazyLaunch=lazy)
     text = "Findings\nLungs: \n8 mm pulmonary nodule.\nImpression\nFollow-up."
     assert templated.get("report/content", **identity()).json()["content"] == text
     document = page("report").json()["document"]
@@ -84,7 +77,7 @@ def test_an_order_gets_its_template_when_it_is_opened(templated: Service) -> Non
 def test_key_findings_of_many_lines_are_exported(templated: Service) -> None:
     """A draft with more parts than a page may send can be opened, checked and exported."""
     tags = {"KeyFindings": "a\n" * 30_000}
-    page = page_of(templated, tags=tags)
+    page = templated.open_report(tags=tags)
     assert page("report").status_code == 200
     checked = page("checks")
     assert checked.status_code == 200, checked.text
@@ -125,7 +118,7 @@ def test_templates_are_exported_and_imported(templated: Service) -> None:
 def test_billing_codes_follow_the_code_map_of_the_site(templated: Service) -> None:
     """billing_code: CPT by procedure, ICD-10 by phrases that the text does not negate."""
     tags = {"StudyDescription": "ct chest", "ReasonForExam": "Cough."}
-    page = page_of(templated, tags=tags)
+    page = templated.open_report(tags=tags)
     version = page("report").json()["version"]
     text = "Right pleural effusion. No pneumothorax."
     assert page("save", {"text": text, "version": version}).status_code == 200
@@ -138,7 +131,7 @@ def test_billing_codes_follow_the_code_map_of_the_site(templated: Service) -> No
 
 def test_unsign_removes_codes_and_shares(templated: Service) -> None:
     """Unsign clears billing codes and report shares created after signing."""
-    page = page_of(templated, tags={"StudyDescription": "CT CHEST"})
+    page = templated.open_report(tags={"StudyDescription": "CT CHEST"})
     page("sign", {"version": page("report").json()["version"]})
     page("billing", {})
     link = page("shares", {}).json()["share"]["link"]
@@ -150,7 +143,7 @@ def test_unsign_removes_codes_and_shares(templated: Service) -> None:
 
 def test_a_site_without_a_code_map_has_no_codes(service: Service) -> None:
     """Cpt is null and icd10 is empty."""
-    page = page_of(service, tags={"StudyDescription": "CT CHEST"})
+    page = service.open_report(tags={"StudyDescription": "CT CHEST"})
     assert page("billing", {}).json()["billingCode"] == {"cpt": None, "icd10": []}
 
 
@@ -167,7 +160,7 @@ def test_an_invalid_code_map_changes_nothing(templated: Service, csv: str) -> No
 
 def test_a_share_is_read_only(service: Service) -> None:
     """Everyone with the link reads the report; the share can be revoked and is audited."""
-    page = page_of(service, tags={"KeyFindings": "Shared text."})
+    page = service.open_report(tags={"KeyFindings": "Shared text."})
     share = page("shares", {}).json()["share"]
     service.http.cookies.clear()
     shown = service.open(share["link"])
@@ -196,7 +189,7 @@ def test_a_share_expires(service: Service) -> None:
     """After the requested time, at most after the maximum of the site."""
     site = {"settings": {"shareSeconds": 120}}
     service.call("PATCH", "/api/admin/sites/SITE1", json=site)
-    page = page_of(service, tags={"KeyFindings": "x"})
+    page = service.open_report(tags={"KeyFindings": "x"})
     short = page("shares", {"expiresSeconds": 60}).json()["share"]["link"]
     long = page("shares", {"expiresSeconds": 9999}).json()["share"]["link"]
     service.clock.pass_seconds(61)

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bridge.engine.http.requests.request_limits import WaitingRequests
-from tests.bridge.engine.http.engine_service import ADMIN, READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import ADMIN, Page, Service
 from tests.bridge.engine.http.event_listener import Listener, listening
 from tests.eventually import PATIENCE, eventually_async
 
@@ -15,15 +15,14 @@ from tests.eventually import PATIENCE, eventually_async
 @pytest.fixture
 def page(service: Service) -> Page:
     """A reader's open Draft."""
-    launched = service.launch(userInfo=user(READER))
-    return service.session(service.open(launched.json()["reportLink"]))
+    return service.open_report()
 
 
 async def events(page: Page) -> httpx.Response:
     """Request the stream of a page; returns only if it is refused."""
-    headers = {"authorization": f"Bearer {page.secret}"}
     async with asyncio.timeout(PATIENCE):
-        return await page.service.http.get("/reporting/api/session/events", headers=headers)
+        path = "/reporting/api/session/events"
+        return await page.service.http.get(path, headers=page.bearer)
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,12 @@ from typing import Any
 import pytest
 
 from bridge.contract import split_cursor
-from bridge.engine.service.accounts import passwords, users
 from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity, user
-
-OURS = {"sec-fetch-site": "same-origin"}
-PASSWORD = "correct horse battery"
-
-
-def ask(service: Service, method: str, path: str, **options: Any) -> Any:
-    """Call the account's API as its page does."""
-    return service.call(method, f"/reporting/api/account{path}", None, headers=OURS, **options)
 
 
 def rows(service: Service, **query: Any) -> Any:
     """Return rows of the worklist of SITE1."""
-    answer = ask(service, "GET", "/rows", params={"SiteID": "SITE1", **query})
+    answer = service.account("GET", "/rows", params={"SiteID": "SITE1", **query})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -30,15 +21,9 @@ def mrns(service: Service, **query: Any) -> list[str]:
 
 
 def sign_in(service: Service, email: str) -> None:
-    """Sign a user in."""
-    with service.database.write() as connection:
-        account = users.find_account(connection, email)
-        assert account is not None
-        passwords.set_password(connection, account.id, PASSWORD)
-    service.http.cookies.clear()
-    form = {"email": email, "password": PASSWORD}
-    answer = service.call("POST", "/reporting/login", None, data=form, headers=OURS)
-    assert answer.status_code == 303
+    """Set a password, and sign in."""
+    service.set_password(email)
+    assert service.sign_in(email).status_code == 303
 
 
 @pytest.fixture
@@ -125,12 +110,12 @@ def test_changes_name_the_reports_that_changed(worklist: Service) -> None:
     """Since a cursor; without changes the response has the same cursor."""
     cursor = rows(worklist)["cursor"]
     query = {"SiteID": "SITE1", "after": cursor, "wait": 0}
-    assert ask(worklist, "GET", "/changes", params=query).json() == {
+    assert worklist.account("GET", "/changes", params=query).json() == {
         "reportIds": [],
         "cursor": cursor,
     }
     worklist.launch("service", accession="A1", mrn="P1", userInfo=user(READER))
-    found = ask(worklist, "GET", "/changes", params=query).json()
+    found = worklist.account("GET", "/changes", params=query).json()
     assert found["reportIds"] == [rows(worklist, q="P1")["items"][0]["reportId"]]
     assert found["cursor"] > cursor
 
@@ -140,7 +125,7 @@ def test_only_administrators_assign(worklist: Service) -> None:
     report_id = rows(worklist, q="P1")["items"][0]["reportId"]
 
     def assign(email: str) -> Any:
-        return ask(worklist, "POST", "/assign", json={"reportId": report_id, "email": email})
+        return worklist.account("POST", "/assign", json={"reportId": report_id, "email": email})
 
     assert assign(FOREIGN).json()["code"] == "user_not_found"
     assert assign(READER).status_code == 204
@@ -160,14 +145,14 @@ def test_users_of_other_sites_see_no_worklist(worklist: Service) -> None:
     """A user of another site gets no rows, changes or readers."""
     sign_in(worklist, FOREIGN)
     for path in ("/rows", "/changes", "/site"):
-        answer = ask(worklist, "GET", path, params={"SiteID": "SITE1", "wait": 0})
+        answer = worklist.account("GET", path, params={"SiteID": "SITE1", "wait": 0})
         assert answer.status_code == 403, path
 
 
 def test_the_values_for_filters(worklist: Service) -> None:
     """Only administrators, who assign reports, get the list of readers."""
-    offered = ask(worklist, "GET", "/site", params={"SiteID": "SITE1"}).json()
+    offered = worklist.account("GET", "/site", params={"SiteID": "SITE1"}).json()
     assert READER in [each["email"] for each in offered["readers"]]
     sign_in(worklist, READER)
-    offered = ask(worklist, "GET", "/site", params={"SiteID": "SITE1"}).json()
+    offered = worklist.account("GET", "/site", params={"SiteID": "SITE1"}).json()
     assert offered["readers"] == []

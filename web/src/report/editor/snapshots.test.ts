@@ -1,5 +1,5 @@
-// The engine's own answers (written by tests/bridge/engine/http/test_page_snapshots.py) against the
-// types that the page reads them by: the compiler compares the shapes, the tests the meaning.
+// Responses of the engine (written by tests/bridge/engine/http/test_snapshots.py): the compiler compares
+// their shapes with the types of the page, the tests check their values.
 import { Editor } from "@tiptap/core";
 import { describe, expect, it } from "vitest";
 import type * as page from "./page";
