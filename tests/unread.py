@@ -1,4 +1,4 @@
-"""Ask an ASGI application with a body that must not be read."""
+"""Requests to an ASGI application with a body that must not be read."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from starlette.routing import BaseRoute
 from tests.eventually import PATIENCE
 
 LENGTH = 20 * 2**20
-"""Bytes that are declared, and never sent."""
+"""Declared bytes, which are never sent."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 
 
 @dataclass
-class Asked:
+class UnreadRequest:
     """A request with a body; `reads` counts how often the application asked for it."""
 
     method: str
@@ -25,8 +25,8 @@ class Asked:
     status: int = 0
     reads: int = 0
 
-    async def send(self, application: Any) -> "Asked":
-        """Send the request; the body says at once that its sender is gone."""
+    async def send(self, application: Any) -> "UnreadRequest":
+        """Send the request; reading its body gives a disconnect."""
         own = {
             "host": "testserver",
             "content-type": "application/json",

@@ -71,8 +71,8 @@ def test_a_mistake_names_place_and_expected_value(text: str, wanted: str) -> Non
     assert any(each.startswith(f"/home/bridge.toml:{wanted}") for each in found), found
 
 
-def test_every_mistake_has_a_place_and_no_words_of_the_library() -> None:
-    """For a sample of changed settings; no other exception is raised."""
+def test_every_mistake_has_a_place_and_our_own_text() -> None:
+    """No text of the library, and no other exception, for a sample of changed settings."""
     found = [each for text in islice(changed(), 0, None, 29) for each in mistakes(text)]
     assert len(found) > 70
     ours = re.compile(r'".*?"|for example .*|is \w+ meant|\S+: ')

@@ -74,17 +74,17 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     (home / "away").symlink_to(outside)
     os.mkfifo(home / "pipe")
     (home / "pipe").chmod(0o622)
-    elsewhere = tmp_path / "bridge.db"
-    elsewhere.touch()
-    elsewhere.chmod(0o666)
+    other = tmp_path / "bridge.db"
+    other.touch()
+    other.chmod(0o666)
 
-    found = {each.path: each.fixable for each in wider(home, [elsewhere])}
+    found = {each.path: each.fixable for each in wider(home, [other])}
     assert found == {
-        home: True, token: True, home / "hard": False, home / "pipe": True, elsewhere: True,
+        home: True, token: True, home / "hard": False, home / "pipe": True, other: True,
     }  # fmt: skip
-    left = close(list(wider(home, [elsewhere])))
+    left = close(list(wider(home, [other])))
     assert [each.path for each in left] == [home / "hard"]
-    assert [each.path for each in wider(home, [elsewhere])] == [home / "hard"]
+    assert [each.path for each in wider(home, [other])] == [home / "hard"]
     assert [mode(each) for each in (home, token, foreign)] == [0o700, 0o600, 0o644]
 
 

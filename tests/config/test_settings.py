@@ -33,7 +33,7 @@ def read(text: str, home: Path) -> Settings:
     return parse(text, home, home / "bridge.toml")
 
 
-def test_every_mistake_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     """Four mistakes in one file are four lines, each with its place."""
     with pytest.raises(SettingsError) as raised:
         read(WRONG, tmp_path)
@@ -47,7 +47,7 @@ def test_every_mistake_at_once(tmp_path: Path) -> None:
     assert 'for example "10s"' in places["12:1"]
 
 
-def test_names_used_twice(tmp_path: Path) -> None:
+def test_duplicate_names(tmp_path: Path) -> None:
     """Two listeners of one name or one port are refused."""
     text = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\n' * 2
 
@@ -55,7 +55,7 @@ def test_names_used_twice(tmp_path: Path) -> None:
         read(text, tmp_path)
 
 
-def test_names_used_twice_beside_other_mistakes(tmp_path: Path) -> None:
+def test_duplicate_names_and_other_mistakes(tmp_path: Path) -> None:
     """All mistakes are reported. The place of a duplicate name is the second use."""
     text = '[[listener]]\nname = "a"\nbind = "127.0.0.1:1"\n' * 2 + "colour = 1\n"
 

@@ -1,4 +1,4 @@
-"""Sealed links: what can be opened, and what cannot."""
+"""Sealed links: sealing, opening, key rotation."""
 
 import secrets
 from dataclasses import replace

@@ -25,6 +25,7 @@ def test_members_of_the_response(service: Service, wanted: str, lazy: bool) -> N
     body = ok(service.launch(READER, response={"type": wanted}, lazyLaunch=lazy)).json()
     assert body["status"] == ("PreLaunch" if lazy else "Draft")
     assert body["owner"] == ({} if lazy else {"name": "Reader Person", "email": READER})
+    assert (body["reportId"] is None) == lazy
     assert ("reportLink" in body) == (wanted in ("link", "all"))
     for spelling in ("reportQRCode", "reportQrCode"):
         assert (spelling in body) == (wanted in ("qrcode", "all"))

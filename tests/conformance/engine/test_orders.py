@@ -103,6 +103,7 @@ def test_an_anchor_that_is_a_member_of_another_group(case: Case) -> None:
     ok(case.orders("link-orders", "A1", "A2"))
     answer = case.orders("link-orders", "A2", "A3")
     assert (answer.status_code, answer.json()["code"]) == (400, "anchor_in_another_group")
+    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/0"
     ok(case.orders("unlink-orders", "A2"))
     assert case.orders("link-orders", "A2", "A3").status_code == 200
 
@@ -213,6 +214,7 @@ def test_groups_that_cannot_be_unlinked(case: Case, state: str) -> None:
     codes = {"content": "group_has_content", "signed": "report_signed"}
     code = codes.get(state, "group_not_ordered")
     assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
     assert accessions(case.record("B1")) == ["B1", "B2"]
     if state in ("draft", "content"):
         ok(case.flat("reset-order", "A2"))

@@ -27,12 +27,18 @@ def _files(case: Case, name: str) -> httpx.Response:
 
 def _anchor(case: Case, name: str) -> httpx.Response:
     case.order(f"{name}-other")
-    return case.orders("link-orders", name, f"{name}-other")
+    return _refused_at(case.orders("link-orders", name, f"{name}-other"), "/clinicalInfo/0")
 
 
 def _member(case: Case, name: str) -> httpx.Response:
     case.order(f"{name}-other")
-    return case.orders("link-orders", f"{name}-other", name)
+    return _refused_at(case.orders("link-orders", f"{name}-other", name), "/clinicalInfo/1")
+
+
+def _refused_at(answer: httpx.Response, place: str) -> httpx.Response:
+    if answer.status_code == 400:
+        assert answer.json()["errors"][0]["pointer"] == place
+    return answer
 
 
 EVENTS: Mapping[str, Callable[[Case, str], httpx.Response]] = {

@@ -24,6 +24,8 @@ def test_signing_again_keeps_time_and_content(case: Case) -> None:
     case.sign("A1", now=True)
     assert case.export("A1")["reportInfo"] == before
     assert case.record("A1")["unsignUntil"] is None
+    case.wait()
+    case.deliver()
     assert releases(case) == [("final", 1)]
 
 

@@ -79,7 +79,7 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
     """Messages, deliveries, orders, channels, figures, alerts, sites and audit events."""
     grant = USERS[who]
     lists = [each for each, rule in RULES.items() if not rule.site and each != "GET /api/me"]
-    asked = 0
+    count = 0
     for route in lists:
         if not RULES[route].needs <= grant.permissions or RULES[route].unlimited:
             continue
@@ -87,8 +87,8 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
         assert answer.status_code == 200, (route, answer.text)
         for mark in ("SITE2", "north", "stray", "ROE", "M2", "A2"):
             assert mark not in answer.text, (route, mark)
-        asked += 1
-    assert asked >= 4
+        count += 1
+    assert count >= 4
 
 
 def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) -> None:

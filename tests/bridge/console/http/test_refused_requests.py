@@ -56,12 +56,12 @@ def test_a_draft_with_a_hook_without_the_permission(console: RunningConsole) -> 
 
 
 def test_a_user_without_a_role(console: RunningConsole) -> None:
-    """The event contains what they tried, with its target."""
-    email = "nobody@site1.test"
+    """The event contains the refused action with its target."""
+    email = "unknown@site1.test"
     member(console, "SITE1", email)
     cookie = console.sign_in(email)
-    asked = console.ask("PUT", f"/console/api/grants/{email}", cookie, {"role": "viewer"})
-    assert asked.status_code == 403
+    refused = console.ask("PUT", f"/console/api/grants/{email}", cookie, {"role": "viewer"})
+    assert refused.status_code == 403
     rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
     assert [(each["action"], each["outcome"], each["subject"]) for each in rows] == [
         ("grant", "not_permitted", email)
@@ -92,7 +92,7 @@ def test_behind_a_trusted_proxy(console: RunningConsole) -> None:
     known = console.application.state.context
     console.application.state.context = replace(known, proxies=Proxies(["127.0.0.0/8"]))
     try:
-        for path in ("/api/grants/nobody@x.test", "/api/grants/admin1@site1.test"):
+        for path in ("/api/grants/unknown@x.test", "/api/grants/admin1@site1.test"):
             console.call(AUTHOR, "DELETE", path, x_forwarded_for="6.6.6.6, 203.0.113.9:4711")
     finally:
         console.application.state.context = known

@@ -5,7 +5,7 @@ import json
 from bridge.console.http.guard import LARGE_LIMIT, LIMIT, ConsoleRoute
 from bridge.request_body import BUDGET, MAX_VALUES
 from tests.bridge.console.http.running_console import BASE, RunningConsole
-from tests.unread import METHODS, Asked, flat, paths_of
+from tests.unread import METHODS, UnreadRequest, flat, paths_of
 
 
 def test_no_route_reads_the_body_of_an_unknown_client(console: RunningConsole) -> None:
@@ -16,9 +16,11 @@ def test_no_route_reads_the_body_of_an_unknown_client(console: RunningConsole) -
     for path in paths_of(routes):
         for method in METHODS:
             for headers in ({}, wrong, foreign):
-                asked = console.runner.run(Asked(method, path, headers).send(console.application))
-                assert not asked.reads, (method, path)
-                assert method == "GET" or asked.status in {401, 403, 404, 405}, (method, path)
+                request = console.runner.run(
+                    UnreadRequest(method, path, headers).send(console.application)
+                )
+                assert not request.reads, (method, path)
+                assert method == "GET" or request.status in {401, 403, 404, 405}, (method, path)
 
 
 def test_every_endpoint_is_a_console_route(console: RunningConsole) -> None:
@@ -42,9 +44,9 @@ def test_only_some_users_may_send_large_bodies(console: RunningConsole) -> None:
     }
     for (who, path), reads in cases.items():
         own = {"cookie": console.cookies[who], "origin": "http://testserver"}
-        asked = console.runner.run(Asked("POST", path, own).send(console.application))
-        assert asked.reads == reads, (who, path)
-        assert reads or asked.status == 413
+        request = console.runner.run(UnreadRequest("POST", path, own).send(console.application))
+        assert request.reads == reads, (who, path)
+        assert reads or request.status == 413
     assert LIMIT < LARGE_LIMIT
     assert BUDGET.used == 0
 

@@ -34,7 +34,7 @@ def test_catalogue_is_complete() -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_code_has_words_of_its_own(code: str) -> None:
+def test_every_language_has_its_own_labels(code: str) -> None:
     """Only English has English labels."""
     assert (labels(code) is CATALOGUE["en"]) == code.startswith("en")
     assert moment_text(MOMENT, UTC, code).endswith(" UTC")

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.request_body import BUDGET, MAX_VALUES, SMALL
 from tests.bridge.engine.http.engine_service import ADMIN, OTHER, Service
-from tests.unread import METHODS, Asked, paths_of
+from tests.unread import METHODS, UnreadRequest, paths_of
 
 
 def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
@@ -15,11 +15,11 @@ def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
     read = []
     for path in [*paths_of(application.router.routes), "/", "/nowhere", "/api/nowhere"]:
         for method in METHODS:
-            asked = service.runner.run(Asked(method, path).send(application))
-            assert 200 <= asked.status < 600, (method, path)
-            if asked.reads:
+            request = service.runner.run(UnreadRequest(method, path).send(application))
+            assert 200 <= request.status < 600, (method, path)
+            if request.reads:
                 read.append((method, path))
-            if asked.status < 300 and method not in ("GET", "OPTIONS"):
+            if request.status < 300 and method not in ("GET", "OPTIONS"):
                 read.append((method, path))
     assert read == []
 
@@ -35,27 +35,27 @@ def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
 def test_no_route_reads_a_body_with_a_wrong_secret(
     service: Service, headers: dict[str, str]
 ) -> None:
-    """In each header that carries a secret."""
+    """For each kind of secret."""
     for path in paths_of(service.application.router.routes):
-        asked = Asked("POST", path, headers)
-        assert not service.runner.run(asked.send(service.application)).reads, path
+        request = UnreadRequest("POST", path, headers)
+        assert not service.runner.run(request.send(service.application)).reads, path
 
 
 def test_a_body_is_not_read_without_the_scope(service: Service) -> None:
     """A token without the scope is refused first."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]}).json()
     headers = {"x-access-token": made["token"]}
-    asked = Asked("POST", "/api/admin/sites", headers)
-    service.runner.run(asked.send(service.application))
-    assert (asked.status, asked.reads) == (403, 0)
+    request = UnreadRequest("POST", "/api/admin/sites", headers)
+    service.runner.run(request.send(service.application))
+    assert (request.status, request.reads) == (403, 0)
 
 
 def test_only_files_and_launches_may_be_large(service: Service) -> None:
     """Requests that name orders are refused by their declared length."""
     headers = {"x-access-token": service.tokens[ADMIN]}
     for path, reads in (("/api/report/sign", 0), ("/api/report/launch/clinical", 1)):
-        asked = service.runner.run(Asked("POST", path, headers).send(service.application))
-        assert bool(asked.reads) is bool(reads), path
+        request = service.runner.run(UnreadRequest("POST", path, headers).send(service.application))
+        assert bool(request.reads) is bool(reads), path
 
 
 @pytest.mark.parametrize("form", ["[%s]", '{"a":[%s]}', '{"a":{"b":[%s]}}'])
@@ -89,7 +89,7 @@ def test_bodies_in_progress_have_a_budget(
     large = {"content-type": "application/json"}
     BUDGET.take(900)
     try:
-        refused = service.runner.run(Asked("POST", path, headers).send(application))
+        refused = service.runner.run(UnreadRequest("POST", path, headers).send(application))
         answer = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
         assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"

@@ -29,8 +29,8 @@ def test_language_and_theme_are_kept_for_the_next_report(service: Service) -> No
     assert (boot(page)["locale"], boot(page)["theme"]) == ("en-US", "dark")
     chosen = set_preferences(service.session(page), AppLanguage="de-DE", theme="light")
     assert chosen.status_code == 204
-    asked = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
-    waiting = boot(service.open(service.post("report/init", asked).json()["sessionLink"]))
+    init = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
+    waiting = boot(service.open(service.post("report/init", init).json()["sessionLink"]))
     assert (waiting["locale"], waiting["theme"]) == ("de-DE", "light")
     after = boot(opened(service, "A2"))
     assert (after["locale"], after["theme"]) == ("de-DE", "light")

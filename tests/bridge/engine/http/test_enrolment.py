@@ -292,7 +292,7 @@ def test_a_session_ends_with_the_token_that_created_its_link(service: Service) -
 def test_a_session_ends_with_the_token_that_gave_its_link_the_authority(
     service: Service, how: str
 ) -> None:
-    """The token in userInfo.Auth counts like the one in the header; its links open nothing."""
+    """The token in userInfo.Auth counts like the one in the header: its links are revoked."""
     made = service.post("admin/sites/SITE1/tokens", {"email": OTHER}).json()
     promoted = {"email": OTHER, "name": "Other", "role": "administrator"}
     assert service.post("admin/sites/SITE1/users", promoted).status_code == 200

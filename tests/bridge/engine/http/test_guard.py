@@ -46,7 +46,7 @@ ADMINISTRATIVE: dict[str, Any] = {
 
 @pytest.mark.parametrize("path", [*ADMINISTRATIVE, "report/launch/clinical", "report/init"])
 def test_a_request_without_a_valid_token_fails(service: Service, path: str) -> None:
-    """Authentication 1: a request without a valid token fails, whatever its body is."""
+    """Authentication 1: also if its body is invalid."""
     for who in (None, "rbt_unknown"):
         answer = service.call("POST", f"/api/{path}", who, content=b"{ not json")
         assert answer.status_code == 401

@@ -45,14 +45,6 @@ def test_a_launch_of_a_preliminary_report(service: Service) -> None:
     assert service.launch().json()["status"] == "Preliminary"
 
 
-def test_a_lazy_launch_creates_nothing(service: Service) -> None:
-    """States: PreLaunch: only a link exists, the owner is an empty object."""
-    body = service.launch(lazyLaunch=True).json()
-    assert (body["status"], body["owner"], body["reportId"]) == ("PreLaunch", {}, None)
-    answer = service.post("report/status", {"clinicalInfo": [identity()]})
-    assert answer.status_code == 404
-
-
 def test_a_lazy_launch_of_a_draft_changes_nothing(service: Service) -> None:
     """The response has the status and the owner of the existing report."""
     service.launch(READER)

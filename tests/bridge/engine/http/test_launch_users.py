@@ -14,7 +14,7 @@ from tests.bridge.engine.http.engine_service import (
 
 
 def test_an_administrator_launches_for_an_unknown_user(service: Service) -> None:
-    """Authentication 6: users not yet known are registered on the site when first seen."""
+    """Authentication 6: unknown users are registered on the site at their first launch."""
     body = service.launch(userInfo=user("New.Person@Site1.test", "New Person")).json()
     assert body["owner"] == {"name": "New Person", "email": "new.person@site1.test"}
     members = service.get("admin/sites/SITE1/users").json()

@@ -24,7 +24,7 @@ def test_every_language_has_every_notice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "language", "title"),
+    ("accepted", "language", "title"),
     [
         ("de-CH, en;q=0.5", "de-DE", "Hier ist nichts"),
         ("xx, zh-TW;q=0.9", "zh-Hant", "此處沒有內容"),
@@ -33,10 +33,10 @@ def test_every_language_has_every_notice() -> None:
     ],
 )
 def test_the_notice_of_an_unknown_link(
-    service: Service, asked: str, language: str, title: str
+    service: Service, accepted: str, language: str, title: str
 ) -> None:
     """A notice is in the requested language, and its `lang` attribute names it."""
-    headers = {"accept-language": asked}
+    headers = {"accept-language": accepted}
     answer = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
     assert answer.status_code == 404
     assert f'<html lang="{language}">' in answer.text

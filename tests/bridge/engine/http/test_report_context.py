@@ -24,9 +24,9 @@ def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> N
     signed(service, "OLD-CT", "Nodule 4 mm.", StudyDate="20240101", Modality="CT")
     signed(service, "NEW-XR", "Clear.", StudyDate="2025-01-01", Modality="DX")
     signed(service, "LATER", "Later.", StudyDate="20270101", Modality="CT")
-    service.open_report("DRAFT", tags={"StudyDate": "20240601", "Modality": "CT"})
+    service.open_report(accession="DRAFT", tags={"StudyDate": "20240601", "Modality": "CT"})
     service.launch(accession="ELSE", mrn="P2", userInfo=user(READER))
-    page = service.open_report("NOW", tags={"StudyDate": "20260101", "Modality": "CT"})
+    page = service.open_report(accession="NOW", tags={"StudyDate": "20260101", "Modality": "CT"})
 
     found = page("priors").json()["priors"]
 
@@ -69,7 +69,7 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
     answer = page(f"files/{listed[0]['id']}")
     assert answer.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(answer.content)).size == (4, 2)
-    assert service.open_report("A2")(f"files/{listed[0]['id']}").status_code == 404
+    assert service.open_report(accession="A2")(f"files/{listed[0]['id']}").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
     key = page("report").json()["journalKey"]
     assert len(base64.b64decode(key)) == 32
     assert service.open_report()("report").json()["journalKey"] == key
-    assert service.open_report("A2")("report").json()["journalKey"] != key
+    assert service.open_report(accession="A2")("report").json()["journalKey"] != key
     service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
     theirs = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True)).json()["reportLink"]
     assert service.session(service.open(theirs))("report").json()["journalKey"] != key

@@ -218,8 +218,8 @@ def test_the_login_page_has_the_button_of_the_provider(sign_on: SignOn) -> None:
 def confirm(sign_on: SignOn, session: str, **wrong_claims: Any) -> httpx.Response:
     """Confirm the identity by the provider during a session."""
     sent = sign_on.get("/reporting/login/oidc?confirm=1&next=/console", session)
-    asked = parse_qs(urlsplit(sent.headers["location"]).query)
-    assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
+    query = parse_qs(urlsplit(sent.headers["location"]).query)
+    assert (query["prompt"], query["max_age"]) == (["login"], ["0"])
     sign_on.provider.wrong_claims = wrong_claims
     back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
     return sign_on.get(back.headers["location"], f"{session}; {cookie_of(sent)}")

@@ -1,4 +1,4 @@
-"""SyncLaunch: the launch response, the window that follows, and what it opens."""
+"""SyncLaunch: the launch response, and the window that opens the launched report."""
 
 import asyncio
 import contextlib

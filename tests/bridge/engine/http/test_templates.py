@@ -175,10 +175,10 @@ def test_a_share_is_read_only(service: Service) -> None:
     assert "link" not in listed[0]
     assert page(f"shares/{share['id']}/revoke", {}).status_code == 200
     assert page(f"shares/{share['id'] + 1}/revoke", {}).status_code == 404
-    gone = service.open(share["link"])
-    assert gone.status_code == 404
+    revoked = service.open(share["link"])
+    assert revoked.status_code == 404
     unknown = service.open(share["link"][:-4] + "AAAA")
-    assert (unknown.status_code, unknown.text) == (404, gone.text)
+    assert (unknown.status_code, unknown.text) == (404, revoked.text)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0).json()["events"]
     actions = [each["action"] for each in events]

@@ -15,7 +15,7 @@ class RefusedError(Exception):
 
 
 class Counter:
-    """Doubles numbers and records the batches; 13 is refused, 99 fails its whole batch."""
+    """Doubles numbers and records the batches; 13 is refused, 99 fails all items of its batch."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -84,18 +84,18 @@ def test_a_cancelled_caller_does_not_affect_others() -> None:
 
     async def submit_all() -> None:
         batcher = Batcher[int, int](Counter().together, 4)
-        gone, stays = (asyncio.create_task(batcher.submit(number)) for number in (1, 2))
+        cancelled, stays = (asyncio.create_task(batcher.submit(number)) for number in (1, 2))
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         assert await stays == 4
         with pytest.raises(asyncio.CancelledError):
-            await gone
+            await cancelled
 
     asyncio.run(submit_all())
 
 
 def test_a_cancelled_batch_cancels_its_items() -> None:
-    """The next batch begins."""
+    """The next batch is processed."""
 
     async def submit_all() -> None:
         begun = asyncio.Event()

@@ -57,7 +57,7 @@ class Engine:
         return [each["orders"][0]["Accession"] for each in page.changes]
 
 
-@pytest.fixture(params=[True, False], ids=["alone", "beside a listener"])
+@pytest.fixture(params=[True, False], ids=["without listener", "with listener"])
 def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine with its own loop, and one that shares the loop with a listener."""
     harness = ServiceHarness(database)
@@ -74,7 +74,7 @@ def test_brief_changes_run_on_the_loop_of_an_engine_without_listener(engine: Eng
 
 
 def test_urgent_changes_run_on_the_loop(engine: Engine) -> None:
-    """With the plug-in of SQLite also beside a listener."""
+    """With the plug-in of SQLite, also with a listener."""
     has_short_work = engine.harness.database.short_work is not None
     assert engine.do("A", urgent=True) == [LOOP if has_short_work else THREAD]
 

@@ -167,7 +167,7 @@ def test_only_affirmed_phrases_have_codes() -> None:
 
 
 def test_long_lines_are_read() -> None:
-    """The cost does not explode with the number of words in a line."""
+    """The cost grows in proportion to the text, also in one line."""
     line = "no not without is ruled out, " * 2000
     assert not affirms(split(f"{line} pneumonia" * 20), "fracture")
     assert not affirms(split(f"no {'cough, ' * 50}" + "no pneumonia, " * 2000), "pneumonia")

@@ -62,7 +62,7 @@ def test_edited_text_is_never_replaced(harness: ServiceHarness) -> None:
 
 
 def test_an_order_keeps_its_files_and_stays_empty(harness: ServiceHarness) -> None:
-    """Files of an Ordered report are no content: it can be linked, and opening uses their text."""
+    """Files of an Ordered report do not count as content; opening the report uses their text."""
     one, two = harness.order("A1"), harness.order("A2")
     harness.do(update_structured_reports, two, [measured("measured", "1.2")], UpdateMode.REPLACE)
     assert not harness.record(two).has_content
@@ -86,7 +86,7 @@ def test_refusals(harness: ServiceHarness) -> None:
 
 
 def test_a_file_of_another_patient_is_set_aside(harness: ServiceHarness) -> None:
-    """The file is stored beside the report, replaces no file, and its text is not used."""
+    """The file is stored separately, replaces no file, and its text is not used."""
     order = harness.draft("A1", text="", PatientBirthDate="19700102")
     own = replace(measured("own", "1.2"), tags={"PatientBirthDate": "19700102"})
     other = replace(measured("other", "1.3"), tags={"PatientBirthDate": "19710203"})

@@ -1,15 +1,10 @@
-"""Sign, unsign and release: the rows of the tables in the interface document."""
+"""Sign, unsign and release: stored data, events and releases. tests/conformance has the tables."""
 
 import pytest
 from sqlmodel import select
 
 from bridge.engine.errors import (
-    AlreadySigned,
     AuthorNotPermitted,
-    CoolingElapsed,
-    NoSignedReport,
-    ReportNotFound,
-    RuleBroken,
 )
 from bridge.engine.records.tables import (
     Account,
@@ -23,7 +18,7 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service import report_transitions
-from bridge.engine.service.launch.report_updates import open_for, unassign
+from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import export_order
 from bridge.engine.service.signing import addenda
@@ -99,71 +94,6 @@ def test_sign_with_cooling_can_be_recalled(harness: ServiceHarness) -> None:
     assert harness.status(order) == "Final"
     assert harness.record(order).unsign_until == harness.now + 60_000
     assert harness.releases() == []
-
-
-def test_ignore_sign_delay_on_a_draft(harness: ServiceHarness) -> None:
-    """G5: ignoreSignDelay on a Draft of a cooling site is final and delivered at once."""
-    harness.delay(60)
-    order = harness.draft("A1")
-
-    harness.do(sign, order, ignore_delay=True)
-
-    assert harness.record(order).unsign_until is None
-    assert harness.releases() == [("final", 1)]
-
-
-def test_sign_again_with_ignore_ends_cooling_and_keeps_time_and_content(
-    harness: ServiceHarness,
-) -> None:
-    """Signed within cooling, ignoreSignDelay true: delivered once, not re-signed."""
-    harness.delay(60)
-    order = harness.draft("A1")
-    harness.do(sign, order)
-    signed_at = harness.now
-    harness.later(10)
-
-    harness.do(sign, order, ignore_delay=True)
-
-    with harness.work() as work:
-        report = lock_report(work, order).report
-        assert (report.signed_at, report.content_text) == (signed_at, "Clear lungs.")
-    assert harness.releases() == [("final", 1)]
-    harness.later(120)
-    assert release_due(harness.database, harness.now) == 0
-    assert harness.releases() == [("final", 1)]
-
-
-@pytest.mark.parametrize(("seconds", "ignore"), [(10, False), (60, False), (60, True), (90, True)])
-def test_sign_again_fails_with_500(harness: ServiceHarness, seconds: int, ignore: bool) -> None:
-    """Signed: within cooling without ignoreSignDelay, and after cooling in any case, 500."""
-    harness.delay(60)
-    order = harness.draft("A1")
-    harness.do(sign, order)
-    harness.later(seconds)
-
-    with pytest.raises(AlreadySigned) as refused:
-        harness.do(sign, order, ignore_delay=ignore)
-
-    assert (refused.value.status, refused.value.code) == (500, "already_signed")
-
-
-def test_sign_again_on_a_site_without_cooling(harness: ServiceHarness) -> None:
-    """G6: a second sign on a site without cooling is 500, with ignoreSignDelay too."""
-    order = harness.draft("A1")
-    harness.do(sign, order)
-
-    with pytest.raises(AlreadySigned):
-        harness.do(sign, order, ignore_delay=True)
-
-
-def test_sign_an_ordered_report_is_refused(harness: ServiceHarness) -> None:
-    """V48: a report without owner cannot be signed: 400."""
-    order = harness.order("A1")
-
-    with pytest.raises(RuleBroken) as refused:
-        harness.do(sign, order)
-
-    assert (refused.value.status, refused.value.code) == (400, "report_not_assigned")
 
 
 def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
@@ -244,37 +174,6 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
         assert (history.content_text, history.withdrawn_at) == ("corrected by Bob", harness.now)
 
 
-@pytest.mark.parametrize("state", ["Draft", "Preliminary", "Ordered", "Ordered with content"])
-def test_unsign_of_an_unsigned_report_fails_with_500(harness: ServiceHarness, state: str) -> None:
-    """Draft, Preliminary or Ordered, unsign: 500, unchanged."""
-    order = harness.order("A1") if state == "Ordered" else harness.draft("A1")
-    if state == "Preliminary":
-        harness.do(prelim, order, "G", "T")
-    if state == "Ordered with content":
-        harness.do(unassign, order)
-
-    with pytest.raises(NoSignedReport) as refused:
-        harness.do(unsign, order)
-
-    assert refused.value.status == 500
-    assert harness.status(order) == state.split(maxsplit=1)[0]
-
-
-@pytest.mark.parametrize("delay", [0, 60])
-def test_unsign_after_cooling_fails_with_500(harness: ServiceHarness, delay: int) -> None:
-    """Final, cooling elapsed or none configured: 500, also before the release scheduler has run."""
-    harness.delay(delay)
-    order = harness.draft("A1")
-    harness.do(sign, order)
-    harness.later(delay)
-
-    with pytest.raises(CoolingElapsed) as refused:
-        harness.do(unsign, order)
-
-    assert refused.value.status == 500
-    assert harness.status(order) == "Final"
-
-
 def test_unsign_clears_items_created_after_signing(harness: ServiceHarness) -> None:
     """Addenda, billing codes and shares; earlier items are kept."""
     harness.delay(60)
@@ -317,13 +216,6 @@ def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(
     release_due(harness.database, harness.now)
 
     assert harness.releases() == [("addendum", 1), ("retraction", 1), ("final", 1), ("addendum", 2)]
-
-
-def test_unknown_orders_are_not_found(harness: ServiceHarness) -> None:
-    """Sign and unsign of an unknown order are 404."""
-    for service in (sign, unsign):
-        with pytest.raises(ReportNotFound):
-            harness.do(service, harness.identity("NOWHERE"))
 
 
 def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
