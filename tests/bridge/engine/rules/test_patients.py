@@ -1,4 +1,4 @@
-"""Rules about patients and orders: names, dates, placeholders, tags, cooling, prelim groups."""
+"""Rules about patients and orders: names, dates, files, placeholders, tags, cooling, groups."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import corrected_tags, is_placeholder, merged_tags, search_text
 from bridge.engine.rules.patients import (
     certain_date,
+    contradictions,
     names_conflict,
     same_birth_date,
     same_name,
@@ -146,3 +147,29 @@ def test_a_corrected_birth_date_changes_the_age(study: str, birth: str, age: str
     known = {"PatientBirthDate": "19700301", "PatientAge": "056Y", "StudyDate": study}
     assert corrected_tags(known, {"PatientBirthDate": birth}).get("PatientAge") == age
     assert corrected_tags(known, {"PatientSex": "F"})["PatientAge"] == "056Y"
+
+
+def test_names_are_compared_less_strictly_if_the_identifier_is_equal() -> None:
+    """With an equal PatientID, names in two scripts do not contradict."""
+    known = {"mrns": ["P1"], "birth_dates": ["19700101"]}
+    file = {"PatientMRN": "P1 ", "PatientName": "Yamada^Tarou"}
+
+    assert contradictions(file, names=["山田^太郎"], **known) == ()
+    assert contradictions({**file, "PatientMRN": ""}, names=["山田^太郎"], **known) == (
+        "PatientName",
+    )
+    assert contradictions({**file, "PatientName": "Y^T"}, names=["Yamada^Tarou"], **known) == (
+        "PatientName",
+    )
+
+
+def test_every_contradicting_tag_is_reported() -> None:
+    """All contradictions are reported. A missing value contradicts nothing."""
+    file = {"PatientMRN": "P2", "PatientName": "ROE^JANE", "PatientBirthDate": "19800101"}
+    known = {"mrns": ["P1"], "names": ["DOE^JANE"], "birth_dates": ["1970-01-01"]}
+
+    assert contradictions(file, **known) == ("PatientMRN", "PatientName", "PatientBirthDate")
+    assert contradictions({}, **known) == ()
+    assert contradictions({"PatientBirthDate": "1970"}, **known) == ()
+    assert contradictions(file, mrns=[], names=["^"], birth_dates=["unknown"]) == ()
+    assert contradictions({"PatientName": "A " * 500_000}, **known) == ("PatientName",)
