@@ -97,9 +97,9 @@ def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict
     assert (event.user, event.details["code"]) == (READER, "foreign_origin")
 
 
-def test_a_forbidden_read_in_the_app_is_on_record(reader: Service) -> None:
+def test_a_forbidden_read_in_the_app_is_recorded(reader: Service) -> None:
     """The worklist of a site that the user is not on."""
-    assert account(reader, "GET", "/rows?SiteID=SITE2").status_code == 403
+    assert reader.account("GET", "/rows?SiteID=SITE2").status_code == 403
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
     with reader.database.read() as connection:
         (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="worklist"))
