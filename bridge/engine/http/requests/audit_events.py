@@ -14,6 +14,7 @@ from bridge.audit.route_actions import ENGINE, action_of
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
+_MAX_SITE = 128  # characters
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -87,7 +88,7 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
     page = getattr(state, "report_page", None)
     if page is None and getattr(state, "caller", None) is None:
         return  # not authenticated: the authentication records its own refusals
-    unnamed = (action_of(ENGINE, request.scope, "-"), None, None)
+    unnamed = (action_of(ENGINE, request.scope, "-"), _site_in_path(request), None)
     action, site_id, target = getattr(state, "audited", unnamed)
     account_id = None if page is None else page.session.account_id
     report_id = None if page is None else page.session.report_id
@@ -103,6 +104,11 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
         path=_route(request),
     )
     engine_of(request).audit_buffer.add([event])
+
+
+def _site_in_path(request: Request) -> str | None:
+    site_id = str(request.path_params.get("site_id", ""))
+    return site_id if 0 < len(site_id) <= _MAX_SITE and site_id.isprintable() else None
 
 
 def _route(request: Request) -> str:

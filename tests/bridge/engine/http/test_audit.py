@@ -188,6 +188,18 @@ REFUSED: dict[str, tuple[str, str, str, Any, str, str]] = {
     "a read of another site": (
         *("GET", "/api/admin/sites/SITE1/users", FOREIGN, None, "users-read", "SITE1"),
     ),
+    "a file that would be costly to read": (
+        *("PUT", "/api/admin/sites/SITE1/templates/7/mrrt", FOREIGN, {"html": "<p>"}),
+        *("template-update", "SITE1"),
+    ),
+    "a table that cannot be read": (
+        *("PUT", "/api/admin/sites/SITE1/code-map", READER, {"csv": "?"}),
+        *("code-map-update", "SITE1"),
+    ),
+    "an image that cannot be read": (
+        *("PUT", f"/api/admin/sites/SITE1/users/{READER}/signature", READER, {"signature": "?"}),
+        *("signature-update", "SITE1"),
+    ),
     "a report of another site": ("POST", "/api/report/sign", FOREIGN, ONE, "sign", "SITE1"),
     "a lower role": ("POST", "/api/report/delete", READER, ONE, "delete", "SITE1"),
 }

@@ -33,6 +33,7 @@ from bridge.engine.http.requests.use_cases import (
     actor_of,
     change_as_administrator,
     read_site,
+    require_site_administrator,
 )
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
@@ -108,6 +109,7 @@ async def list_observed_hosts(site_id: str, request: Request) -> Response:
 @router.put("/sites/{site_id}", response_model=dict[str, Any])
 async def update_site(site_id: str, body: SiteBody, request: Request) -> Response:
     """Replace a site's settings."""
+    await require_site_administrator(request, RequestSite(site_id))
     site = await engine_of(request).work.run(lambda: body.to_settings(site_id))
 
     def apply(work: Work) -> None:
@@ -122,6 +124,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
 @router.patch("/sites/{site_id}", response_model=dict[str, Any])
 async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> Response:
     """Change some members of a site's settings; the others are unchanged."""
+    await require_site_administrator(request, RequestSite(site_id))
     changes = await engine_of(request).work.run(lambda: prepare(body.changes()))
 
     def apply(work: Work) -> dict[str, Any]:
@@ -139,6 +142,7 @@ async def set_signature(
     site_id: str, email: str, body: SignatureBody, request: Request
 ) -> Response:
     """Set the signature image for a user's future reports; the image is re-encoded."""
+    await require_site_administrator(request, RequestSite(site_id))
     engine = engine_of(request)
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
     return await change_as_administrator(

@@ -13,7 +13,12 @@ from bridge.engine.http.models.fields import MacroBody, Trigger
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
-from bridge.engine.http.requests.use_cases import RequestSite, change_as_administrator, read_site
+from bridge.engine.http.requests.use_cases import (
+    RequestSite,
+    change_as_administrator,
+    read_site,
+    require_site_administrator,
+)
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.sites import audit_states, billing, macros, site_settings
 from bridge.executors import Threads
@@ -41,6 +46,7 @@ async def import_template(
     site_id: str, number: Number, body: MrrtBody, request: Request
 ) -> Response:
     """Create or replace a template from an IHE MRRT file; only its text and fields are used."""
+    await require_site_administrator(request, RequestSite(site_id))
     try:
         title, document = await Threads.DOCUMENTS.run(read, body.html)
     except (BadTemplate, BadDocument) as error:
@@ -83,6 +89,7 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
 
     `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
     """
+    await require_site_administrator(request, RequestSite(site_id))
     rows = await Threads.DOCUMENTS.run(billing.read_code_map, body.csv)
     return await change_as_administrator(
         request,
