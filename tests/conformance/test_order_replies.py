@@ -76,8 +76,8 @@ def replies(payload: bytes, **changes: object) -> list[bytes]:
         raise error
 
     verdict = FrameEvaluator(listening, fail).evaluate(Frame(payload), NOW)
-    answers = AcknowledgmentBuilder(listening, lambda: f"B{next(ids)}")
-    return split(answers.arrival(verdict, payload, NOW).ack)
+    responses = AcknowledgmentBuilder(listening, lambda: f"B{next(ids)}")
+    return split(responses.arrival(verdict, payload, NOW).ack)
 
 
 @pytest.mark.parametrize("patient", ["M1", ""])

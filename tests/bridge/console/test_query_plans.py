@@ -1,12 +1,10 @@
 """The console's queries use indexes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from bridge.console.dashboard import figures
 from bridge.console.message_index import NumberKind
@@ -16,23 +14,15 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from tests.bridge.console.conftest import START, MessageStore
+from tests.bridge.query_plans import plan_of, recorded_statements
 
 
-@contextmanager
-def plans(store: MessageStore) -> Iterator[list[str]]:
-    """Collect the query plans of SQLite."""
-    found: list[str] = []
+def plans_of(store: MessageStore, query: Callable[[MessageStore], object]) -> list[str]:
+    """Return the query plans of a query."""
+    with recorded_statements(store.database) as statements:
+        query(store)
     with store.database.read() as connection:
-        engine = connection.engine
-
-    def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
-        if statement.startswith("SELECT"):
-            rows = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            found.append(" | ".join(str(row[3]) for row in rows))
-
-    event.listen(engine, "before_cursor_execute", explain)
-    yield found
-    event.remove(engine, "before_cursor_execute", explain)
+        return [plan_of(connection, each) for each in statements]
 
 
 PARKED: list[Callable[[MessageStore], object]] = [
@@ -65,8 +55,7 @@ def test_parked_rows_use_the_partial_index(
     filled: MessageStore, query: Callable[[MessageStore], object]
 ) -> None:
     """SQLite recognizes that the partial index contains all of them."""
-    with plans(filled) as found:
-        query(filled)
+    found = plans_of(filled, query)
     assert any("_attention" in plan for plan in found), found
 
 
@@ -86,8 +75,8 @@ def test_no_query_scans_a_table(
     filled: MessageStore, query: Callable[[MessageStore], object]
 ) -> None:
     """Queries use a range of ids, a partial index, or the message index."""
-    with plans(filled) as found:
-        query(filled)
-    scans = [plan for plan in found if "SCAN message" in plan and "USING" not in plan]
+    found = plans_of(filled, query)
+    steps = [step for plan in found for step in plan.splitlines()]
+    scans = [step for step in steps if "SCAN message" in step and "USING" not in step]
     assert found
     assert scans == []

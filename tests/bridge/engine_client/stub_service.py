@@ -17,13 +17,13 @@ TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 class Service:
     """A report service with a fixed response; `requests` are the requests that it received."""
 
-    def __init__(self, status: int = 200, answer: Any = None, **headers: str) -> None:
-        self.status, self.answer, self.headers = status, answer, headers
+    def __init__(self, status: int = 200, response: Any = None, **headers: str) -> None:
+        self.status, self.response, self.headers = status, response, headers
         self.requests: list[httpx.Request] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        content = b"" if self.answer is None else json.dumps(self.answer).encode()
+        content = b"" if self.response is None else json.dumps(self.response).encode()
         names = {name.replace("_", "-"): value for name, value in self.headers.items()}
         return httpx.Response(self.status, content=content, headers=names)
 

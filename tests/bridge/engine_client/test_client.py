@@ -82,7 +82,7 @@ async def test_actions(
 async def test_launch() -> None:
     """A launch contains all given objects; the result contains all fields of the response."""
     service = Service(
-        answer={
+        response={
             "status": "Draft",
             "owner": {"name": "Ada", "email": "ada@example.org"},
             "reportLink": "http://x",
@@ -102,7 +102,7 @@ async def test_launch() -> None:
         dicom_sr=("QUJD",),
         key_images=(KeyImage("AA", "image/png", "a.png"), KeyImage("BB", "image/jpeg")),
     )
-    answer = await service.client().launch(launch)
+    response = await service.client().launch(launch)
     assert service.body == {
         "clinicalInfo": {**TRIPLE, "Metadata": {"k": 1}},
         "reportingApp": {"AppLanguage": "de-DE"},
@@ -122,7 +122,7 @@ async def test_launch() -> None:
             {"imageData": "BB", "contentType": "image/jpeg"},
         ],
     }
-    assert answer == LaunchResult(
+    assert response == LaunchResult(
         "Draft", "Ada", "ada@example.org", "http://x", "data:image/png;base64,AA", "r1"
     )
 
@@ -130,7 +130,7 @@ async def test_launch() -> None:
 @pytest.mark.anyio
 async def test_a_minimal_launch() -> None:
     """It contains only documented members, for services without our extensions."""
-    service = Service(answer={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
+    service = Service(response={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
     await service.client().launch(LaunchRequest(TRIPLE))
     assert service.body == {
         "clinicalInfo": TRIPLE,
@@ -143,7 +143,7 @@ async def test_a_minimal_launch() -> None:
 async def test_batch() -> None:
     """A batch returns one result or failure per launch, in order."""
     service = Service(
-        answer=[
+        response=[
             {"status": "PreLaunch", "owner": {}, "reportLink": "x"},
             {"status": 409, "code": "patient_name_mismatch", "title": "Conflict"},
         ]
@@ -157,7 +157,7 @@ async def test_batch() -> None:
 @pytest.mark.anyio
 async def test_a_batch_of_another_length_is_an_error() -> None:
     """Results could not be assigned to orders."""
-    service = Service(answer=[])
+    service = Service(response=[])
     with pytest.raises(EngineFailure) as raised:
         await service.client().launch_batch([LaunchRequest(TRIPLE)])
     assert raised.value.failure is FailureKind.AMBIGUOUS
@@ -166,7 +166,7 @@ async def test_a_batch_of_another_length_is_an_error() -> None:
 @pytest.mark.anyio
 async def test_status_linking_and_feed() -> None:
     """Records come back as values; unknown members are ignored."""
-    service = Service(answer=[RECORD])
+    service = Service(response=[RECORD])
     client = service.client()
     other = OrderKey("SITE1", "M-1", "A-2")
     assert await client.status([ORDER]) == (READ_RECORD,)
@@ -194,7 +194,7 @@ async def test_changes() -> None:
         "orders": [{**TRIPLE, "Metadata": {}}],
         "release": {"kind": "final", "sequence": 1},
     }
-    service = Service(answer={"changes": [change], "cursor": 9})
+    service = Service(response={"changes": [change], "cursor": 9})
     page = await service.client().changes(7, limit=10, wait=2)
     assert dict(service.requests[0].url.params) == {"after": "7", "limit": "10", "wait": "2"}
     assert page.cursor == 9
@@ -207,7 +207,7 @@ async def test_changes() -> None:
 @pytest.mark.anyio
 async def test_patients_and_worklist() -> None:
     """Our extensions have their own paths."""
-    service = Service(answer={"items": [TRIPLE], "next": "c2"})
+    service = Service(response={"items": [TRIPLE], "next": "c2"})
     client = service.client()
     await client.update_patient(PatientUpdate("SITE1", "M-1", {"PatientName": "DOE^JANE"}))
     assert service.body == {"SiteID": "SITE1", "PatientMRN": "M-1", "PatientName": "DOE^JANE"}
@@ -225,7 +225,7 @@ async def test_patients_and_worklist() -> None:
 @pytest.mark.anyio
 async def test_reading_and_exports() -> None:
     """Texts are returned as text, the record as a value."""
-    client = Service(answer={"content": "Normal.", "html": "<p>"}).client()
+    client = Service(response={"content": "Normal.", "html": "<p>"}).client()
     assert await client.content(ORDER) == "Normal."
     assert await client.export_html(ORDER, "UTC") == "<p>"
     signer = {"name": "Ada", "email": "ada@example.org", "signature": None}
@@ -240,7 +240,7 @@ async def test_reading_and_exports() -> None:
             "signedBy": signer,
         },
     }
-    export = await Service(answer=record).client().export_json(ORDER)
+    export = await Service(response=record).client().export_json(ORDER)
     assert export.report.signed_by is not None
     assert export.report.signed_by.name == "Ada"
     assert [each.content for each in export.addenda] == ["More."]
@@ -251,17 +251,17 @@ async def test_reading_and_exports() -> None:
 async def test_session_and_prelims() -> None:
     """The session link for pre-warming, and the next preliminary report."""
     client = Service(
-        answer={"sessionLink": "http://s", "expiresAt": "2026-01-01T00:05:00Z"}
+        response={"sessionLink": "http://s", "expiresAt": "2026-01-01T00:05:00Z"}
     ).client()
     session = await client.create_session("SITE1", "Ada", "ada@example.org", app_language="de-DE")
     assert session.link == "http://s"
-    answer: dict[str, Any] = {
+    response: dict[str, Any] = {
         "reportId": None,
         "clinicalInfo": [],
         "userEmail": None,
         "reports": [],
     }
-    match = await Service(answer=answer).client().prelims("SITE1", "G", "R1")
+    match = await Service(response=response).client().prelims("SITE1", "G", "R1")
     assert (match.report_id, match.orders) == ("", ())
 
 
@@ -276,7 +276,7 @@ def test_the_browser_route_is_encoded() -> None:
 @pytest.mark.anyio
 async def test_tokens_by_site() -> None:
     """A site's own token is used for it, the default for any other."""
-    service = Service(answer=[])
+    service = Service(response=[])
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])
     await client.status([OrderKey("SITE2", "M", "A")])

@@ -37,9 +37,9 @@ async def test_a_missing_endpoint_differs_from_a_missing_report() -> None:
         (404, "http_404", True),
         (404, "report_not_found", False),
     ):
-        answer = None if code.startswith("http") else {"code": code}
+        response = None if code.startswith("http") else {"code": code}
         with pytest.raises(EngineFailure) as raised:
-            await Service(status, answer).client().changes(0)
+            await Service(status, response).client().changes(0)
         assert raised.value.is_unsupported is expected
 
 
@@ -73,9 +73,9 @@ async def test_no_response(error: type[Exception], expected: FailureKind) -> Non
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("answer", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
-async def test_an_unreadable_response_is_ambiguous(answer: Any) -> None:
+@pytest.mark.parametrize("response", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
+async def test_an_unreadable_response_is_ambiguous(response: Any) -> None:
     """The call may have been executed."""
     with pytest.raises(EngineFailure) as raised:
-        await Service(answer=answer).client().status([ORDER])
+        await Service(response=response).client().status([ORDER])
     assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "unreadable")

@@ -57,7 +57,7 @@ async def served(responder: Responder) -> AsyncIterator[tuple[Server, HttpCaller
 def always(*parts: bytes) -> Responder:
     """Answer each request of a connection with these parts, in separate writes."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await reader.readuntil(b"\r\n\r\n")
             for part in parts:
@@ -65,7 +65,7 @@ def always(*parts: bytes) -> Responder:
                 await writer.drain()
                 await asyncio.sleep(0)
 
-    return answer
+    return response
 
 
 @pytest.mark.anyio
@@ -114,9 +114,9 @@ async def test_a_response_in_parts() -> None:
     )
     async with served(always(*parts)) as (server, http):
         for _ in range(2):
-            answer = await http.send(GET)
-            assert (answer.status, answer.content) == (500, b"ab")
-            assert answer.headers["x-error-class"] == "business"
+            response = await http.send(GET)
+            assert (response.status, response.content) == (500, b"ab")
+            assert response.headers["x-error-class"] == "business"
         assert server.connections == 1
 
 
@@ -142,13 +142,13 @@ async def test_the_request_on_the_wire() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("answer", [b"", OK[:-1], b"SECRET\r\n\r\n"])
-async def test_an_incomplete_response_is_ambiguous(answer: bytes) -> None:
+@pytest.mark.parametrize("response", [b"", OK[:-1], b"SECRET\r\n\r\n"])
+async def test_an_incomplete_response_is_ambiguous(response: bytes) -> None:
     """The connection ends before or in the response, or the response is not HTTP."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
+        writer.write(response)
 
     async with served(cut) as (_, http):
         with pytest.raises(EngineFailure) as raised:
@@ -217,12 +217,12 @@ async def test_cookies_of_a_response_are_not_sent_again() -> None:
     """They belong to the user of that request."""
     requests: list[bytes] = []
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             requests.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(OK.replace(b"\r\n\r\n", b"\r\nset-cookie: session=ANN; Path=/\r\n\r\n"))
 
-    async with served(answer) as (_, http):
+    async with served(response) as (_, http):
         await http.send(EngineRequest("GET", "/x", {"cookie": "session=BEN\u00e9"}))
         await http.send(GET)
     assert "cookie: session=BEN\u00e9".encode() in requests[0].lower().replace(b"ben", b"BEN")

@@ -38,9 +38,9 @@ async def test_the_application_receives_the_request() -> None:
     """As from a web server."""
     query = {"q": ["1", "2&3"], "on": True}
     sent = EngineRequest("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
-    answer = await InProcessCaller(mirror, BASE).send(sent)
-    assert (answer.status, answer.headers["x-seen"]) == (201, "yes")
-    assert answer.json() == {
+    response = await InProcessCaller(mirror, BASE).send(sent)
+    assert (response.status, response.headers["x-seen"]) == (201, "yes")
+    assert response.json() == {
         "method": "POST",
         "base": f"{BASE}/",
         "path": "/orders/a b/é",
@@ -59,8 +59,8 @@ async def test_the_application_receives_the_request() -> None:
 async def test_absolute_addresses() -> None:
     """An address of this application is requested; an address of another service is refused."""
     caller = InProcessCaller(mirror, BASE)
-    answer = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}))
-    assert (answer.json()["path"], answer.json()["query"]) == ("/r/1", [["x", "1"]])
+    response = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}))
+    assert (response.json()["path"], response.json()["query"]) == ("/r/1", [["x", "1"]])
     with pytest.raises(EngineFailure) as raised:
         await caller.send(EngineRequest("GET", "https://other.example/r/1", {}))
     assert raised.value.failure is FailureKind.PERMANENT
@@ -80,8 +80,8 @@ async def test_a_streamed_response() -> None:
         received.append((await receive())["type"])
         received.append((await receive())["type"])
 
-    answer = await InProcessCaller(parts, BASE).send(EngineRequest("GET", "/", {}))
-    assert answer.content == b"one two"
+    response = await InProcessCaller(parts, BASE).send(EngineRequest("GET", "/", {}))
+    assert response.content == b"one two"
     assert received[-1] == "http.disconnect"
 
 
@@ -102,8 +102,8 @@ async def test_errors_of_the_application(begun: bool) -> None:
             await call
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     else:
-        answer = await call
-        assert (answer.status, answer.content) == (500, b"")
+        response = await call
+        assert (response.status, response.content) == (500, b"")
 
 
 @pytest.mark.anyio

@@ -8,10 +8,10 @@ from mappings.language.hooks import HookStopped
 MESSAGE = "MSH|^~\\&|RIS\rPID|1||M1||DOE^JANE\r"
 
 
-@pytest.mark.parametrize("answer", ["'a\\x00b'", "'\\ud800'", "chr(0xDFFF)"])
-def test_a_result_that_no_database_can_store_is_refused(answer: str) -> None:
+@pytest.mark.parametrize("result", ["'a\\x00b'", "'\\ud800'", "chr(0xDFFF)"])
+def test_a_result_that_no_database_can_store_is_refused(result: str) -> None:
     """The hook fails before its text is stored."""
-    source = f"def value(message):\n    return {answer}\n"
+    source = f"def value(message):\n    return {result}\n"
     with pytest.raises(HookStopped, match="NUL character or an unpaired surrogate"):
         WorkerHookRunner().call("odd", source, "value", MESSAGE)
 

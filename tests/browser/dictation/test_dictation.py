@@ -104,7 +104,7 @@ def test_a_failed_recognition_is_reported(
     page.click("#recorder")
     expect(page.locator(".dictation [role=status]")).to_contain_text("could not be recognized")
     page.unroute("**/session/dictation?*")
-    recognizer.status, recognizer.answer = 200, {"text": "<b>no</b> [size] effusion"}
+    recognizer.status, recognizer.response = 200, {"text": "<b>no</b> [size] effusion"}
     page.click("#recorder")
     until(page, "document.querySelector('#level')?.value > 0.02")
     page.wait_for_timeout(800)
@@ -116,7 +116,7 @@ def test_signing_waits_for_the_last_dictation(
     engine: EngineServer, page: Page, recognizer: Model
 ) -> None:
     """Sign stops the recorder, and the signed report contains the last dictation."""
-    recognizer.answer = {"text": "no effusion"}
+    recognizer.response = {"text": "no effusion"}
     opened(page, engine, WITHOUT)
     page.keyboard.type("Lungs clear.")
     page.click("#recorder")

@@ -45,16 +45,16 @@ class Case:
 
     def content(self, accession: str) -> str:
         """Return the report's text."""
-        answer = self.service.get("report/content", **identity(accession))
-        assert answer.status_code == 200, answer.text
-        text: str = answer.json()["content"]
+        response = self.service.get("report/content", **identity(accession))
+        assert response.status_code == 200, response.text
+        text: str = response.json()["content"]
         return text
 
     def export(self, accession: str) -> dict[str, Any]:
         """Return the JSON export record."""
-        answer = self.post("export/json", accession)
-        assert answer.status_code == 200, answer.text
-        record: dict[str, Any] = answer.json()
+        response = self.post("export/json", accession)
+        assert response.status_code == 200, response.text
+        record: dict[str, Any] = response.json()
         return record
 
     def page(self, accession: str) -> Page:
@@ -95,14 +95,14 @@ class Case:
         self.service.clock.pass_seconds(DELAY + 1)
 
 
-def ok(answer: httpx.Response) -> httpx.Response:
+def ok(response: httpx.Response) -> httpx.Response:
     """Assert that a request has succeeded."""
-    assert answer.status_code < 300, answer.text
-    return answer
+    assert response.status_code < 300, response.text
+    return response
 
 
-def _newest(answer: httpx.Response) -> int:
-    version: int = ok(answer).json()["addenda"][-1]["version"]
+def _newest(response: httpx.Response) -> int:
+    version: int = ok(response).json()["addenda"][-1]["version"]
     return version
 
 

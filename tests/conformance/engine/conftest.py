@@ -31,7 +31,7 @@ def set_delay(service: Service) -> Callable[[int], None]:
 
     def set_seconds(seconds: int) -> None:
         body = {"name": "First", "signDelay": seconds}
-        answer = service.call("PUT", "/api/admin/sites/SITE1", ADMIN, json=body)
-        assert answer.status_code == 200, answer.text
+        response = service.call("PUT", "/api/admin/sites/SITE1", ADMIN, json=body)
+        assert response.status_code == 200, response.text
 
     return set_seconds

@@ -29,18 +29,18 @@ def test_regional_addresses(service: Service) -> None:
         ({"host": ""}, BASE),
     ]
     for headers, base in cases:
-        answer = service.post("report/launch/clinical", launch_body(), headers=headers)
-        assert answer.json()["reportLink"].startswith(f"{base}/reporting/"), headers
+        response = service.post("report/launch/clinical", launch_body(), headers=headers)
+        assert response.json()["reportLink"].startswith(f"{base}/reporting/"), headers
         body = {
             "clinicalInfo": {"SiteID": "SITE1"},
             "userInfo": {"UserName": "N", "UserEmail": "n@x.test"},
         }
-        answer = service.post("report/init", body, headers=headers)
-        assert answer.json()["sessionLink"].startswith(f"{base}/reporting/init?"), headers
+        response = service.post("report/init", body, headers=headers)
+        assert response.json()["sessionLink"].startswith(f"{base}/reporting/init?"), headers
     engine.addresses = type(engine.addresses)(BASE, [regional], Proxies(["10.0.0.0/8"]))
     for headers in (forwarded, {"host": "au.reports.test"}):
-        answer = service.post("report/launch/clinical", launch_body(), headers=headers)
-        assert answer.json()["reportLink"].startswith(f"{BASE}/reporting/")
+        response = service.post("report/launch/clinical", launch_body(), headers=headers)
+        assert response.json()["reportLink"].startswith(f"{BASE}/reporting/")
 
 
 @pytest.mark.parametrize("origin", ["https://evil.test", "null", BASE])
@@ -49,8 +49,8 @@ def test_cross_origin_requests_get_no_permission(service: Service, origin: str) 
     ok(service.launch())
     for method, path in (("OPTIONS", "/api/report/status"), ("GET", "/api/worklist?SiteID=SITE1")):
         headers = {"origin": origin, "access-control-request-method": "POST"}
-        answer = service.call(method, path, headers=headers)
-        assert not [each for each in answer.headers if each.startswith("access-control")]
+        response = service.call(method, path, headers=headers)
+        assert not [each for each in response.headers if each.startswith("access-control")]
 
 
 def test_rotating_keys(service: Service) -> None:
@@ -78,8 +78,8 @@ def test_rotating_keys(service: Service) -> None:
 
 def test_headers_of_every_response(service: Service) -> None:
     """Versioning: X-API-Version; each response has a request id and no-store and nosniff."""
-    for answer in (service.launch(), service.post("report/sign", {}), service.call("GET", "/x")):
-        assert answer.headers["x-api-version"] == "1"
-        assert answer.headers["cache-control"] == "no-store"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["x-request-id"]
+    for response in (service.launch(), service.post("report/sign", {}), service.call("GET", "/x")):
+        assert response.headers["x-api-version"] == "1"
+        assert response.headers["cache-control"] == "no-store"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-request-id"]

@@ -18,9 +18,9 @@ from tests.conformance.engine.cases import Case, ok
 def test_a_duplicate_member_is_refused(service: Service, body: str) -> None:
     """Order identity: a request with two values of one identifier names no patient."""
     headers = {"content-type": "application/json"}
-    answer = service.call("POST", "/api/report/status", content=body, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_json")
-    assert "P2" not in answer.text
+    response = service.call("POST", "/api/report/status", content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_json")
+    assert "P2" not in response.text
 
 
 def test_a_query_parameter_with_two_values_is_refused(case: Case) -> None:
@@ -31,9 +31,9 @@ def test_a_query_parameter_with_two_values_is_refused(case: Case) -> None:
     ok(case.service.call("GET", path))
     ok(case.service.call("GET", f"{path}&PatientMRN=P1"))
     for more in ("PatientMRN=P2", "SiteID=SITE2", "Accession="):
-        answer = case.service.call("GET", f"{path}&{more}")
-        assert answer.status_code == 400, more
-        assert answer.json()["errors"][0]["pointer"] == more.partition("=")[0]
+        response = case.service.call("GET", f"{path}&{more}")
+        assert response.status_code == 400, more
+        assert response.json()["errors"][0]["pointer"] == more.partition("=")[0]
     prelims = "/api/report/site/prelims?SiteID=SITE1&prelimGroup=G&prelimTag=T&prelimTag=U"
     assert case.service.call("GET", prelims).status_code == 400
 

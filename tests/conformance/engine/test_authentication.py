@@ -29,9 +29,9 @@ READING = {
 }
 
 
-def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any]]:
+def without_id(response: httpx.Response) -> tuple[int, dict[str, Any]]:
     """Return the status and the body of a response without the request id."""
-    return answer.status_code, {**answer.json(), "requestId": ""}
+    return response.status_code, {**response.json(), "requestId": ""}
 
 
 @pytest.mark.parametrize("token", ["", " ", "rbt_", "x" * 513, "x" * 100_000, "rbt_\tA", "null"])
@@ -50,10 +50,10 @@ def test_a_token_in_another_place_is_ignored(service: Service) -> None:
         assert service.post("report/status", {}, None, headers=headers).status_code == 401
     query = {"x-access-token": token, "Auth": token, "token": token}
     assert service.call("GET", "/api/worklist", None, params=query).status_code == 401
-    answer = service.call(
+    response = service.call(
         "GET", "/api/worklist?SiteID=SITE1", None, headers={"X-ACCESS-TOKEN": token}
     )
-    assert answer.status_code == 200  # header names ignore case
+    assert response.status_code == 200  # header names ignore case
 
 
 @pytest.mark.parametrize("path", READING)
@@ -95,9 +95,9 @@ def test_administering_another_site(service: Service) -> None:
         ("GET", "/templates", None), ("PUT", "/templates/1", {"name": "x", "document": {}}),
     ):  # fmt: skip
         options = {} if body is None else {"json": body}
-        answer = service.call(method, f"/api/admin/sites/SITE1{path}", FOREIGN, **options)
-        assert answer.status_code in (400, 403), (method, path)
-        assert "First" not in answer.text
+        response = service.call(method, f"/api/admin/sites/SITE1{path}", FOREIGN, **options)
+        assert response.status_code in (400, 403), (method, path)
+        assert "First" not in response.text
     assert [each["SiteID"] for each in service.get("admin/sites", FOREIGN).json()] == ["SITE2"]
     assert service.get("admin/sites", READER).json() == []
 
@@ -105,10 +105,10 @@ def test_administering_another_site(service: Service) -> None:
 def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
     """Isolation: the response equals that for an unknown id."""
     own = ok(service.get("admin/sites/SITE1/tokens")).json()[0]["id"]
-    answer = service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{own}", FOREIGN)
-    assert answer.status_code == 404
+    response = service.call("DELETE", f"/api/admin/sites/SITE2/tokens/{own}", FOREIGN)
+    assert response.status_code == 404
     other = service.call("DELETE", "/api/admin/sites/SITE2/tokens/99999", FOREIGN)
-    assert without_id(answer)[1] | {"instance": ""} == without_id(other)[1] | {"instance": ""}
+    assert without_id(response)[1] | {"instance": ""} == without_id(other)[1] | {"instance": ""}
     assert service.get("worklist", SiteID="SITE1").status_code == 200
 
 
@@ -194,5 +194,5 @@ def test_scopes(service: Service, scope: str) -> None:
     body = {"email": ADMIN, "label": "t", "scopes": [scope]}
     secret = secret_of(ok(service.post("admin/sites/SITE1/tokens", body)).json())
     for name, ask in SCOPES.items():
-        answer = ask(service, secret)
-        assert answer.status_code == (200 if name == scope else 403), name
+        response = ask(service, secret)
+        assert response.status_code == (200 if name == scope else 403), name

@@ -145,13 +145,13 @@ def test_a_file_that_is_not_a_structured_report_is_refused(
     bad = [*files(basic()), {"fileData": base64.b64encode(data).decode()}]
     if where == "update":
         case.draft("A1", "")
-        answer = case.post("update-dicomsr", "A1", dicomSR=bad)
+        response = case.post("update-dicomsr", "A1", dicomSR=bad)
         assert case.content("A1") == ""
     else:
-        answer = service.launch(dicomSR=bad, lazyLaunch=where == "lazy")
+        response = service.launch(dicomSR=bad, lazyLaunch=where == "lazy")
         assert service.get("worklist", SiteID="SITE1").json()["items"] == []
-    assert answer.status_code == 400, answer.text
-    assert answer.json()["errors"][0]["pointer"] == "/dicomSR/1/fileData"
+    assert response.status_code == 400, response.text
+    assert response.json()["errors"][0]["pointer"] == "/dicomSR/1/fileData"
 
 
 @pytest.mark.parametrize("data", ["", "no base64", "data:application/dicom;base64,AAAA", "AAAA"])
@@ -177,8 +177,8 @@ def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
     ok(service.launch(READER, dicomSR=files(basic("Old finding."))))
     more = {"mode": mode} if mode else {}
     sent = files(basic("New finding.", SOPInstanceUID="1.2.3.9"))
-    answer = case.post("update-dicomsr", "A1", dicomSR=sent, **more)
-    assert (answer.status_code, answer.content) == (200, b"")
+    response = case.post("update-dicomsr", "A1", dicomSR=sent, **more)
+    assert (response.status_code, response.content) == (200, b"")
     assert ("Old finding." in case.content("A1")) == (kept == "both")
     assert "New finding." in case.content("A1")
 
@@ -188,8 +188,8 @@ def test_invalid_modes_are_refused(service: Service, mode: Any) -> None:
     """update-dicomsr: mode is replace or append."""
     case = Case(service)
     case.draft("A1", "")
-    answer = case.post("update-dicomsr", "A1", dicomSR=files(basic()), mode=mode)
-    assert answer.status_code == 400
+    response = case.post("update-dicomsr", "A1", dicomSR=files(basic()), mode=mode)
+    assert response.status_code == 400
 
 
 def test_an_empty_update_is_refused(service: Service) -> None:
@@ -230,8 +230,8 @@ def test_a_too_long_identifier_in_a_file_is_refused(service: Service) -> None:
         "response": {"type": "link"},
     }
     body["dicomSR"] = files(basic(PatientID="9" * 3000))
-    answer = service.post("report/launch/clinical", body)
-    assert (answer.status_code, answer.json()["code"]) == (400, "too_long")
+    response = service.post("report/launch/clinical", body)
+    assert (response.status_code, response.json()["code"]) == (400, "too_long")
 
 
 def test_a_placeholder_in_a_file_is_refused(service: Service) -> None:
@@ -242,8 +242,8 @@ def test_a_placeholder_in_a_file_is_refused(service: Service) -> None:
         "response": {"type": "link"},
         "dicomSR": files(basic(PatientID="reader@site1.test")),
     }
-    answer = service.post("report/launch/clinical", body, READER)
-    assert answer.json()["code"] == "placeholder_identifier"
+    response = service.post("report/launch/clinical", body, READER)
+    assert response.json()["code"] == "placeholder_identifier"
 
 
 def test_hostile_text_is_text(service: Service) -> None:
@@ -274,6 +274,6 @@ def test_a_name_in_a_file_does_not_change_the_patient_name(service: Service) -> 
     """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""
     ok(service.launch(tags={"PatientName": "DOE^JANE"}))
     sent = files(basic(PatientName="ROE^JANE"))
-    answer = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)
-    assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")
+    response = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)
+    assert (response.status_code, response.json()["code"]) == (400, "missing_tag")
     assert stored(service)["PatientName"] == "DOE^JANE"

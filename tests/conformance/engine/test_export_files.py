@@ -21,17 +21,17 @@ def report(case: Case) -> Case:
 
 def test_the_response_is_a_pdf(report: Case) -> None:
     """export/pdf: the media type and the bytes of a PDF."""
-    answer = ok(report.post("export/pdf", "A1", "service"))
-    assert answer.headers["content-type"] == "application/pdf"
-    assert answer.content.startswith(b"%PDF-")
-    assert answer.content.rstrip().endswith(b"%%EOF")
+    response = ok(report.post("export/pdf", "A1", "service"))
+    assert response.headers["content-type"] == "application/pdf"
+    assert response.content.startswith(b"%PDF-")
+    assert response.content.rstrip().endswith(b"%%EOF")
 
 
 @pytest.mark.parametrize("kind", ["pdf", "docx", "PDF"])
 def test_no_pdf_and_no_docx_for_integrators(report: Case, kind: str) -> None:
     """What the service does 8: PDF and DOCX are available inside the app only."""
-    answer = report.post(f"export/{kind}", "A1")
-    assert (answer.status_code, answer.json()["code"]) == (404, "no_such_path")
+    response = report.post(f"export/{kind}", "A1")
+    assert (response.status_code, response.json()["code"]) == (404, "no_such_path")
     described = report.service.call("GET", "/openapi.json", None).json()["paths"]
     assert {each for each in described if each.startswith("/api/report/export/")} == {
         f"/api/report/export/{each}" for each in ("html", "json", "rtf")

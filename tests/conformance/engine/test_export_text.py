@@ -99,11 +99,11 @@ def test_rtf_as_bytes(case: Case, kind: str | None) -> None:
     """rtf: binary by default; responseType is case-insensitive."""
     case.draft("A1", "Text.")
     more = {"responseType": kind} if kind else {}
-    answer = ok(case.post("export/rtf", "A1", **more))
-    assert answer.headers["content-type"] == "application/rtf"
-    assert "report.rtf" in answer.headers["content-disposition"]
-    assert answer.content.startswith(b"{\\rtf1")
-    assert "Text." in rtf_to_text(answer.content.decode())
+    response = ok(case.post("export/rtf", "A1", **more))
+    assert response.headers["content-type"] == "application/rtf"
+    assert "report.rtf" in response.headers["content-disposition"]
+    assert response.content.startswith(b"{\\rtf1")
+    assert "Text." in rtf_to_text(response.content.decode())
 
 
 @pytest.mark.parametrize("kind", ["base64", "BASE64", "Base64"])
@@ -112,13 +112,13 @@ def test_rtf_in_base64(case: Case, kind: str, bare: bool) -> None:
     """rtf: base64 in an object, or as plain text if the client accepts only text."""
     case.draft("A1", "Text.")
     plain = case.post("export/rtf", "A1", contentOnly=bare).content
-    answer = ok(case.post("export/rtf", "A1", responseType=kind, contentOnly=bare))
-    assert answer.headers["content-type"] == "application/json"
-    assert base64.b64decode(answer.json()["rtf"], validate=True) == plain
+    response = ok(case.post("export/rtf", "A1", responseType=kind, contentOnly=bare))
+    assert response.headers["content-type"] == "application/json"
+    assert base64.b64decode(response.json()["rtf"], validate=True) == plain
     body = {"clinicalInfo": identity(), "responseType": kind, "contentOnly": bare}
-    answer = case.service.post("report/export/rtf", body, headers={"accept": "text/plain"})
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert base64.b64decode(answer.text, validate=True) == plain
+    response = case.service.post("report/export/rtf", body, headers={"accept": "text/plain"})
+    assert response.headers["content-type"].startswith("text/plain")
+    assert base64.b64decode(response.text, validate=True) == plain
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,18 @@ def test_another_patients_file_is_set_aside(
     )
     if way == "update":
         ok(service.launch(READER, tags=TAGS))
-        answer = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+        response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
     elif way == "known":
         case.order("A1", **TAGS)
-        answer = ok(service.launch(READER, dicomSR=sent))
+        response = ok(service.launch(READER, dicomSR=sent))
     else:
         more: dict[str, Any] = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
-        answer = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
+        response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
 
-    assert WARNING in answer.json()["warnings"]
-    rejected = answer.json()["filesSetAside"]
+    assert WARNING in response.json()["warnings"]
+    rejected = response.json()["filesSetAside"]
     assert [each["contradicts"] for each in rejected] == [[tag]]
-    page = case.page("A1") if way != "lazy" else service.page(answer)
+    page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
     assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]
@@ -61,10 +61,10 @@ def test_another_patients_file_is_set_aside(
 
 def test_a_file_without_identity_is_accepted(service: Service) -> None:
     """A missing value contradicts nothing."""
-    answer = ok(service.launch(READER, dicomSR=files(basic(PatientID="")), tags=TAGS)).json()
+    response = ok(service.launch(READER, dicomSR=files(basic(PatientID="")), tags=TAGS)).json()
 
-    assert answer["warnings"] == []
-    assert "filesSetAside" not in answer
+    assert response["warnings"] == []
+    assert "filesSetAside" not in response
     assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
 
 
@@ -75,9 +75,9 @@ def test_a_file_with_a_merged_identifier_is_accepted(service: Service) -> None:
     ok(service.post("patient/merge", merge))
 
     sent = files(basic(PatientID="P0", PatientName="DOE^JANE"))
-    answer = Case(service).post("update-dicomsr", "A1", dicomSR=sent)
+    response = Case(service).post("update-dicomsr", "A1", dicomSR=sent)
 
-    assert (answer.status_code, answer.content) == (200, b"")
+    assert (response.status_code, response.content) == (200, b"")
 
 
 def test_a_wrong_file_replaces_nothing(service: Service) -> None:
@@ -86,9 +86,9 @@ def test_a_wrong_file_replaces_nothing(service: Service) -> None:
     ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
     wrong = files(basic("Mass.", PatientID="P9", SOPInstanceUID="1.2.3.9"))
 
-    answer = ok(case.post("update-dicomsr", "A1", dicomSR=wrong, mode="replace"))
+    response = ok(case.post("update-dicomsr", "A1", dicomSR=wrong, mode="replace"))
 
-    assert answer.json()["warnings"] == [WARNING]
+    assert response.json()["warnings"] == [WARNING]
     assert case.content("A1") == "Finding: Nodule of 4 mm."
 
 
@@ -100,9 +100,9 @@ def test_a_corrected_order_accepts_the_file(service: Service) -> None:
     body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19710203"}
     ok(service.post("patient/update", body))
 
-    answer = case.post("update-dicomsr", "A1", dicomSR=sent, mode="append")
+    response = case.post("update-dicomsr", "A1", dicomSR=sent, mode="append")
 
-    assert (answer.status_code, answer.content) == (200, b"")
+    assert (response.status_code, response.content) == (200, b"")
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert [each["kind"] for each in shown(case.page("A1"))] == ["dicomSR"]
 
@@ -119,11 +119,11 @@ def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, 
     ok(service.post("patient/update", body))
 
     if way == "update":
-        answer = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+        response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
     else:
-        answer = ok(service.launch(READER, dicomSR=sent))
+        response = ok(service.launch(READER, dicomSR=sent))
 
-    assert answer.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
+    assert response.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
     assert case.content("A1") == "Own finding."
     assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
 
@@ -131,9 +131,9 @@ def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, 
 def test_two_files_that_contradict_each_other(service: Service) -> None:
     """If nothing else names the patient, the file with the PatientID of the order decides."""
     first = basic("Mass.", PatientID="", PatientName="ROE^RICHARD", SOPInstanceUID="1.2.3.9")
-    answer = ok(service.launch(READER, dicomSR=files(first, basic(**OWN)))).json()
+    response = ok(service.launch(READER, dicomSR=files(first, basic(**OWN)))).json()
 
-    assert answer["filesSetAside"] == [
+    assert response["filesSetAside"] == [
         {"sopInstanceUID": "1.2.3.9", "contradicts": ["PatientName"]}
     ]
     assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
@@ -144,9 +144,9 @@ def test_another_spelling_in_a_file_does_not_change_the_patient_name(service: Se
     """A launch without a name is not refused for the spelling in a file."""
     ok(service.launch(READER, tags=TAGS))
 
-    answer = ok(service.launch(READER, accession="A2", dicomSR=files(basic(**OWN)))).json()
+    response = ok(service.launch(READER, accession="A2", dicomSR=files(basic(**OWN)))).json()
 
-    assert answer["warnings"] == []
+    assert response["warnings"] == []
     assert stored(service, "A2").get("PatientName", "") in ("", TAGS["PatientName"])
 
 
@@ -162,7 +162,7 @@ def test_files_for_a_signed_report_are_ignored_with_a_warning(
 
     again = ok(service.launch(dicomSR=files(basic(**OWN)), **more)).json()
     new = files(basic("New.", **OWN, SOPInstanceUID="1.2.3.9"))
-    answer = ok(service.launch(dicomSR=new, **more)).json()
+    response = ok(service.launch(dicomSR=new, **more)).json()
 
     assert "files_not_added" not in again["warnings"]
-    assert "files_not_added" in answer["warnings"]
+    assert "files_not_added" in response["warnings"]

@@ -26,8 +26,8 @@ def test_long_identifiers(service: Service, script: str, length: int) -> None:
     mrn, accession = (long_text(script, length, seed) for seed in (1, 2))
     accepted = len(mrn.encode()) <= 1024 and len(accession.encode()) <= 1024
     for lazy in (True, False):
-        answer = service.launch(accession=accession, mrn=mrn, lazyLaunch=lazy)
-        assert answer.status_code == (200 if accepted else 400), answer.text
+        response = service.launch(accession=accession, mrn=mrn, lazyLaunch=lazy)
+        assert response.status_code == (200 if accepted else 400), response.text
     if accepted:
         assert service.status(accession, mrn)["clinicalInfo"] == [identity(accession, mrn)]
 
@@ -58,5 +58,5 @@ def test_long_names_of_all_kinds(service: Service) -> None:
     )
     info = {"UserEmail": f"{name[:60]}@site1.test", "UserName": name}
     assert service.launch(accession="A2", userInfo=info).status_code in (200, 400)
-    answer = service.post("admin/sites", {"SiteID": name}, "service")
-    assert answer.status_code in (201, 400), answer.text
+    response = service.post("admin/sites", {"SiteID": name}, "service")
+    assert response.status_code in (201, 400), response.text

@@ -22,9 +22,9 @@ def test_a_repeated_study_parameter_with_a_value_is_rejected(service: Service) -
     assert browser(service, ("PatientMRN", ""), ("Accession", " ")).status_code == 303
     for repeated in (("", "P1"), ("P1", "")):
         more = [("PatientMRN", each) for each in repeated]
-        answer = browser(service, *more)
-        assert answer.status_code == 400
-        assert "P1" not in answer.text
+        response = browser(service, *more)
+        assert response.status_code == 400
+        assert "P1" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_study_fields_outside_clinical_info_are_refused(
     """init: no patient or study fields are accepted; empty ones are ignored."""
     body = {"clinicalInfo": {"SiteID": "SITE1", "PatientName": "  "}, "userInfo": WHO}
     ok(service.post("report/init", {**body, **dict.fromkeys(stray)}))
-    answer = service.post("report/init", {**body, **stray})
-    assert (answer.status_code, answer.json()["code"]) == (400, "study_not_accepted")
-    assert answer.json()["errors"][0]["pointer"] == f"/{next(iter(stray))}"
+    response = service.post("report/init", {**body, **stray})
+    assert (response.status_code, response.json()["code"]) == (400, "study_not_accepted")
+    assert response.json()["errors"][0]["pointer"] == f"/{next(iter(stray))}"
 
 
 def test_a_signed_in_user_names_one_of_their_sites(service: Service) -> None:
@@ -72,8 +72,8 @@ def test_auth_needs_the_scope_of_the_request(service: Service, scope: str) -> No
 def test_a_user_who_launches_with_auth_becomes_a_member(service: Service) -> None:
     """Rule 6: unknown users are registered on the site at their first launch."""
     info = {"Auth": service.tokens[ADMIN]}
-    answer = ok(service.launch(FOREIGN, userInfo=info)).json()
-    assert answer["owner"]["email"] == FOREIGN
-    assert service.session(service.open(answer["reportLink"]))("report").status_code == 200
+    response = ok(service.launch(FOREIGN, userInfo=info)).json()
+    assert response["owner"]["email"] == FOREIGN
+    assert service.session(service.open(response["reportLink"]))("report").status_code == 200
     members = service.get("admin/sites/SITE1/users").json()
     assert {each["email"]: each["role"] for each in members}[FOREIGN] == "user"

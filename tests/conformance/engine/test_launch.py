@@ -56,9 +56,9 @@ def test_an_empty_tag_is_unset(service: Service, value: str | None) -> None:
 def test_a_tag_that_is_not_a_string_is_refused(service: Service, value: Any) -> None:
     """ClinicalInfo tags: objects, lists and booleans are refused."""
     for tag in TAGS:
-        answer = service.launch(tags={tag: value})
-        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
-        assert f"/clinicalInfo/{tag}" in {each["pointer"] for each in answer.json()["errors"]}
+        response = service.launch(tags={tag: value})
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+        assert f"/clinicalInfo/{tag}" in {each["pointer"] for each in response.json()["errors"]}
 
 
 METADATA = [
@@ -114,12 +114,12 @@ def test_other_codes_of_a_language(service: Service, sent: str | None, meant: st
 def test_an_unsupported_language_is_refused(service: Service, code: Any) -> None:
     """Supported language codes: the error lists all of them."""
     for member in ("AppLanguage", "SpeechLanguage"):
-        answer = service.launch(reportingApp={member: code})
+        response = service.launch(reportingApp={member: code})
         if code == "en-":
             continue  # only the primary subtag is read
-        assert answer.status_code == 400, code
+        assert response.status_code == 400, code
         if isinstance(code, str):
-            assert all(each in answer.json()["detail"] for each in LANGUAGES)
+            assert all(each in response.json()["detail"] for each in LANGUAGES)
 
 
 def test_request_objects_must_be_objects(service: Service) -> None:
@@ -127,9 +127,9 @@ def test_request_objects_must_be_objects(service: Service) -> None:
     wrong: tuple[Any, ...] = (None, [], "x", 5, True)
     for member in ("reportingApp", "response", "clinicalInfo"):
         for value in wrong:
-            answer = service.launch(**{member: value})
-            assert answer.status_code == 400, (member, value)
-            assert answer.json()["errors"][0]["pointer"].startswith(f"/{member}")
+            response = service.launch(**{member: value})
+            assert response.status_code == 400, (member, value)
+            assert response.json()["errors"][0]["pointer"].startswith(f"/{member}")
 
 
 @pytest.mark.parametrize("value", ["HL7", "hl7", None, ""])
@@ -160,9 +160,9 @@ def test_template_numbers(service: Service, number: Any) -> None:
 @pytest.mark.parametrize("number", ["x", 7.5, -1, "-1", True, [], {}, "٣", 10**30, "1e3"])
 def test_invalid_template_numbers_are_refused(service: Service, number: Any) -> None:
     """ApplyTemplate: 400 with its place."""
-    answer = service.launch(reportingApp={"ApplyTemplate": number})
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["pointer"] == "/reportingApp/ApplyTemplate"
+    response = service.launch(reportingApp={"ApplyTemplate": number})
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == "/reportingApp/ApplyTemplate"
 
 
 @pytest.mark.parametrize("member", ["lazyLaunch", "forceUpdatePatientName", "registerOrder"])

@@ -57,8 +57,8 @@ def test_identifiers_with_special_characters(service: Service, value: str) -> No
     """Order identity: they are stored and found as text."""
     ok(service.launch(accession=value, mrn=value))
     assert service.status(value, value)["clinicalInfo"] == [identity(value, value)]
-    answer = service.get("report/content", **identity(value, value))
-    assert answer.status_code == 200, answer.text
+    response = service.get("report/content", **identity(value, value))
+    assert response.status_code == 200, response.text
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_identifiers_with_special_characters(service: Service, value: str) -> No
 @pytest.mark.parametrize("lazy", [False, True])
 def test_placeholders_are_rejected(service: Service, tags: dict[str, str], lazy: bool) -> None:
     """Authentication 8: an e-mail address or the identity of the launching user."""
-    answer = service.launch(READER, tags=tags, lazyLaunch=lazy)
-    assert (answer.status_code, answer.json()["code"]) == (400, "placeholder_identifier")
+    response = service.launch(READER, tags=tags, lazyLaunch=lazy)
+    assert (response.status_code, response.json()["code"]) == (400, "placeholder_identifier")
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
 def test_the_identity_of_the_named_user_is_a_placeholder_too(service: Service) -> None:
     """Authentication 8: the launching user is the user of userInfo."""
     for mrn in ("new@site1.test", "New Person"):
-        answer = service.launch(
+        response = service.launch(
             tags={"PatientMRN": mrn}, userInfo=user("new@site1.test", "New Person")
         )
-        assert answer.json()["code"] == "placeholder_identifier"
+        assert response.json()["code"] == "placeholder_identifier"
 
 
 def test_a_physician_may_have_the_name_of_the_user(service: Service) -> None:
@@ -113,12 +113,12 @@ def test_a_launch_with_another_name(service: Service, known: str, given: str, sa
     """ForceUpdatePatientName false: another PatientName for the PatientMRN is 409."""
     ok(service.launch(tags={"PatientName": known}))
     for lazy in (True, False):
-        answer = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
-        assert answer.status_code == (200 if same else 409)
+        response = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
+        assert response.status_code == (200 if same else 409)
         if not same:
-            assert answer.json()["code"] == "patient_name_mismatch"
-            assert answer.json()["retryable"] is False
-            assert given not in answer.text
+            assert response.json()["code"] == "patient_name_mismatch"
+            assert response.json()["retryable"] is False
+            assert given not in response.text
 
 
 def test_a_launch_that_forces_a_name(service: Service) -> None:
@@ -144,5 +144,5 @@ def test_a_launch_that_forces_a_name(service: Service) -> None:
 @pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
 def test_forcing_a_name_requires_a_name(service: Service, name: str | None) -> None:
     """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""
-    answer = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
-    assert (answer.status_code, answer.json()["code"]) == (400, "missing_tag")
+    response = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
+    assert (response.status_code, response.json()["code"]) == (400, "missing_tag")

@@ -56,7 +56,7 @@ def test_the_qr_code_contains_the_link(
 
 
 @pytest.mark.parametrize(
-    "response",
+    "options",
     [
         {"type": "LINK"},
         {"type": ""},
@@ -69,11 +69,11 @@ def test_the_qr_code_contains_the_link(
         {"type": "all", "qrCodeOptions": {"mode": True}},
     ],
 )
-def test_invalid_response_options_are_refused(service: Service, response: dict[str, Any]) -> None:
+def test_invalid_response_options_are_refused(service: Service, options: dict[str, Any]) -> None:
     """response: type is link, qrcode or all; size standard or mini; mode light or dark."""
-    answer = service.launch(response=response)
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["pointer"].startswith("/response")
+    response = service.launch(response=options)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"].startswith("/response")
 
 
 def test_unknown_members_are_ignored(service: Service) -> None:

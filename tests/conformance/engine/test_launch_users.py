@@ -36,8 +36,8 @@ def test_auth_must_be_the_token_of_a_site_administrator(service: Service) -> Non
     """Authentication 5: another token has no authority."""
     email = "new@site1.test"
     for auth in ("nonsense", service.tokens[OTHER], service.tokens[FOREIGN], ""):
-        answer = service.launch(READER, userInfo=user(email, "S", Auth=auth))
-        assert answer.status_code == 403, auth
+        response = service.launch(READER, userInfo=user(email, "S", Auth=auth))
+        assert response.status_code == 403, auth
     ok(service.launch(READER, userInfo=user(email, "S", Auth=service.tokens[ADMIN])))
 
 
@@ -87,9 +87,9 @@ def test_key_images(service: Service, kind: str, lazy: bool) -> None:
 def test_invalid_key_images_are_refused(service: Service, image: Any) -> None:
     """keyImages: invalid base64 or another type is 400 with its place; no report is created."""
     for lazy in (False, True):
-        answer = service.launch(keyImages=[image], lazyLaunch=lazy)
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["errors"][0]["pointer"].startswith("/keyImages/0")
+        response = service.launch(keyImages=[image], lazyLaunch=lazy)
+        assert response.status_code == 400, response.text
+        assert response.json()["errors"][0]["pointer"].startswith("/keyImages/0")
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 

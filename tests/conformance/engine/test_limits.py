@@ -28,10 +28,10 @@ def test_rate_limits(service: Service, rate: str) -> None:
         return service.post(path, {"clinicalInfo": identity()}, who)
 
     for left in (2, 1, 0):
-        answer = ask(ADMIN)
-        assert answer.status_code != 429
-        assert f"r={left};" in answer.headers["ratelimit"]
-        assert "q=3;w=60" in answer.headers["ratelimit-policy"]
+        response = ask(ADMIN)
+        assert response.status_code != 429
+        assert f"r={left};" in response.headers["ratelimit"]
+        assert "q=3;w=60" in response.headers["ratelimit-policy"]
     refused = ask(ADMIN)
     assert is_problem(refused, 429)["code"] == "too_many_requests"
     assert refused.headers["retry-after"] == "60"
@@ -56,10 +56,10 @@ def test_body_size(service: Service) -> None:
     headers = {"content-type": "application/json"}
     for content in (b" " * 1001, chunks()):
         is_problem(service.call("POST", "/api/report/sign", content=content, headers=headers), 413)
-    answer = service.call(
+    response = service.call(
         "POST", "/api/report/sign", "unknown", content=b" " * 1001, headers=headers
     )
-    is_problem(answer, 401)
+    is_problem(response, 401)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_idempotency_keys(case: Case, path: str) -> None:
     body = identity() if path in ("unassign", "reset-order") else body
     headers = {"Idempotency-Key": "k-1"}
     for _ in range(3):
-        answer = case.service.post(f"report/{path}", body, headers=headers)
-        assert (answer.status_code, answer.content) == (200, b"")
+        response = case.service.post(f"report/{path}", body, headers=headers)
+        assert (response.status_code, response.content) == (200, b"")
     other = {**body, "clinicalInfo": identity("A2")} if "clinicalInfo" in body else identity("A2")
-    answer = case.service.post(f"report/{path}", other, headers=headers)
-    assert 400 <= answer.status_code < 500
-    assert answer.json()["code"] != "report_not_found"
+    response = case.service.post(f"report/{path}", other, headers=headers)
+    assert 400 <= response.status_code < 500
+    assert response.json()["code"] != "report_not_found"
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a b", "ä".encode("latin-1")])
@@ -116,8 +116,8 @@ def test_invalid_idempotency_keys_are_refused(case: Case, key: Any) -> None:
     """Idempotency-Key: 1 to 255 visible characters."""
     case.draft("A1")
     headers = {"Idempotency-Key": key}
-    answer = case.service.post("report/sign", {"clinicalInfo": identity()}, headers=headers)
-    is_problem(answer, 400)
+    response = case.service.post("report/sign", {"clinicalInfo": identity()}, headers=headers)
+    is_problem(response, 400)
     assert case.record("A1")["status"] == "Draft"
 
 

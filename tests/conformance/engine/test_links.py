@@ -76,14 +76,14 @@ def test_an_expired_lazy_link_creates_nothing(service: Service) -> None:
 @pytest.mark.parametrize("handle", ["", "x", "A" * 22, "A" * 5000, "../..", "%00", "ä", "'--"])
 def test_unknown_handles(service: Service, handle: str) -> None:
     """Links: the response is equal for unknown and malformed handles."""
-    answer = service.call(
+    response = service.call(
         "GET", "/reporting/launch-report/clinical", None, params={"token": handle}
     )
-    assert answer.status_code == 404
+    assert response.status_code == 404
     other = service.call(
         "GET", "/reporting/launch-report/clinical", None, params={"token": "B" * 22}
     )
-    assert answer.text == other.text
+    assert response.text == other.text
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_init_accepts_no_study_fields(service: Service, member: str) -> None:
     """init: no patient or study fields are accepted; empty ones are ignored."""
     for value, status in (("x", 400), ("", 200), (None, 200)):
         info = {**INIT["clinicalInfo"], member: value}
-        answer = service.post("report/init", {**INIT, "clinicalInfo": info})
-        assert answer.status_code == status, answer.text
-        assert status == 200 or answer.json()["code"] == "study_not_accepted"
+        response = service.post("report/init", {**INIT, "clinicalInfo": info})
+        assert response.status_code == status, response.text
+        assert status == 200 or response.json()["code"] == "study_not_accepted"
         query = {"SiteID": "SITE1", "Auth": service.tokens[ADMIN], "UserName": "N",
                  "UserEmail": "n@site1.test", member: value or ""}  # fmt: skip
         page = service.call("GET", "/reporting/init", None, params=query)

@@ -29,8 +29,8 @@ def test_optional_members_of_other_requests(case: Case) -> None:
     """rtf, sign: responseType, contentOnly, timeZone and ignoreSignDelay have defaults."""
     case.draft("A1")
     null: dict[str, Any] = {"responseType": None, "contentOnly": None, "timeZone": None}
-    answer = ok(case.post("export/rtf", "A1", **null))
-    assert answer.headers["content-type"] == "application/rtf"
+    response = ok(case.post("export/rtf", "A1", **null))
+    assert response.headers["content-type"] == "application/rtf"
     ok(case.post("sign", "A1", ignoreSignDelay=None, timeZone=None))
     assert case.record("A1")["unsignUntil"] is not None
 
@@ -41,10 +41,10 @@ def test_a_required_member_is_not_null(case: Case, value: Any) -> None:
     case.draft("A1")
     case.sign("A1", now=True)
     case.addendum("A1", "More.")
-    answer = case.post("addendum/sign", "A1", ignoreSignDelay=value)
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["pointer"] == "/ignoreSignDelay"
-    assert "Value error" not in answer.text
+    response = case.post("addendum/sign", "A1", ignoreSignDelay=value)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == "/ignoreSignDelay"
+    assert "Value error" not in response.text
     assert case.record("A1")["addendumUnsignUntil"] is not None
 
 

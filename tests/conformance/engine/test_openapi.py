@@ -69,10 +69,10 @@ def test_the_examples_can_be_sent(service: Service, description: dict[str, Any])
     for path in (each for each, method in DOCUMENTED.items() if method == "post"):
         content = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         for example in examples(description, content):
-            answer = service.call("POST", path, json=example)
-            assert b'"invalid_request"' not in answer.content, path
-            business = answer.headers.get("x-error-class") == "business"
-            assert answer.status_code in (200, 400, 404) or business, path
+            response = service.call("POST", path, json=example)
+            assert b'"invalid_request"' not in response.content, path
+            business = response.headers.get("x-error-class") == "business"
+            assert response.status_code in (200, 400, 404) or business, path
 
 
 def test_errors_have_examples(description: dict[str, Any]) -> None:
@@ -102,8 +102,8 @@ def test_responses_have_examples(description: dict[str, Any]) -> None:
     """OpenAPI: each response with a body has one."""
     ours = {"/api/report/changes": "get", "/api/worklist": "get"}
     for path, method in {**DOCUMENTED, **ours}.items():
-        answer = description["paths"][path][method]["responses"]["200"]
-        for kind, content in answer["content"].items():
+        response = description["paths"][path][method]["responses"]["200"]
+        for kind, content in response["content"].items():
             if kind == "application/json":
                 schema = content["schema"].get("items", content["schema"])
                 (example,) = examples(description, {**content, "schema": schema})

@@ -40,9 +40,9 @@ def test_missing_fields(case: Case, path: str, changes: dict[str, Any]) -> None:
     """Errors: 400 with the place of the missing field."""
     case.order("A1")
     body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")], **changes}
-    answer = case.service.post(f"report/{path}", body)
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["pointer"].startswith(f"/{next(iter(changes))}")
+    response = case.service.post(f"report/{path}", body)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"].startswith(f"/{next(iter(changes))}")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -52,19 +52,19 @@ def test_roles_are_403_and_unknown_orders_404(case: Case, path: str) -> None:
     for who in (READER, FOREIGN):
         body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P1", "A2")]}
         assert case.service.post(f"report/{path}", body, who).status_code == 403
-    answer = case.orders(path, "A1", "A2")
-    assert (answer.status_code, answer.json()["code"]) == (404, "report_not_found")
-    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
-    answer = case.orders(path, "A1", "A2", SiteID="NOWHERE")
-    assert (answer.status_code, answer.json()["code"]) == (404, "site_not_found")
+    response = case.orders(path, "A1", "A2")
+    assert (response.status_code, response.json()["code"]) == (404, "report_not_found")
+    assert response.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
+    response = case.orders(path, "A1", "A2", SiteID="NOWHERE")
+    assert (response.status_code, response.json()["code"]) == (404, "site_not_found")
 
 
 def test_fewer_than_two(case: Case) -> None:
     """Limits: at least two orders; a repeated order counts once."""
     case.order("A1")
     for names in (["A1"], ["A1", "A1"]):
-        answer = case.orders("link-orders", *names)
-        assert (answer.status_code, answer.json()["code"]) == (400, "too_few_orders")
+        response = case.orders("link-orders", *names)
+        assert (response.status_code, response.json()["code"]) == (400, "too_few_orders")
 
 
 def test_one_report_with_all_orders(case: Case) -> None:
@@ -87,12 +87,12 @@ def test_all_or_nothing(case: Case, state: str) -> None:
     for name in ("A1", "A2"):
         case.order(name)
     before = [case.record(name) for name in ("A1", "A2")]
-    answer = case.orders("link-orders", "A1", "A2", "X")
+    response = case.orders("link-orders", "A1", "A2", "X")
     if state == "ordered":
-        assert answer.status_code == 200
+        assert response.status_code == 200
     else:
-        assert answer.status_code == (404 if STATES[state][1] is None else 400)
-        assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/2"
+        assert response.status_code == (404 if STATES[state][1] is None else 400)
+        assert response.json()["errors"][0]["pointer"] == "/clinicalInfo/2"
         assert [case.record(name) for name in ("A1", "A2")] == before
 
 
@@ -101,9 +101,9 @@ def test_an_anchor_that_is_a_member_of_another_group(case: Case) -> None:
     for name in ("A1", "A2", "A3"):
         case.order(name)
     ok(case.orders("link-orders", "A1", "A2"))
-    answer = case.orders("link-orders", "A2", "A3")
-    assert (answer.status_code, answer.json()["code"]) == (400, "anchor_in_another_group")
-    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/0"
+    response = case.orders("link-orders", "A2", "A3")
+    assert (response.status_code, response.json()["code"]) == (400, "anchor_in_another_group")
+    assert response.json()["errors"][0]["pointer"] == "/clinicalInfo/0"
     ok(case.orders("unlink-orders", "A2"))
     assert case.orders("link-orders", "A2", "A3").status_code == 200
 
@@ -137,11 +137,11 @@ def test_other_patients(service: Service, other: dict[str, str], linked: bool) -
     for mrn, tags in (("P1", JANE), ("P2", other)):
         ok(service.launch("service", mrn=mrn, tags=tags, lazyLaunch=True, registerOrder=True))
     body = {"SiteID": "SITE1", "clinicalInfo": [pair("P1", "A1"), pair("P2", "A1")]}
-    answer = service.post("report/link-orders", body)
+    response = service.post("report/link-orders", body)
     if linked:
-        assert ok(answer).json()[0]["clinicalInfo"] == [identity(), identity(mrn="P2")]
+        assert ok(response).json()[0]["clinicalInfo"] == [identity(), identity(mrn="P2")]
     else:
-        assert (answer.status_code, answer.json()["code"]) == (400, "patients_differ")
+        assert (response.status_code, response.json()["code"]) == (400, "patients_differ")
 
 
 @pytest.mark.parametrize("state", ["ordered", "draft", "released", "cooling"])
@@ -210,11 +210,11 @@ def test_groups_that_cannot_be_unlinked(case: Case, state: str) -> None:
         ok(case.post("prelim", "A1", prelimGroup="G", prelimTag="T"))
     if state == "signed":
         case.sign("A1")
-    answer = case.orders("unlink-orders", "B2", "A2")
+    response = case.orders("unlink-orders", "B2", "A2")
     codes = {"content": "group_has_content", "signed": "report_signed"}
     code = codes.get(state, "group_not_ordered")
-    assert (answer.status_code, answer.json()["code"]) == (400, code)
-    assert answer.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
+    assert (response.status_code, response.json()["code"]) == (400, code)
+    assert response.json()["errors"][0]["pointer"] == "/clinicalInfo/1"
     assert accessions(case.record("B1")) == ["B1", "B2"]
     if state in ("draft", "content"):
         ok(case.flat("reset-order", "A2"))
@@ -232,8 +232,8 @@ def test_an_action_applies_to_all_linked_orders(case: Case) -> None:
     assert case.post("sign", "A2").json()["code"] == "already_signed"
     ok(case.post("unsign", "A2"))
     ok(case.post("delete", "A1"))
-    answer = case.service.post("report/status", {"clinicalInfo": [identity("A2")]})
-    assert answer.status_code == 404
+    response = case.service.post("report/status", {"clinicalInfo": [identity("A2")]})
+    assert response.status_code == 404
 
 
 def test_launching_a_linked_order(case: Case) -> None:

@@ -22,15 +22,15 @@ PROBLEM = {
 }
 
 
-def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+def is_problem(response: httpx.Response, status: int) -> dict[str, Any]:
     """Assert that a problem body is complete; return it."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    body: dict[str, Any] = answer.json()
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
     assert set(body) == PROBLEM
     assert body["status"] == status
     assert body["message"] == body["detail"] != ""
-    assert body["requestId"] == answer.headers["x-request-id"]
+    assert body["requestId"] == response.headers["x-request-id"]
     assert re.fullmatch(r"[a-z_]+", body["code"])
     assert body["retryable"] is (body["code"] in ("changed", "too_many_requests", "unavailable"))
     assert body["type"].endswith(body["code"])
@@ -52,8 +52,8 @@ def test_invalid_bodies_are_400(service: Service, path: str) -> None:
     """Errors: the response contains the reason."""
     for body in BODIES:
         headers = {"content-type": "application/json"}
-        answer = service.call("POST", f"/api/{path}", content=body, headers=headers)
-        is_problem(answer, 400)
+        response = service.call("POST", f"/api/{path}", content=body, headers=headers)
+        is_problem(response, 400)
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -66,24 +66,24 @@ def test_content_types(service: Service, path: str) -> None:
         "multipart/form-data",
         "",
     ):
-        answer = service.call(
+        response = service.call(
             "POST", f"/api/{path}", content=content, headers={"content-type": media_type}
         )
-        assert is_problem(answer, 400)["code"] == "not_json"
+        assert is_problem(response, 400)["code"] == "not_json"
     for media_type in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/x+json"):
-        answer = service.call(
+        response = service.call(
             "POST", f"/api/{path}", content=content, headers={"content-type": media_type}
         )
-        assert b'"not_json"' not in answer.content
+        assert b'"not_json"' not in response.content
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 def test_other_methods(service: Service, method: str) -> None:
     """Endpoints: one method each; the response names it (RFC 9110 §15.5.6)."""
     for path in POSTS:
-        answer = service.call(method, f"/api/{path}")
-        assert is_problem(answer, 405)["code"] == "method_not_allowed"
-        assert answer.headers["allow"] == "POST"
+        response = service.call(method, f"/api/{path}")
+        assert is_problem(response, 405)["code"] == "method_not_allowed"
+        assert response.headers["allow"] == "POST"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_unknown_paths_are_404(service: Service, path: str) -> None:
 @pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/healthz", "/reporting/init"])
 def test_405_has_the_allowed_methods(service: Service, path: str) -> None:
     """Allow (RFC 9110 §15.5.6), on pages and descriptions too."""
-    answer = service.call("DELETE", path)
-    is_problem(answer, 405)
-    assert "GET" in answer.headers["allow"].split(", ")
+    response = service.call("DELETE", path)
+    is_problem(response, 405)
+    assert "GET" in response.headers["allow"].split(", ")
 
 
 def test_head_equals_get_without_the_body(service: Service) -> None:
@@ -120,9 +120,9 @@ def test_head_equals_get_without_the_body(service: Service) -> None:
 
 def test_a_very_long_path_is_not_repeated(service: Service) -> None:
     """Problem bodies: the length of `instance` is limited."""
-    answer = service.call("GET", "/" + "a" * 60_000)
-    is_problem(answer, 404)
-    assert len(answer.content) < 4096
+    response = service.call("GET", "/" + "a" * 60_000)
+    is_problem(response, 404)
+    assert len(response.content) < 4096
 
 
 def test_a_problem_does_not_contain_values_of_the_request(service: Service) -> None:
@@ -139,6 +139,6 @@ def test_a_problem_does_not_contain_values_of_the_request(service: Service) -> N
         launch_body(site=canary),
     ]
     for body in bodies:
-        answer = service.post("report/launch/clinical", body)
-        assert answer.status_code in (400, 404)
-        assert canary not in answer.text
+        response = service.post("report/launch/clinical", body)
+        assert response.status_code in (400, 404)
+        assert canary not in response.text

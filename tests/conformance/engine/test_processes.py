@@ -55,11 +55,13 @@ class Nodes:
                 )
             )
 
-        answers = self.runner.run(sending())
-        for answer in answers:
-            failed = answer.status_code >= 500 and answer.headers.get("x-error-class") != "business"
-            assert not failed, answer.text
-        return answers
+        responses = self.runner.run(sending())
+        for response in responses:
+            failed = (
+                response.status_code >= 500 and response.headers.get("x-error-class") != "business"
+            )
+            assert not failed, response.text
+        return responses
 
     def one(self, path: str, body: Any) -> httpx.Response:
         """Post to the first node."""
@@ -68,8 +70,8 @@ class Nodes:
     def status(self, accession: str) -> dict[str, Any] | None:
         """Return the status record of a report from the second node."""
         body = {"clinicalInfo": [identity(accession)]}
-        answer = self.together(("GET", "/healthz", None), ("POST", "/api/report/status", body))[1]
-        return None if answer.status_code == 404 else dict(answer.json()[0])
+        response = self.together(("GET", "/healthz", None), ("POST", "/api/report/status", body))[1]
+        return None if response.status_code == 404 else dict(response.json()[0])
 
     def changes(self, prefix: str) -> list[dict[str, Any]]:
         """Return the changes of the orders of one test."""
@@ -133,8 +135,8 @@ def test_link_against_sign(nodes: Nodes) -> None:
         calls = [link, one("sign", names[0])]
         if turn % 2:
             calls.reverse()
-        answers = dict(zip(("first", "second"), nodes.together(*calls), strict=True))
-        linked, signed = sorted(answers.values(), key=lambda each: "sign" in str(each.url.path))
+        responses = dict(zip(("first", "second"), nodes.together(*calls), strict=True))
+        linked, signed = sorted(responses.values(), key=lambda each: "sign" in str(each.url.path))
         assert signed.status_code == 200, signed.text
         anchor, other = (nodes.status(each) for each in names)
         assert anchor is not None
@@ -173,9 +175,9 @@ def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
     email = "first.seen@site1.test"
     info: dict[str, Any] = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
     bodies = [launch_body(f"U{turn}", **info) for turn in range(ROUNDS)]
-    answers = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
-    assert [each.status_code for each in answers] == [200] * ROUNDS
-    assert {each.json()["owner"]["email"] for each in answers} == {email}
+    responses = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
+    assert [each.status_code for each in responses] == [200] * ROUNDS
+    assert {each.json()["owner"]["email"] for each in responses} == {email}
     users = nodes.together(("GET", "/api/admin/sites/SITE1/users", None))[0].json()
     assert [each["name"] for each in users if each["email"] == email] == ["First Seen"]
 
@@ -184,9 +186,9 @@ def test_signing_twice(nodes: Nodes) -> None:
     """sign: one request signs, the others get already_signed."""
     for turn in range(ROUNDS):
         nodes.draft(f"S{turn}")
-        answers = nodes.together(*[one("sign", f"S{turn}")] * 4)
-        assert Counter(each.status_code for each in answers) == {200: 1, 500: 3}
-        codes = {each.json()["code"] for each in answers if each.status_code == 500}
+        responses = nodes.together(*[one("sign", f"S{turn}")] * 4)
+        assert Counter(each.status_code for each in responses) == {200: 1, 500: 3}
+        codes = {each.json()["code"] for each in responses if each.status_code == 500}
         assert codes == {"already_signed"}
 
 
@@ -200,8 +202,8 @@ def test_deleting_while_it_is_opened(nodes: Nodes) -> None:
         calls = [one("delete", f"D{turn}"), ("GET", path, None)]
         if turn % 2:
             calls.reverse()
-        answers = nodes.together(*calls)
-        by_path = {each.url.path.rpartition("/")[2]: each.status_code for each in answers}
+        responses = nodes.together(*calls)
+        by_path = {each.url.path.rpartition("/")[2]: each.status_code for each in responses}
         assert by_path["delete"] == 200
         assert by_path["clinical"] in (200, 404, 410)
         assert nodes.status(f"D{turn}") is None

@@ -96,9 +96,9 @@ def test_status_of_several_orders(case: Case) -> None:
 )
 def test_invalid_status_bodies_are_refused(service: Service, body: Any) -> None:
     """status: a list of objects; SiteID, PatientMRN and Accession are required."""
-    answer = service.post("report/status", body)
-    assert answer.status_code == 400, answer.text
-    assert answer.json()["errors"]
+    response = service.post("report/status", body)
+    assert response.status_code == 400, response.text
+    assert response.json()["errors"]
 
 
 def test_status_of_orders_of_two_sites(service: Service) -> None:
@@ -116,20 +116,20 @@ def test_content_requires_its_parameters(service: Service, missing: str, value: 
     """content: SiteID, PatientMRN and Accession are required query parameters."""
     query = {**identity(), missing: value}
     sent = {name: each for name, each in query.items() if each is not None}
-    answer = service.get("report/content", **sent)
-    assert answer.status_code == 400
-    assert missing in str(answer.json()["errors"])
+    response = service.get("report/content", **sent)
+    assert response.status_code == 400
+    assert missing in str(response.json()["errors"])
 
 
 def test_content_in_every_state(case: Case) -> None:
     """content: the text of the report without its addenda."""
     for state, (bring, status) in STATES.items():
         bring(case, state)
-        answer = case.service.get("report/content", **identity(state))
+        response = case.service.get("report/content", **identity(state))
         if status is None:
-            assert (answer.status_code, answer.json()["code"]) == (404, "report_not_found")
+            assert (response.status_code, response.json()["code"]) == (404, "report_not_found")
         else:
-            assert answer.json() == {"content": "" if state == "ordered" else "Findings."}
+            assert response.json() == {"content": "" if state == "ordered" else "Findings."}
 
 
 @pytest.mark.parametrize("name", ["A&B=C", "A+B", "A%2FB", "Ä ö", "日本", "A#B", "a;b", "..", "\\"])
@@ -144,9 +144,9 @@ def test_a_repeated_site_parameter(service: Service) -> None:
     ok(service.launch(FOREIGN, site="SITE2", tags={"KeyFindings": "SECRET"}))
     for order in ("SITE1", "SITE2"), ("SITE2", "SITE1"):
         query = "&".join(f"SiteID={each}" for each in order) + "&PatientMRN=P1&Accession=A1"
-        answer = service.call("GET", f"/api/report/content?{query}")
-        assert answer.status_code in (400, 403, 404)
-        assert "SECRET" not in answer.text
+        response = service.call("GET", f"/api/report/content?{query}")
+        assert response.status_code in (400, 403, 404)
+        assert "SECRET" not in response.text
     nul = service.call("GET", "/api/report/content?SiteID=SITE1&PatientMRN=%00&Accession=A1")
     assert nul.status_code == 400
 
@@ -245,8 +245,8 @@ def test_unknown_locations_are_refused(case: Case) -> None:
         ("report/status", {"clinicalInfo": [{**identity(), "SiteLocation": "West"}]}),
         ("report/sign", {"clinicalInfo": {**identity(), "SiteLocation": "West"}}),
     ):
-        answer = case.service.post(path, body)
-        assert (answer.status_code, answer.json()["code"]) == (400, "unknown_location")
+        response = case.service.post(path, body)
+        assert (response.status_code, response.json()["code"]) == (400, "unknown_location")
     ok(case.service.post("report/status", {"clinicalInfo": [identity()]}))
 
 
@@ -255,10 +255,10 @@ def test_flat_bodies(case: Case, path: str) -> None:
     """reset-order, unassign: SiteID, PatientMRN and Accession are required; no response body."""
     for missing in ("SiteID", "PatientMRN", "Accession"):
         body = {name: value for name, value in identity().items() if name != missing}
-        answer = case.service.post(f"report/{path}", body)
-        assert answer.status_code == 400
-        assert answer.json()["errors"][0]["pointer"] == f"/{missing}"
+        response = case.service.post(f"report/{path}", body)
+        assert response.status_code == 400
+        assert response.json()["errors"][0]["pointer"] == f"/{missing}"
     case.order("A1")
     case.draft("A1")
-    answer = case.flat(path, "A1")
-    assert (answer.status_code, answer.content) == (200, b"")
+    response = case.flat(path, "A1")
+    assert (response.status_code, response.content) == (200, b"")

@@ -62,12 +62,12 @@ REQUESTS: dict[str, Callable[[Service, str], httpx.Response]] = {
 }
 
 
-def about_user(answer: httpx.Response, email: str) -> Any:
+def about_user(response: httpx.Response, email: str) -> Any:
     """Return the part of a response about a user, without ids and times."""
-    body = answer.json() if answer.content else None
+    body = response.json() if response.content else None
     if isinstance(body, list):
         body = [each for each in body if email in each.values()]
-    return answer.status_code, _plain(body, email)
+    return response.status_code, _plain(body, email)
 
 
 def _plain(value: Any, email: str) -> Any:
@@ -97,15 +97,15 @@ def known(service: Service) -> Service:
 
 def test_responses_do_not_reveal_users_of_other_sites(known: Service) -> None:
     """Authentication 6: every response equals that for an unknown address."""
-    answers = {}
+    responses = {}
     for email in (UNKNOWN, FOREIGN):
-        answers[email] = {
+        responses[email] = {
             name: about_user(ask(known, email), email) for name, ask in REQUESTS.items()
         }
         for mrn in ("P1", "Foreign Person"):
             ok(known.post("report/delete", {"clinicalInfo": identity("A1", mrn)}))
-    assert answers[FOREIGN] == answers[UNKNOWN]
-    assert answers[FOREIGN]["launch without a name"][1]["owner"]["name"] == "Given Here"
+    assert responses[FOREIGN] == responses[UNKNOWN]
+    assert responses[FOREIGN]["launch without a name"][1]["owner"]["name"] == "Given Here"
 
 
 def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
@@ -176,15 +176,15 @@ def _ids(service: Service, site: str, who: str) -> list[int]:
 def test_a_site_administrator_sets_no_password(service: Service, email: str) -> None:
     """Isolation: only the owner sets the password of an account."""
     body = {"email": email, "name": "Shared", "password": "chosen by another"}
-    answer = service.post("admin/sites/SITE1/users", body)
-    assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
+    response = service.post("admin/sites/SITE1/users", body)
+    assert (response.status_code, response.json()["code"]) == (400, "password_not_accepted")
     del body["password"]
     made = ok(service.post("admin/sites/SITE1/users", body)).json()
     assert made == {"email": email, "name": "Shared", "role": "user"}
     form = {"email": email, "password": "chosen by another"}
     origin = {"origin": BASE}
-    answer = service.call("POST", "/reporting/login", None, data=form, headers=origin)
-    assert answer.status_code == 401
+    response = service.call("POST", "/reporting/login", None, data=form, headers=origin)
+    assert response.status_code == 401
 
 
 def test_the_session_of_a_link_is_valid_for_its_site_only(service: Service) -> None:
@@ -193,7 +193,7 @@ def test_the_session_of_a_link_is_valid_for_its_site_only(service: Service) -> N
     info = {"UserEmail": READER, "UserName": "Shared"}
     made = ok(service.launch(FOREIGN, site="SITE2", userInfo=info)).json()["reportLink"]
     ok(service.open(made))  # the browser keeps the cookie
-    answer = ok(service.open(plain))
-    assert boot(answer)["mode"] == "login"
+    response = ok(service.open(plain))
+    assert boot(response)["mode"] == "login"
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE1").status_code == 401
     assert service.open(f"{BASE}/reporting/init?SiteID=SITE2").status_code == 200

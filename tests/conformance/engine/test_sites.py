@@ -19,8 +19,8 @@ def test_host_origins_are_normalized_as_in_browsers(
     service: Service, sent: list[str], kept: list[str]
 ) -> None:
     """Authentication 9: lower case, without the default port."""
-    answer = ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"hostOrigins": sent}))
-    assert answer.json()["hostOrigins"] == kept
+    response = ok(service.call("PATCH", "/api/admin/sites/SITE1", json={"hostOrigins": sent}))
+    assert response.json()["hostOrigins"] == kept
     assert service.get("admin/sites/SITE1").json()["hostOrigins"] == kept
 
 
@@ -35,8 +35,8 @@ def test_a_site_id_can_be_part_of_a_path(service: Service) -> None:
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "Mars/Base", "+01:00"])
 def test_the_time_zone_of_a_site_is_iana(service: Service, zone: str) -> None:
     """TimeZone (site default): an IANA zone."""
-    answer = service.call("PATCH", "/api/admin/sites/SITE1", json={"timeZone": zone})
-    assert answer.status_code == 400
+    response = service.call("PATCH", "/api/admin/sites/SITE1", json={"timeZone": zone})
+    assert response.status_code == 400
 
 
 def test_an_unknown_location_is_refused_with_its_place(service: Service) -> None:
@@ -52,18 +52,18 @@ def test_an_unknown_location_is_refused_with_its_place(service: Service) -> None
         ("status", {"clinicalInfo": [unknown]}, "/clinicalInfo/0/SiteLocation"),
         ("link-orders", orders, "/SiteLocation"),
     ):
-        answer = service.post(f"report/{path}", body)
-        assert (answer.status_code, answer.json()["code"]) == (400, "unknown_location"), path
-        assert answer.json()["errors"][0]["pointer"] == place
+        response = service.post(f"report/{path}", body)
+        assert (response.status_code, response.json()["code"]) == (400, "unknown_location"), path
+        assert response.json()["errors"][0]["pointer"] == place
     assert service.post("report/status", several).status_code == 400
-    answer = service.get("report/content", **unknown)
-    assert answer.json()["errors"][0]["pointer"] == "SiteLocation"
+    response = service.get("report/content", **unknown)
+    assert response.json()["errors"][0]["pointer"] == "SiteLocation"
     ok(service.post("report/status", {"clinicalInfo": [unknown | {"SiteLocation": "North"}]}))
 
 
 def test_a_401_names_the_authentication_header(service: Service) -> None:
     """Authentication 1: 401 names the header (RFC 9110 §11.6.1)."""
-    answer = service.call("POST", "/api/report/status", None, json={})
-    assert "x-access-token" in answer.headers["www-authenticate"]
+    response = service.call("POST", "/api/report/status", None, json={})
+    assert "x-access-token" in response.headers["www-authenticate"]
     page = service.call("GET", "/reporting/api/session/report", None)
     assert page.headers["www-authenticate"] == "Bearer"

@@ -35,10 +35,10 @@ def _member(case: Case, name: str) -> httpx.Response:
     return _refused_at(case.orders("link-orders", f"{name}-other", name), "/clinicalInfo/1")
 
 
-def _refused_at(answer: httpx.Response, place: str) -> httpx.Response:
-    if answer.status_code == 400:
-        assert answer.json()["errors"][0]["pointer"] == place
-    return answer
+def _refused_at(response: httpx.Response, place: str) -> httpx.Response:
+    if response.status_code == 400:
+        assert response.json()["errors"][0]["pointer"] == place
+    return response
 
 
 EVENTS: Mapping[str, Callable[[Case, str], httpx.Response]] = {
@@ -148,18 +148,18 @@ def expected(event: str, state: str) -> Outcome:
 
 def status_of(case: Case, name: str) -> str | None:
     """Return the status of a report, None if it does not exist."""
-    answer = case.service.post("report/status", {"clinicalInfo": [identity(name)]})
-    if answer.status_code == 404:
+    response = case.service.post("report/status", {"clinicalInfo": [identity(name)]})
+    if response.status_code == 404:
         return None
-    status: str = ok(answer).json()[0]["status"]
+    status: str = ok(response).json()[0]["status"]
     return status
 
 
 def outcome(case: Case, event: str, state: str) -> Outcome:
     """Send the request of the event; return its outcome."""
-    answer = EVENTS[event](case, state)
-    code = "" if answer.status_code == 200 else answer.json()["code"]
-    return answer.status_code, code, status_of(case, state)
+    response = EVENTS[event](case, state)
+    code = "" if response.status_code == 200 else response.json()["code"]
+    return response.status_code, code, status_of(case, state)
 
 
 @pytest.mark.parametrize("event", EVENTS)

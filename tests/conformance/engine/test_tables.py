@@ -64,9 +64,9 @@ def test_invalid_tables_are_refused(service: Service) -> None:
     version = page("report").json()["version"]
     bad = {"type": "doc", "content": [{"type": "table", "content": [paragraph("x")]}]}
 
-    answer = page("save", {"version": version, "document": bad})
+    response = page("save", {"version": version, "document": bad})
 
-    assert answer.status_code == 400
+    assert response.status_code == 400
     assert case.content("A1") == "Before."
 
 

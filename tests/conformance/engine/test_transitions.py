@@ -51,8 +51,8 @@ def test_without_cooling_a_signed_report_is_final(
         assert (again.status_code, again.json()["code"]) == (500, "already_signed")
     case.addendum("A1", "More.")
     for path in ("addendum/sign", "addendum/unsign"):
-        answer = case.post(path, "A1", ignoreSignDelay=True)
-        assert answer.status_code == 500
+        response = case.post(path, "A1", ignoreSignDelay=True)
+        assert response.status_code == 500
     assert releases(case) == [("final", 1), ("addendum", 1)]
 
 
@@ -62,8 +62,8 @@ def test_addendum_sign_without_site_cooling(case: Case, set_delay: Callable[[int
     case.sign("A1", now=True)
     case.addendum("A1", "More.")
     set_delay(0)
-    answer = case.post("addendum/sign", "A1", ignoreSignDelay=True)
-    assert (answer.status_code, answer.json()["code"]) == (500, "sign_delay_disabled")
+    response = case.post("addendum/sign", "A1", ignoreSignDelay=True)
+    assert (response.status_code, response.json()["code"]) == (500, "sign_delay_disabled")
 
 
 def test_the_last_millisecond_of_cooling(case: Case) -> None:

@@ -156,17 +156,17 @@ class RunningConsole:
         """Tell whether a password opens an account."""
         form = {"email": email, "password": password, "token": "", "next": "/console"}
         request = self.client.post(f"{BASE}/reporting/login", data=form, headers={"origin": BASE})
-        answer = self.runner.run(request)
+        response = self.runner.run(request)
         self.client.cookies.clear()
-        assert answer.status_code in {303, 401, 403}, answer.text
-        return answer.status_code == httpx.codes.SEE_OTHER
+        assert response.status_code in {303, 401, 403}, response.text
+        return response.status_code == httpx.codes.SEE_OTHER
 
     def enrol(self, link: str, password: str) -> None:
         """Set a password by an enrolment link."""
         form = form_of(link, password)
         request = self.client.post(f"{BASE}/reporting/enrol", data=form, headers={"origin": BASE})
-        answer = self.runner.run(request)
-        assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
+        response = self.runner.run(request)
+        assert response.status_code == httpx.codes.SEE_OTHER, response.text
 
     def set_password(self, account_id: int, password: str) -> None:
         """Set the password of an account."""
@@ -307,8 +307,8 @@ async def sign_in(
     """Sign in like a browser; return the cookie header."""
     form = {"email": email, "password": password, "token": "", "next": "/console"}
     headers = {"origin": BASE, **({"cookie": cookie} if cookie else {})}
-    answer = await client.post(f"{BASE}/reporting/login", data=form, headers=headers)
-    assert answer.status_code == 303, answer.text
+    response = await client.post(f"{BASE}/reporting/login", data=form, headers=headers)
+    assert response.status_code == 303, response.text
     client.cookies.clear()
-    made = (each.partition(";")[0] for each in answer.headers.get_list("set-cookie"))
+    made = (each.partition(";")[0] for each in response.headers.get_list("set-cookie"))
     return next(each for each in made if "account" in each.partition("=")[0])

@@ -85,8 +85,8 @@ def test_the_console_compares_session_and_grant_itself(console: RunningConsole) 
     console.clock.ahead += 1000
     grants.remove_grant(console.database, held.account_id)
     grants.save_grant(console.database, held, console.clock(), "test")
-    answer = console.call("viewer", "GET", "/api/me")
-    assert (answer.status_code, answer.json()["code"]) == (403, "session_before_grant")
+    response = console.call("viewer", "GET", "/api/me")
+    assert (response.status_code, response.json()["code"]) == (403, "session_before_grant")
     console.clock.ahead = before
     grants.remove_grant(console.database, held.account_id)
     grants.save_grant(console.database, held, held.granted_at, "test")
@@ -110,8 +110,8 @@ def test_no_user_sets_the_password_of_another_account(console: RunningConsole) -
     for who in (ADMIN, CHIEF):
         for email in ("brand-new@site1.test", "reader@site1.test", "viewer@site1.test"):
             body = {"email": email, "name": "N", "role": "user", "password": GOOD}
-            answer = console.call(who, "POST", "/api/sites/SITE1/users", body)
-            assert answer.status_code in {400, 403, 422}, answer.text
+            response = console.call(who, "POST", "/api/sites/SITE1/users", body)
+            assert response.status_code in {400, 403, 422}, response.text
             assert not console.signs_in(email, GOOD)
     invited = {"email": "invited@site1.test", "name": "N", "role": "user"}
     made = console.call(CHIEF, "POST", "/api/sites/SITE1/users", invited).json()
@@ -119,9 +119,9 @@ def test_no_user_sets_the_password_of_another_account(console: RunningConsole) -
     assert console.signs_in(invited["email"], GOOD)
     for who, email in ((ADMIN, "new@site1.test"), (CHIEF, "reader@site2.test")):
         known = {**invited, "email": email}
-        answer = console.call(who, "POST", "/api/sites/SITE1/users", known)
-        assert answer.status_code == 200
-        assert "link" not in answer.json()
+        response = console.call(who, "POST", "/api/sites/SITE1/users", known)
+        assert response.status_code == 200
+        assert "link" not in response.json()
 
 
 @pytest.mark.parametrize("action", ["enrolment", "disable", "enable"])
@@ -131,15 +131,15 @@ def test_only_system_administrators_reset_and_disable(
 ) -> None:
     """For accounts of their own site and of another one, and for their own."""
     for email in ("reader@site1.test", "reader@site2.test", f"{who}@site1.test"):
-        answer = console.call(who, "POST", f"/api/people/{email}/{action}", {})
-        assert answer.status_code == 403, answer.text
+        response = console.call(who, "POST", f"/api/people/{email}/{action}", {})
+        assert response.status_code == 403, response.text
 
 
 def test_no_user_resets_or_disables_their_own_account(console: RunningConsole) -> None:
     """A stolen session could obtain a new password that way."""
     for action in ("enrolment", "disable"):
-        answer = console.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
-        assert answer.status_code == 409, answer.text
+        response = console.call(CHIEF, "POST", f"/api/people/chief@site1.test/{action}", {})
+        assert response.status_code == 409, response.text
     assert console.call(CHIEF, "GET", "/api/me").status_code == 200
 
 
@@ -184,8 +184,8 @@ def test_sensitive_actions_need_a_password_of_the_last_ten_minutes(
     """Other requests do not."""
     method, path = route.split()
     assert console.call(CHIEF, "GET", "/api/me").status_code == 200
-    answer = console.call(CHIEF, method, path, FRESH[route])
-    assert (answer.status_code, answer.json()["code"]) == (403, "reauthentication_required")
+    response = console.call(CHIEF, method, path, FRESH[route])
+    assert (response.status_code, response.json()["code"]) == (403, "reauthentication_required")
 
 
 def test_confirming_the_password_permits_sensitive_actions(console: RunningConsole) -> None:
@@ -218,8 +218,8 @@ def test_a_draft_with_a_hook_needs_a_confirmed_password(console: RunningConsole)
     def save(who: str, file: str, text: str) -> tuple[int, str]:
         console.call(who, "DELETE", path)
         body = {"files": {file: text}, "begun_on": begun, "revision": 0}
-        answer = console.call(who, "PUT", path, body)
-        return answer.status_code, answer.json().get("code", "")
+        response = console.call(who, "PUT", path, body)
+        return response.status_code, response.json().get("code", "")
 
     assert save(CHIEF, "own.py", HOOK)[0] == 200
     console.clock.ahead += FRESH_MS + 60_000
@@ -252,8 +252,8 @@ def test_a_request_from_another_origin_is_refused(
 ) -> None:
     """No header, an opaque origin, another port, a sub-domain, and similar host names."""
     body = {"role": "viewer"} if method == "PUT" else None
-    answer = console.call(CHIEF, method, "/api/grants/reader@site1.test", body, **headers)
-    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    response = console.call(CHIEF, method, "/api/grants/reader@site1.test", body, **headers)
+    assert (response.status_code, response.json()["code"]) == (403, "foreign_origin")
 
 
 def test_signing_in_does_not_adopt_a_planted_cookie(console: RunningConsole) -> None:
@@ -271,13 +271,13 @@ def test_a_session_limited_to_another_site_reaches_nothing(
 ) -> None:
     """It opens no role for all sites; other users see SITE2 only."""
     with console.limited("SITE2"):
-        answer = console.call(who, "GET", "/api/me")
+        response = console.call(who, "GET", "/api/me")
         if who == "viewer":
-            assert answer.json()["sites"] == ["SITE2"]
+            assert response.json()["sites"] == ["SITE2"]
             message = console.messages["SITE1"]
             assert console.call(who, "GET", f"/api/messages/{message}").status_code == 404
             return
-        assert (answer.status_code, answer.json()["code"]) == (403, "session_of_one_site")
+        assert (response.status_code, response.json()["code"]) == (403, "session_of_one_site")
         for path in ("/api/grants", "/api/sites", "/api/overview"):
             assert console.call(who, "GET", path).status_code == 403
 
@@ -285,8 +285,8 @@ def test_a_session_limited_to_another_site_reaches_nothing(
 def test_a_required_second_factor_closes_the_console(console: RunningConsole) -> None:
     """The page contains the reason."""
     with console.required_second_factor():
-        answer = console.call(CHIEF, "GET", "/api/me")
-        assert (answer.status_code, answer.json()["code"]) == (403, "second_factor_required")
+        response = console.call(CHIEF, "GET", "/api/me")
+        assert (response.status_code, response.json()["code"]) == (403, "second_factor_required")
         assert "second_factor_required" in console.call(CHIEF, "GET", "/").text
 
 

@@ -53,10 +53,10 @@ def test_each_endpoint_requires_its_permissions(console: RunningConsole, route: 
     for who in ("viewer", "operator", "editor", "author", "chief"):
         if RULES[route].needs <= USERS[who].permissions and route.split(maxsplit=1)[0] != "GET":
             continue  # permitted; other tests check the effect
-        answer = call(console, who, route, own)
+        response = call(console, who, route, own)
         may = RULES[route].needs <= USERS[who].permissions
-        invalid = not may and answer.status_code == BAD_REQUEST  # the body is checked first
-        assert invalid or (answer.status_code == FORBIDDEN) == (not may), (who, answer.text)
+        invalid = not may and response.status_code == BAD_REQUEST  # the body is checked first
+        assert invalid or (response.status_code == FORBIDDEN) == (not may), (who, response.text)
 
 
 @pytest.mark.parametrize("route", ABOUT_SITES)
@@ -83,10 +83,10 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
     for route in lists:
         if not RULES[route].needs <= grant.permissions or RULES[route].unlimited:
             continue
-        answer = call(console, who, route, {})
-        assert answer.status_code == 200, (route, answer.text)
+        response = call(console, who, route, {})
+        assert response.status_code == 200, (route, response.text)
         for mark in ("SITE2", "north", "stray", "ROE", "M2", "A2"):
-            assert mark not in answer.text, (route, mark)
+            assert mark not in response.text, (route, mark)
         count += 1
     assert count >= 4
 
@@ -98,9 +98,9 @@ def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) 
         shared = {each["name"]: each["shared"] for each in overview["destinations"]}
         assert shared == {"ris": False, "archive": True}
         assert "archive" not in {**overview["outbox"], **overview["sent"]}
-    answer = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
-    assert answer.status_code == FORBIDDEN
-    assert "serves others' sites too" in answer.json()["detail"]
+    response = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
+    assert response.status_code == FORBIDDEN
+    assert "serves others' sites too" in response.json()["detail"]
     assert console.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
     all_destinations = console.call("editor", "GET", "/api/channels").json()["destinations"]
     assert not any(each["shared"] for each in all_destinations)
@@ -148,8 +148,8 @@ def test_without_bodies_no_response_contains_patient_data(
     assert Permission.BODIES not in grant.permissions
     for route in RULES:
         for site in ("SITE1", "SITE2"):
-            answer = call(console, who, route, parameters_of(console, site, route))
+            response = call(console, who, route, parameters_of(console, site, route))
             for name in (*PATIENTS.values(), "POE^JILL", "JANE", "JOHN", "JILL"):
-                assert name not in answer.text, route
+                assert name not in response.text, route
             numbers = {"M1", "M2", "P1", "C1"} | (set() if who == "operator" else {"A1", "A2"})
-            assert not numbers & set(re.findall(r"[A-Z][0-9]+", answer.text)), route
+            assert not numbers & set(re.findall(r"[A-Z][0-9]+", response.text)), route

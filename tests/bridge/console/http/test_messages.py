@@ -112,5 +112,5 @@ def test_only_parked_and_refused_messages_are_replayed_in_bulk(
     console: RunningConsole, state: str | None
 ) -> None:
     """Other states are refused."""
-    answer = console.call("chief", "POST", "/api/messages/replay", {"state": state})
-    assert answer.status_code == 409
+    response = console.call("chief", "POST", "/api/messages/replay", {"state": state})
+    assert response.status_code == 409

@@ -63,23 +63,23 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
 def test_a_viewer_sees_no_order_numbers(console: RunningConsole) -> None:
     """They require the permission `find`."""
     store_exceptions(console)
-    answer = console.call("viewer", "GET", "/api/concerns")
-    assert all(each["orders"] == [] for each in answer.json()["rows"])
-    assert "A1" not in answer.text
+    response = console.call("viewer", "GET", "/api/concerns")
+    assert all(each["orders"] == [] for each in response.json()["rows"])
+    assert "A1" not in response.text
 
 
 def test_an_exception_of_another_site_does_not_exist(console: RunningConsole) -> None:
     """The response equals that for a missing order."""
     for row in (2, 999):
-        answer = console.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
-        assert answer.status_code == 404
+        response = console.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
+        assert response.status_code == 404
 
 
 def find(console: RunningConsole, who: str, **body: str) -> list[str]:
     """Return the accessions that order tracking finds."""
-    answer = console.call(who, "POST", "/api/orders/find", body)
-    assert answer.status_code == 200, answer.text
-    return [each["accession"] for each in answer.json()["orders"]]
+    response = console.call(who, "POST", "/api/orders/find", body)
+    assert response.status_code == 200, response.text
+    return [each["accession"] for each in response.json()["orders"]]
 
 
 def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> None:
@@ -267,8 +267,8 @@ def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
 def test_an_entry_for_a_missing_code_table(console: RunningConsole) -> None:
     """It is refused."""
     path = "/api/mappings/orders/codes/nowhere"
-    answer = console.call("author", "PUT", path, {"code": "Q", "value": "O"})
-    assert answer.status_code == 404
+    response = console.call("author", "PUT", path, {"code": "Q", "value": "O"})
+    assert response.status_code == 404
 
 
 def test_saving_a_draft_is_audited(console: RunningConsole) -> None:

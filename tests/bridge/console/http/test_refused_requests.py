@@ -42,8 +42,8 @@ def test_a_request_that_is_refused_before_its_action_starts(
     console: RunningConsole, method: str, path: str, body: object, action: str, code: str
 ) -> None:
     """The event has the action of the route."""
-    answer = console.call(AUTHOR, method, path, body)
-    assert answer.status_code in {400, 403}, answer.text
+    response = console.call(AUTHOR, method, path, body)
+    assert response.status_code in {400, 403}, response.text
     assert refusals(console, email_of(console, AUTHOR))[0] == (action, code)
 
 

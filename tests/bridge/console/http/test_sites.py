@@ -39,9 +39,9 @@ def test_a_site_administrator_manages_their_site(console: RunningConsole) -> Non
 
 def test_error_texts_of_the_report_engine_are_passed_on(console: RunningConsole) -> None:
     """The user stays signed in."""
-    answer = console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
-    assert answer.status_code == 400
-    assert "zone" in answer.json()["detail"].lower()
+    response = console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"timeZone": "Mars/Base"})
+    assert response.status_code == 400
+    assert "zone" in response.json()["detail"].lower()
 
 
 @pytest.mark.parametrize("who", ["chief@site1.test", "editor@site1.test", "CHIEF@site1.test"])

@@ -60,7 +60,7 @@ def test_a_body_of_many_small_values_is_refused(console: RunningConsole) -> None
         "content-type": "application/json",
     }
     address = f"{BASE}/console/api/mapping-learn"
-    answer = console.runner.run(
+    response = console.runner.run(
         console.client.request("POST", address, content=text, headers=headers)
     )
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert (response.status_code, response.json()["code"]) == (413, "too_large")

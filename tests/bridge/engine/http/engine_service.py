@@ -83,9 +83,9 @@ class Service:
 
     def status(self, accession: str = "A1", mrn: str = "P1") -> dict[str, Any]:
         """Return the status record of one order."""
-        answer = self.post("report/status", {"clinicalInfo": [identity(accession, mrn)]})
-        assert answer.status_code == 200, answer.text
-        record: dict[str, Any] = answer.json()[0]
+        response = self.post("report/status", {"clinicalInfo": [identity(accession, mrn)]})
+        assert response.status_code == 200, response.text
+        record: dict[str, Any] = response.json()[0]
         return record
 
     def session(self, page: httpx.Response) -> "Page":
@@ -144,9 +144,9 @@ class Page:
     def save(self, text: str = "Normal.", **body: Any) -> int:
         """Save a text, or the given body, on the present version; return the new version."""
         body = {"version": self("report").json()["version"], **(body or {"text": text})}
-        answer = self("save", body)
-        assert answer.status_code == 200, answer.text
-        number: int = answer.json()["version"]
+        response = self("save", body)
+        assert response.status_code == 200, response.text
+        number: int = response.json()["version"]
         return number
 
 

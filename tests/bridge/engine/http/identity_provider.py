@@ -95,21 +95,21 @@ def identity_provider() -> Iterator[IdentityProvider]:
                 self.send_header("Location", provider.authorize(query))
                 self.end_headers()
                 return
-            answers: dict[str, Any] = {
+            responses: dict[str, Any] = {
                 "/.well-known/openid-configuration": provider.description(),
                 "/keys": {"keys": [provider.key.as_dict(private=False)]},
                 "/userinfo": {"sub": "4711", **provider.user()},
             }
-            self._respond(answers.get(parts.path))
+            self._respond(responses.get(parts.path))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
             self._respond(provider.token(form, self.headers.get("Authorization", "")))
 
-        def _respond(self, answer: dict[str, Any] | None) -> None:
-            data = json.dumps(answer or {"error": "invalid_grant"}).encode()
-            self.send_response(200 if answer else 400)
+        def _respond(self, response: dict[str, Any] | None) -> None:
+            data = json.dumps(response or {"error": "invalid_grant"}).encode()
+            self.send_response(200 if response else 400)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

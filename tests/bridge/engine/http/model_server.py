@@ -15,7 +15,7 @@ from typing_extensions import override
 class Model:
     """The configured response, and the received requests."""
 
-    answer: Any = None
+    response: Any = None
     status: int = 200
     drips: bool = False
     """Sends spaces without end."""
@@ -36,7 +36,7 @@ def listening(model: Model) -> Iterator[Model]:
             if model.drips:
                 self._drip()
                 return
-            data = json.dumps(model.answer).encode()
+            data = json.dumps(model.response).encode()
             self.send_response(model.status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))

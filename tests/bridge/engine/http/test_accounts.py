@@ -33,9 +33,9 @@ def reader(service: Service) -> Service:
 def test_the_cookie_of_a_session_is_not_readable_by_scripts(service: Service) -> None:
     """HttpOnly, SameSite=Lax; with https also __Host- and Secure."""
     service.set_password(READER)
-    answer = service.sign_in()
-    assert answer.headers["location"] == "/reporting/worklist"
-    cookie, device = answer.headers.get_list("set-cookie")
+    response = service.sign_in()
+    assert response.headers["location"] == "/reporting/worklist"
+    cookie, device = response.headers.get_list("set-cookie")
     assert cookie.startswith("report_account=")
     assert cookie.endswith("; Path=/; HttpOnly; SameSite=Lax")
     assert device.startswith("report_device=")
@@ -50,8 +50,8 @@ def test_the_cookie_of_a_session_is_not_readable_by_scripts(service: Service) ->
 def test_pages_redirect_to_the_login_page(service: Service) -> None:
     """Without a session. No page may frame the login page."""
     for place in ("worklist", "settings", "administration"):
-        answer = service.call("GET", f"/reporting/{place}", None)
-        assert (answer.status_code, answer.headers["location"]) == (
+        response = service.call("GET", f"/reporting/{place}", None)
+        assert (response.status_code, response.headers["location"]) == (
             303,
             f"/reporting/login?next=/reporting/{place}",
         )
@@ -86,8 +86,8 @@ def test_a_signed_in_user_gets_the_app(reader: Service) -> None:
 )
 def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict[str, str]) -> None:
     """The cookie alone is not sufficient: the request must come from our own origin."""
-    answer = reader.account("POST", "/tokens", {"label": "x"}, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    response = reader.account("POST", "/tokens", {"label": "x"}, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (403, "foreign_origin")
     labels = [each["label"] for each in reader.account("GET", "/tokens").json()]
     assert "x" not in labels
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
@@ -108,8 +108,8 @@ def test_a_forbidden_read_in_the_app_is_recorded(reader: Service) -> None:
 
 def test_the_own_origin_is_accepted_without_fetch_metadata(reader: Service) -> None:
     """Over plain http browsers send Origin only."""
-    answer = reader.account("POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
-    assert answer.status_code == 201
+    response = reader.account("POST", "/tokens", {"label": "x"}, headers={"origin": BASE})
+    assert response.status_code == 201
 
 
 def test_a_page_of_another_origin_cannot_sign_a_user_in(service: Service) -> None:
@@ -117,9 +117,9 @@ def test_a_page_of_another_origin_cannot_sign_a_user_in(service: Service) -> Non
     service.set_password(READER)
     form = {"email": READER, "password": PASSWORD}
     for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-dest": "iframe"}):
-        answer = service.call("POST", "/reporting/login", None, data=form, headers=headers)
-        assert answer.status_code == 403
-        assert "set-cookie" not in answer.headers
+        response = service.call("POST", "/reporting/login", None, data=form, headers=headers)
+        assert response.status_code == 403
+        assert "set-cookie" not in response.headers
 
 
 def test_password_guesses_are_limited(service: Service) -> None:

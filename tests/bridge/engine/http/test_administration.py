@@ -26,8 +26,8 @@ def test_invalid_site_settings_are_refused(service: Service) -> None:
         {"locations": "North"},
         {"hostOrigins": ["*"]},
     ):
-        answer = service.call("PUT", "/api/admin/sites/SITE1", json=wrong)
-        assert answer.status_code == 400, wrong
+        response = service.call("PUT", "/api/admin/sites/SITE1", json=wrong)
+        assert response.status_code == 400, wrong
     assert service.get("admin/sites/SITE1").json() == before
 
 
@@ -60,8 +60,8 @@ def test_templates_are_numbered(service: Service) -> None:
     section = {"type": "section", "title": "Findings"}
     document = {"type": "doc", "content": [section]}
     for name in ("Chest", "Chest CT"):
-        answer = service.call("PUT", path, json={"name": name, "document": document})
-        assert answer.status_code == 200
+        response = service.call("PUT", path, json={"name": name, "document": document})
+        assert response.status_code == 200
     listed = service.get("admin/sites/SITE1/templates").json()
     assert [(each["number"], each["name"]) for each in listed] == [(3, "Chest CT")]
     bad = {"name": "Bad", "document": {"type": "html"}}

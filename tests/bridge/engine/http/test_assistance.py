@@ -43,8 +43,8 @@ def dictate(
 def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
     """Insert findings into a text; return the response."""
     sent = {"document": to_json(from_text(text)), "findings": findings}
-    answer: dict[str, Any] = page("findings", sent).json()
-    return answer
+    response: dict[str, Any] = page("findings", sent).json()
+    return response
 
 
 def test_without_a_recognizer_the_browser_recognizes_speech(service: Service) -> None:
@@ -65,7 +65,7 @@ def test_a_recording_is_relayed_and_its_text_is_returned(service: Service, model
     configure_models(service, transcription=ModelEndpoint(model.url, "hear-1", "sesame"))
     page = service.page(service.launch())
     assert page("dictation").json()["server"] is True
-    model.answer = {"text": " Keine Auffälligkeiten. "}
+    model.response = {"text": " Keine Auffälligkeiten. "}
     assert dictate(page).json() == {"text": "Keine Auffälligkeiten."}
     headers, body = model.requests[0]
     assert headers["authorization"] == "Bearer sesame"
@@ -76,15 +76,15 @@ def test_a_recording_is_relayed_and_its_text_is_returned(service: Service, model
     assert b'name="language"\r\n\r\nde\r\n' in body
 
 
-@pytest.mark.parametrize(("answer", "status"), [({"no": "text"}, 200), ({"text": "x"}, 500)])
+@pytest.mark.parametrize(("response", "status"), [({"no": "text"}, 200), ({"text": "x"}, 500)])
 def test_a_failed_recognizer_is_reported_without_its_text(
-    service: Service, model: Model, caplog: pytest.LogCaptureFixture, answer: Any, status: int
+    service: Service, model: Model, caplog: pytest.LogCaptureFixture, response: Any, status: int
 ) -> None:
     """502; neither the recording nor the response is logged."""
     caplog.set_level(logging.DEBUG)
     configure_models(service, transcription=ModelEndpoint(model.url, "hear-1"))
     page = service.page(service.launch())
-    model.answer, model.status = answer, status
+    model.response, model.status = response, status
     found = dictate(page)
     assert (found.status_code, found.json()["code"]) == (502, "model_failed")
     assert "spoken" not in caplog.text
@@ -141,7 +141,7 @@ def test_a_model_selects_only_the_sections(service: Service, model: Model) -> No
     configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
     page = service.page(service.launch())
     places = {"places": [[0, 3], [0, 99], ["x", 1], [True]], "words": "made up"}
-    model.answer = {"choices": [{"message": {"content": json.dumps(places)}}]}
+    model.response = {"choices": [{"message": {"content": json.dumps(places)}}]}
     found = applied(page, "Small nodule.")
     assert found["by"] == "model"
     assert plain_text(parse(found["document"])).endswith("Impression:\nSmall nodule.")
@@ -154,7 +154,7 @@ def test_the_rules_replace_a_failed_model(service: Service, model: Model) -> Non
     """An invalid response counts as a failure."""
     configure_models(service, placing=ModelEndpoint(model.url, "place-1"))
     page = service.page(service.launch())
-    model.answer = {"choices": []}
+    model.response = {"choices": []}
     found = applied(page, "Nodule in the left lung.")
     assert found["by"] == "rules"
     assert "Lungs: Nodule" in plain_text(parse(found["document"]))

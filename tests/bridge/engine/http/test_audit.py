@@ -21,9 +21,9 @@ ONE = {"clinicalInfo": identity()}
 def events(service: Service, **query: Any) -> list[dict[str, Any]]:
     """Return a site's events, oldest first, as its administrator sees them."""
     service.runner.run(service.application.state.engine.audit_buffer.flush())
-    answer = service.get("admin/sites/SITE1/audit", after=0, limit=1000, **query)
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["events"]
+    response = service.get("admin/sites/SITE1/audit", after=0, limit=1000, **query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["events"]
     return found
 
 
@@ -61,9 +61,9 @@ def test_times_of_the_audit_trail_are_iso_8601(service: Service) -> None:
     zoned = datetime.fromisoformat(last["at"]).astimezone(timezone(timedelta(hours=2)))
     assert events(service, since=zoned.isoformat())[0]["at"] == last["at"]
     for bad in (str(service.clock.now), "2027-01-15T08:00:00", "yesterday"):
-        answer = service.get("admin/sites/SITE1/audit", since=bad)
-        assert answer.status_code == 400, answer.text
-        assert "since" in str(answer.json()["errors"])
+        response = service.get("admin/sites/SITE1/audit", since=bad)
+        assert response.status_code == 400, response.text
+        assert "since" in str(response.json()["errors"])
 
 
 def test_administrative_endpoints_return_no_numeric_times(service: Service) -> None:
@@ -211,8 +211,8 @@ def test_a_forbidden_request_is_recorded_at_the_site(
 ) -> None:
     """The event names actor, action and target."""
     method, path, who, body, action, target = case
-    answer = service.call(method, path, who, **({} if body is None else {"json": body}))
-    assert answer.status_code == 403
+    response = service.call(method, path, who, **({} if body is None else {"json": body}))
+    assert response.status_code == 403
     (event,) = events(service)
     assert (event["actor"], event["action"], event["outcome"]) == (who, action, "refused")
     assert event["target"]["id"] == target
@@ -328,8 +328,8 @@ def test_changes_of_templates_groups_codes_and_macros_are_recorded(service: Serv
         ("DELETE", f"{site}/macros/nl", None),
     ]
     for method, path, body in calls:
-        answer = service.call(method, path, json=body)
-        assert answer.status_code == 200, (path, answer.text)
+        response = service.call(method, path, json=body)
+        assert response.status_code == 200, (path, response.text)
 
     members = ("action", "before", "after")
     found = [

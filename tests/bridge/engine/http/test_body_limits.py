@@ -65,8 +65,8 @@ def test_a_body_of_many_small_values_is_refused(service: Service, form: str, val
     body = form % ",".join([value] * (MAX_VALUES + 1))
     headers = {"content-type": "application/json"}
     path = "/api/report/launch/clinical"
-    answer = service.call("POST", path, ADMIN, content=body, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_many_values")
+    response = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (413, "too_many_values")
 
 
 def test_separators_in_a_text_are_not_counted_as_values(service: Service) -> None:
@@ -74,8 +74,8 @@ def test_separators_in_a_text_are_not_counted_as_values(service: Service) -> Non
     body = json.dumps({"clinicalInfo": ',[{"\\' * MAX_VALUES})
     headers = {"content-type": "application/json"}
     path = "/api/report/launch/clinical"
-    answer = service.call("POST", path, ADMIN, content=body, headers=headers)
-    assert answer.json()["code"] == "invalid_request"
+    response = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert response.json()["code"] == "invalid_request"
 
 
 def test_bodies_in_progress_have_a_budget(
@@ -90,9 +90,9 @@ def test_bodies_in_progress_have_a_budget(
     BUDGET.take(900)
     try:
         refused = service.runner.run(UnreadRequest("POST", path, headers).send(application))
-        answer = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
-        assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
-        assert answer.headers["retry-after"] == "1"
+        response = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
+        assert (response.status_code, response.json()["code"]) == (503, "overloaded")
+        assert response.headers["retry-after"] == "1"
         assert service.launch().status_code == 200, "small bodies are exempt"
     finally:
         BUDGET.give_back(900)

@@ -95,11 +95,11 @@ def test_two_processes_open_two_lazy_links_of_one_order(service: Service) -> Non
         assert mine.recv() == "ready"
     for _, mine in ends:
         mine.send("go")
-    answers = [mine.recv() for _, mine in ends]
+    responses = [mine.recv() for _, mine in ends]
     for process, _ in ends:
         process.join()
-    assert [status for status, _ in answers] == [200, 200]
-    assert {report for _, report in answers} == {service.status()["reportId"]}
+    assert [status for status, _ in responses] == [200, 200]
+    assert {report for _, report in responses} == {service.status()["reportId"]}
     assert len(service.get("report/changes").json()["changes"]) == 1
 
 

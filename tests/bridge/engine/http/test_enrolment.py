@@ -37,9 +37,9 @@ def _account_id(service: Service, email: str) -> str:
 def link_for(service: Service, email: str, **more: Any) -> str:
     """Issue a link."""
     body = {"accountId": _account_id(service, email), **more}
-    answer = service.post("account/enrolment", body, "service")
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["link"])
+    response = service.post("account/enrolment", body, "service")
+    assert response.status_code == 200, response.text
+    return str(response.json()["link"])
 
 
 def take(service: Service, link: str, password: str = PASSWORD, code: str = "") -> httpx.Response:
@@ -110,8 +110,8 @@ def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
         )
         return list(await asyncio.gather(*posts))
 
-    answers = service.runner.run(all_at_once())
-    assert sorted(each.status_code for each in answers) == [303, 410, 410, 410, 410]
+    responses = service.runner.run(all_at_once())
+    assert sorted(each.status_code for each in responses) == [303, 410, 410, 410, 410]
     winners = [each for each in wanted if service.sign_in(password=each).status_code == 303]
     assert len(winners) == 1
 
@@ -141,8 +141,8 @@ def test_a_frame_or_a_page_of_another_origin_cannot_enrol(service: Service) -> N
     link = link_for(service, READER)
     for headers in ({"sec-fetch-dest": "iframe"}, {"sec-fetch-site": "cross-site"}):
         form = form_of(link, PASSWORD)
-        answer = service.call("POST", "/reporting/enrol", None, data=form, headers=headers)
-        assert answer.status_code == 403
+        response = service.call("POST", "/reporting/enrol", None, data=form, headers=headers)
+        assert response.status_code == 403
     assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
 
 
@@ -164,8 +164,8 @@ def test_accounts_across_sites_need_a_service_token(
     body: dict[str, Any] | None = None if method == "GET" else {"accountId": "1"}
     if path.endswith("second-factor"):
         body = {"accountId": "1", "required": False}
-    answer = service.call(method, f"/api/{path}", who, json=body)
-    assert answer.status_code == 403
+    response = service.call(method, f"/api/{path}", who, json=body)
+    assert response.status_code == 403
 
 
 @pytest.mark.parametrize("email", [READER, FOREIGN, "new@site3.test", "READER@SITE1.test"])
@@ -175,8 +175,8 @@ def test_no_password_is_accepted_for_another_account(
 ) -> None:
     """No route sets the password of another account, for any caller and spelling of the address."""
     body = {"email": email, "name": "X", "password": "a password of another"}
-    answer = service.post("admin/sites/SITE1/users", body, who)
-    assert (answer.status_code, answer.json()["code"]) == (400, "password_not_accepted")
+    response = service.post("admin/sites/SITE1/users", body, who)
+    assert (response.status_code, response.json()["code"]) == (400, "password_not_accepted")
 
 
 def test_codes_are_required_and_valid_once(service: Service) -> None:
@@ -230,8 +230,8 @@ def test_a_weak_new_password_is_refused(service: Service) -> None:
     service.set_password(READER)
     service.sign_in()
     body = {"present": PASSWORD, "wanted": "Password1234"}
-    answer = service.account("POST", "/password", body)
-    assert (answer.status_code, answer.json()["code"]) == (400, "password_common")
+    response = service.account("POST", "/password", body)
+    assert (response.status_code, response.json()["code"]) == (400, "password_common")
 
 
 def test_disabling_an_account_ends_its_access(service: Service) -> None:
@@ -249,8 +249,8 @@ def test_disabling_an_account_ends_its_access(service: Service) -> None:
     assert page("report").status_code == 401
     assert service.launch(OTHER).status_code == 401
     for each in (link, own):
-        answer = service.open(each)
-        assert "mode" not in answer.text or boot(answer)["mode"] != "report"
+        response = service.open(each)
+        assert "mode" not in response.text or boot(response)["mode"] != "report"
     assert service.sign_in(OTHER).status_code == 401
     named = service.launch(ADMIN, accession="A3", userInfo=user(OTHER, "Other"))
     assert (named.status_code, named.json()["code"]) == (403, "account_disabled")
@@ -360,8 +360,10 @@ def test_open_event_streams_end(service: Service, how: str) -> None:
 
     async def end() -> dict[str, Any]:
         async with listening(page) as listener:
-            answer = await service.http.request(method, f"/api/{path}", json=sent, headers=headers)
-            assert answer.status_code < 300, answer.text
+            response = await service.http.request(
+                method, f"/api/{path}", json=sent, headers=headers
+            )
+            assert response.status_code < 300, response.text
             return await listener.next("ended")
 
     assert service.runner.run(end()) == {"reason": "ended"}

@@ -63,7 +63,7 @@ def test_hanging_exports_delay_no_other_requests(service: Service) -> None:
         assert ready(service) == 200
         refused = [page(f"export/{kind}") for kind in FORMATS]
         refused.append(service.post("report/export/html", {"clinicalInfo": identity()}))
-        for answer in refused:
-            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-            assert answer.headers["retry-after"] == "1"
+        for response in refused:
+            assert (response.status_code, response.json()["code"]) == (503, "unavailable")
+            assert response.headers["retry-after"] == "1"
     assert page("export/html").status_code == 200

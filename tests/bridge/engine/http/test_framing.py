@@ -11,8 +11,8 @@ FRAME = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
 @pytest.fixture
 def lazy(service: Service) -> str:
     """A link of a lazy launch on a site that lists its host."""
-    answer = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [HOST]})
-    assert answer.status_code == 200
+    response = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [HOST]})
+    assert response.status_code == 200
     launched = service.post(
         "report/launch/clinical", launch_body(lazyLaunch=True, userInfo=user(READER))
     )

@@ -48,9 +48,9 @@ ADMINISTRATIVE: dict[str, Any] = {
 def test_a_request_without_a_valid_token_fails(service: Service, path: str) -> None:
     """Authentication 1: also if its body is invalid."""
     for who in (None, "rbt_unknown"):
-        answer = service.call("POST", f"/api/{path}", who, content=b"{ not json")
-        assert answer.status_code == 401
-        assert answer.json()["code"] == "unauthorized"
+        response = service.call("POST", f"/api/{path}", who, content=b"{ not json")
+        assert response.status_code == 401
+        assert response.json()["code"] == "unauthorized"
 
 
 @pytest.mark.parametrize("path", ADMINISTRATIVE)
@@ -75,31 +75,31 @@ def test_an_unknown_site_is_404_before_the_role_is_checked(service: Service, pat
     """Errors: 404 site not found."""
     body = json.loads(json.dumps(ADMINISTRATIVE[path]).replace("SITE1", "NOWHERE"))
     for who in (ADMIN, READER):
-        answer = service.post(path, body, who)
-        assert (answer.status_code, answer.json()["code"]) == (404, "site_not_found")
+        response = service.post(path, body, who)
+        assert (response.status_code, response.json()["code"]) == (404, "site_not_found")
 
 
 def test_a_problem_body_has_all_members(service: Service) -> None:
     """Problem bodies follow RFC 9457 with additional members."""
-    answer = service.post("report/sign", {})
-    problem = answer.json()
-    assert answer.headers["content-type"] == "application/problem+json"
+    response = service.post("report/sign", {})
+    problem = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
     assert set(problem) == {
         *("type", "title", "status", "detail", "instance", "code"),
         *("errors", "requestId", "message", "retryable"),
     }
-    assert problem["status"] == answer.status_code == 400
+    assert problem["status"] == response.status_code == 400
     assert problem["errors"][0]["pointer"] == "/clinicalInfo"
-    assert problem["requestId"] == answer.headers["x-request-id"]
-    assert answer.headers["x-api-version"] == "1"
+    assert problem["requestId"] == response.headers["x-request-id"]
+    assert response.headers["x-api-version"] == "1"
 
 
 def test_a_business_failure_is_500_with_a_header(service: Service) -> None:
     """Errors: unsign of a Draft is 500; the header distinguishes it from a crash."""
     service.launch()
-    answer = service.post("report/unsign", ONE)
-    assert (answer.status_code, answer.json()["code"]) == (500, "not_signed")
-    assert answer.headers["x-error-class"] == "business"
+    response = service.post("report/unsign", ONE)
+    assert (response.status_code, response.json()["code"]) == (500, "not_signed")
+    assert response.headers["x-error-class"] == "business"
 
 
 def test_quotas_are_counted_and_announced(service: Service) -> None:
@@ -107,10 +107,10 @@ def test_quotas_are_counted_and_announced(service: Service) -> None:
     engine = service.application.state.engine
     rates = RateLimits(launches=Quota(2))
     engine.settings = EngineSettings(engine.settings.link_keys, rates=rates)
-    answers = [service.launch(accession=f"A{number}") for number in range(3)]
-    assert [each.status_code for each in answers] == [200, 200, 429]
-    assert answers[0].headers["ratelimit"] == '"launches";r=1;t=60'
-    assert answers[2].headers["retry-after"] == "60"
+    responses = [service.launch(accession=f"A{number}") for number in range(3)]
+    assert [each.status_code for each in responses] == [200, 200, 429]
+    assert responses[0].headers["ratelimit"] == '"launches";r=1;t=60'
+    assert responses[2].headers["retry-after"] == "60"
     assert service.launch("service", lazyLaunch=True).status_code == 200
     service.clock.pass_seconds(61)
     assert service.launch(accession="A9").status_code == 200

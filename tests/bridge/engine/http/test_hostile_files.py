@@ -102,10 +102,10 @@ def test_other_requests_do_not_wait_for_a_costly_sr_file(service: Service) -> No
 def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> None:
     """It causes no server error."""
     path = "/api/admin/sites/SITE1/templates/7/mrrt"
-    answer = service.call("PUT", path, json={"html": html})
-    assert answer.status_code in (200, 400), answer.text
+    response = service.call("PUT", path, json={"html": html})
+    assert response.status_code in (200, 400), response.text
     if "<div>" in html:
-        assert answer.json()["code"] == "bad_template"
+        assert response.json()["code"] == "bad_template"
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_hostile_template_is_refused_or_read(service: Service, html: str) -> N
 )
 def test_a_hostile_code_map_is_refused(service: Service, csv: str) -> None:
     """400 or 413, without a server error."""
-    answer = service.call("PUT", "/api/admin/sites/SITE1/code-map", json={"csv": csv})
-    assert answer.status_code in (400, 413), answer.text
+    response = service.call("PUT", "/api/admin/sites/SITE1/code-map", json={"csv": csv})
+    assert response.status_code in (400, 413), response.text
 
 
 def test_an_image_that_unpacks_to_many_pixels_is_refused(service: Service) -> None:
@@ -129,8 +129,8 @@ def test_an_image_that_unpacks_to_many_pixels_is_refused(service: Service) -> No
     head = struct.pack(">II5B", 60_000, 60_000, 8, 2, 0, 0, 0)
     data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + head + bytes(4)
     image = {"imageData": base64.b64encode(data).decode(), "contentType": "image/png"}
-    answer = service.call(
+    response = service.call(
         "POST", "/api/report/launch/clinical", json=launch_body(keyImages=[image])
     )
-    assert answer.status_code == 400
-    assert answer.json()["code"].startswith("image_")
+    assert response.status_code == 400
+    assert response.json()["code"].startswith("image_")

@@ -52,8 +52,8 @@ def test_concurrent_requests_with_one_key_are_executed_once(
 
     async def sending() -> list[int]:
         async def one() -> int:
-            answer = await service.http.post("/api/report/sign", json=body, headers=headers)
-            return answer.status_code
+            response = await service.http.post("/api/report/sign", json=body, headers=headers)
+            return response.status_code
 
         both = []
         for count in (1, 2):

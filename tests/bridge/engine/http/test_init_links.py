@@ -25,8 +25,8 @@ def body(**changes: Any) -> dict[str, Any]:
 
 def test_a_session_link_lives_five_minutes(service: Service) -> None:
     """Limits: 5 minutes from issue, reported by expiresAt. It can be loaded more than once."""
-    answer = service.post("report/init", body(AppLanguage="fr-CA", SpeechLanguage="pt"))
-    prepared = answer.json()
+    response = service.post("report/init", body(AppLanguage="fr-CA", SpeechLanguage="pt"))
+    prepared = response.json()
     assert set(prepared) == {"sessionLink", "expiresAt"}
     link = prepared["sessionLink"]
     assert link.startswith(f"{BASE}/reporting/init?token=")
@@ -89,7 +89,7 @@ def browse(service: Service, **query: str) -> Any:
 
 def test_the_browser_route_redirects_to_an_address_without_the_token(service: Service) -> None:
     """Rule 6: the token is not in the new address; no referrer, no store."""
-    answer = browse(
+    response = browse(
         service,
         SiteID="SITE1",
         Auth=service.tokens[ADMIN],
@@ -97,9 +97,9 @@ def test_the_browser_route_redirects_to_an_address_without_the_token(service: Se
         UserEmail="n@site1.test",
         PatientMRN="",
     )
-    assert answer.status_code == 303
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    target = answer.headers["location"]
+    assert response.status_code == 303
+    assert response.headers["referrer-policy"] == "no-referrer"
+    target = response.headers["location"]
     assert target.startswith("/reporting/init?token=")
     assert service.tokens[ADMIN] not in target
     assert "Waiting" in service.call("GET", target, None).text
@@ -125,9 +125,9 @@ def test_the_browser_route_shows_the_reason_of_a_refusal(service: Service) -> No
         ({"token": "A" * 22}, 404),
     ]
     for query, status in cases:
-        answer = browse(service, **query)
-        assert answer.status_code == status, query
-        assert "<p>" in answer.text
+        response = browse(service, **query)
+        assert response.status_code == status, query
+        assert "<p>" in response.text
 
 
 def test_a_study_opens_after_another_users_session(service: Service) -> None:

@@ -136,9 +136,9 @@ def test_a_batch_returns_one_result_per_launch(service: Service, more: int) -> N
         launch_body("A5", tags={"PatientMRN": "a@b.test"}),
         *[{"clinicalInfo": 5}] * more,
     ]
-    answer = service.post("report/launch/clinical/batch", batch, "service")
-    assert answer.status_code == 200
-    found = [(each["status"], each.get("code", "")) for each in answer.json()]
+    response = service.post("report/launch/clinical/batch", batch, "service")
+    assert response.status_code == 200
+    found = [(each["status"], each.get("code", "")) for each in response.json()]
     assert found == [
         ("PreLaunch", ""),
         (409, "patient_name_mismatch"),

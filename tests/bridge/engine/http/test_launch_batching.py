@@ -56,9 +56,9 @@ def test_a_refused_launch_does_not_affect_others(service: Service) -> None:
     other = {"PatientName": "SMITH^JOHN"}
     bodies[3] = launch_body("A3", tags=other, userInfo=user("new@site1.test", "New Comer"))
     bodies[5] = launch_body("A5", mrn="new@site1.test", userInfo=user("late@site1.test", "Late"))
-    answers = launch(service, *bodies)
-    assert [each.status_code for each in answers] == [200, 200, 200, 409, 200, 400]
-    assert answers[3].json()["code"] == "patient_name_mismatch"
+    responses = launch(service, *bodies)
+    assert [each.status_code for each in responses] == [200, 200, 200, 409, 200, 400]
+    assert responses[3].json()["code"] == "patient_name_mismatch"
     assert count(service, "engine_report") == 4
     assert count(service, "engine_account") == accounts
     events = service.get("report/changes").json()["changes"]
@@ -77,8 +77,8 @@ def test_a_batch_with_a_refused_launch_is_repeated_one_by_one(service: Service) 
         launch_body("A2", tags=other, userInfo=user("new@site1.test", "New Comer")),
         launch_body("A3", tags=NAMED, userInfo=user()),
     ]
-    answers = service.post("report/launch/clinical/batch", batch).json()
-    assert [each["status"] for each in answers] == ["PreLaunch", 409, "Draft"]
+    responses = service.post("report/launch/clinical/batch", batch).json()
+    assert [each["status"] for each in responses] == ["PreLaunch", 409, "Draft"]
     assert count(service, "engine_account") == accounts
     events = service.get("report/changes").json()["changes"]
     assert [each["event"] for each in events] == ["order_registered", "report_created"]
@@ -99,26 +99,26 @@ def test_each_launch_gets_its_own_response(service: Service) -> None:
         launch_body("E4", userInfo=user(OTHER)),
     ]
     tokens = (ADMIN, ADMIN, ADMIN, ADMIN, ADMIN, FOREIGN, ADMIN, ADMIN)
-    answers = [each.json() for each in launch(service, *bodies, tokens=tokens)]
-    owners = [each["owner"].get("email") for each in answers]
+    responses = [each.json() for each in launch(service, *bodies, tokens=tokens)]
+    owners = [each["owner"].get("email") for each in responses]
     assert owners == [READER, None, OTHER, None, READER, FOREIGN, OTHER, OTHER]
-    assert answers[0]["reportId"] == answers[4]["reportId"]
-    assert answers[1]["reportId"] is None
-    assert len({each["reportLink"] for each in answers}) == len(bodies)
-    for body, answer in zip(bodies, answers, strict=True):
-        if body["clinicalInfo"]["SiteID"] == "SITE1" and answer["reportId"]:
+    assert responses[0]["reportId"] == responses[4]["reportId"]
+    assert responses[1]["reportId"] is None
+    assert len({each["reportLink"] for each in responses}) == len(bodies)
+    for body, response in zip(bodies, responses, strict=True):
+        if body["clinicalInfo"]["SiteID"] == "SITE1" and response["reportId"]:
             record = service.status(
                 body["clinicalInfo"]["Accession"], body["clinicalInfo"]["PatientMRN"]
             )
-            assert record["reportId"] == answer["reportId"]
+            assert record["reportId"] == response["reportId"]
 
 
 def test_launches_without_permission_do_not_affect_others(service: Service) -> None:
     """403 for the administrator of another site, 404 for an unknown site, 200 for the others."""
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(4)]
     bodies[2] = launch_body("A2", site="NOWHERE")
-    answers = launch(service, *bodies, tokens=(ADMIN, FOREIGN, ADMIN, ADMIN))
-    assert [each.status_code for each in answers] == [200, 403, 404, 200]
+    responses = launch(service, *bodies, tokens=(ADMIN, FOREIGN, ADMIN, ADMIN))
+    assert [each.status_code for each in responses] == [200, 403, 404, 200]
 
 
 @pytest.mark.parametrize("more", [{}, {"lazyLaunch": True, "registerOrder": True}])
@@ -132,9 +132,9 @@ def test_concurrent_launches_need_few_statements(service: Service, more: dict[st
     event.listen(engine, "commit", commits.append)
     who: dict[str, Any] = {} if more else {"userInfo": user()}
     bodies = [launch_body(f"A{number}", f"M{number}", **who, **more) for number in range(30)]
-    answers = launch(service, *bodies)
-    assert {each.status_code for each in answers} == {200}
-    assert len({each.json()["reportId"] for each in answers}) == 30
+    responses = launch(service, *bodies)
+    assert {each.status_code for each in responses} == {200}
+    assert len({each.json()["reportId"] for each in responses}) == 30
     assert len(statements) < 120
     assert len(commits) < 10
 
@@ -143,8 +143,8 @@ def test_an_unknown_token_is_refused_among_others(service: Service) -> None:
     """Tokens that are authenticated in one batch keep their own callers."""
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(3)]
     service.tokens["unknown"] = "rbt_unknown"
-    answers = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
-    assert [each.status_code for each in answers] == [200, 401, 200]
+    responses = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
+    assert [each.status_code for each in responses] == [200, 401, 200]
     assert service.post("report/status", {"clinicalInfo": [identity("A1")]}).status_code == 404
 
 
@@ -156,8 +156,8 @@ def registering(accession: str, mrn: str = "P1", *, group: str = "") -> dict[str
 
 def registered(service: Service, *bodies: Any, who: str = ADMIN) -> list[str]:
     """Send a batch; return the id of each report."""
-    answers = service.post("report/launch/clinical/batch", list(bodies), who).json()
-    return [each["reportId"] for each in answers]
+    responses = service.post("report/launch/clinical/batch", list(bodies), who).json()
+    return [each["reportId"] for each in responses]
 
 
 def accessions(service: Service, accession: str) -> list[str]:

@@ -17,9 +17,9 @@ from tests.bridge.engine.http.engine_service import (
 def test_the_triple_is_mandatory(service: Service) -> None:
     """A report is identified by SiteID, PatientMRN and Accession; blank is missing."""
     for missing, value in product(("SiteID", "PatientMRN", "Accession"), (None, "", "  ")):
-        answer = service.launch(tags={missing: value})
-        assert answer.status_code == 400
-        assert any(missing in each["pointer"] for each in answer.json()["errors"])
+        response = service.launch(tags={missing: value})
+        assert response.status_code == 400
+        assert any(missing in each["pointer"] for each in response.json()["errors"])
 
 
 @pytest.mark.parametrize("member", ["clinicalInfo", "reportingApp", "response"])
@@ -27,9 +27,9 @@ def test_the_required_objects(service: Service, member: str) -> None:
     """Launch: clinicalInfo, reportingApp and response are required."""
     body = launch_body()
     del body[member]
-    answer = service.post("report/launch/clinical", body)
-    assert answer.status_code == 400
-    assert answer.json()["errors"][0]["pointer"] == f"/{member}"
+    response = service.post("report/launch/clinical", body)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == f"/{member}"
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -67,9 +67,9 @@ def test_invalid_launches_are_400_and_create_nothing(service: Service) -> None:
     """Launch: each is refused with its place, lazy launches too."""
     for name, changes in WRONG.items():
         for lazy in ({}, {"lazyLaunch": True}):
-            answer = service.launch(**{**lazy, **changes})
-            assert answer.status_code == 400, (name, answer.text)
-            assert answer.json()["errors"][0]["pointer"]
+            response = service.launch(**{**lazy, **changes})
+            assert response.status_code == 400, (name, response.text)
+            assert response.json()["errors"][0]["pointer"]
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
@@ -88,17 +88,17 @@ def test_a_batch_has_a_limit(service: Service) -> None:
     """A batch with more launches than the settings allow is refused."""
     engine = service.application.state.engine
     engine.settings = EngineSettings(engine.settings.link_keys)
-    answer = service.post("report/launch/clinical/batch", [{}] * 501, "service")
-    assert (answer.status_code, answer.json()["code"]) == (400, "batch_too_large")
+    response = service.post("report/launch/clinical/batch", [{}] * 501, "service")
+    assert (response.status_code, response.json()["code"]) == (400, "batch_too_large")
 
 
 def test_every_missing_tag_is_reported(service: Service) -> None:
     """`errors` has the place of each error."""
 
     def places(body: Any) -> set[str]:
-        answer = service.post("report/launch/clinical", body)
-        assert answer.status_code == 400, answer.text
-        return {each["pointer"] for each in answer.json()["errors"]}
+        response = service.post("report/launch/clinical", body)
+        assert response.status_code == 400, response.text
+        return {each["pointer"] for each in response.json()["errors"]}
 
     both = {"/clinicalInfo/PatientMRN", "/clinicalInfo/Accession"}
     body = launch_body()

@@ -18,9 +18,9 @@ from tests.bridge.engine.http.engine_service import (
 
 def link_for(service: Service, email: str = READER, **changes: Any) -> str:
     """Launch as an administrator for a user; return the link."""
-    answer = service.launch(userInfo=user(email), **changes)
-    assert answer.status_code == 200, answer.text
-    link: str = answer.json()["reportLink"]
+    response = service.launch(userInfo=user(email), **changes)
+    assert response.status_code == 200, response.text
+    link: str = response.json()["reportLink"]
     return link
 
 
@@ -52,9 +52,9 @@ def test_the_second_of_two_lazy_links_shows_the_transfer_prompt(service: Service
 def test_a_forced_transfer_has_no_prompt(service: Service) -> None:
     """ForceOwnershipTransfer applies when the link is opened, not at the launch."""
     link_for(service, READER)
-    answer = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
+    response = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
     assert service.status()["userEmail"] == READER
-    assert boot(service.open(answer.json()["reportLink"]))["transfer"] is False
+    assert boot(service.open(response.json()["reportLink"]))["transfer"] is False
     assert service.status()["userEmail"] == OTHER
 
 
@@ -138,8 +138,8 @@ def test_only_the_sites_hosts_may_frame(service: Service) -> None:
     policy = service.open(link_for(service)).headers["content-security-policy"]
     assert "frame-ancestors 'self' https://viewer.test:8443" in policy
     for origin in ("*", "https://*.test", "viewer.test", "https://a.test/x", "https://a.test; x"):
-        answer = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [origin]})
-        assert answer.status_code == 400, origin
+        response = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [origin]})
+        assert response.status_code == 400, origin
 
 
 def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:

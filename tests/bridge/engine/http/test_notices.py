@@ -37,27 +37,27 @@ def test_the_notice_of_an_unknown_link(
 ) -> None:
     """A notice is in the requested language, and its `lang` attribute names it."""
     headers = {"accept-language": accepted}
-    answer = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
-    assert answer.status_code == 404
-    assert f'<html lang="{language}">' in answer.text
-    assert f"<h1>{title}</h1>" in answer.text
+    response = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
+    assert response.status_code == 404
+    assert f'<html lang="{language}">' in response.text
+    assert f"<h1>{title}</h1>" in response.text
 
 
 def test_the_notice_of_a_failed_pre_warm_is_in_the_language_of_the_link(service: Service) -> None:
     """GET init, rule 5: the frame shows the reason; AppLanguage of the link has precedence."""
-    answer = service.open(
+    response = service.open(
         f"{BASE}/reporting/init?token=x&AppLanguage=it-IT&SpeechLanguage=it-IT",
         headers={"accept-language": "de"},
     )
-    assert answer.status_code == 404
-    assert "Impossibile preparare la sessione" in answer.text
-    assert '<p lang="en">' in answer.text
+    assert response.status_code == 404
+    assert "Impossibile preparare la sessione" in response.text
+    assert '<p lang="en">' in response.text
 
 
 def test_the_notice_of_a_link_that_may_not_be_framed(service: Service) -> None:
     """Frames: a link without the authority of an administrator does not open in a frame."""
     link = service.launch(READER).json()["reportLink"]
     headers = {"sec-fetch-dest": "iframe", "accept-language": "pl"}
-    answer = service.open(link, headers=headers)
-    assert answer.status_code == 403
-    assert "Tego opisu nie można tu otworzyć" in answer.text
+    response = service.open(link, headers=headers)
+    assert response.status_code == 403
+    assert "Tego opisu nie można tu otworzyć" in response.text

@@ -1,15 +1,13 @@
 """Query plans of the hot paths use indexes, on both databases."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
 from bridge.engine.service.accounts.tokens import VALID
-from bridge.store.database import Database
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     READER,
@@ -18,13 +16,13 @@ from tests.bridge.engine.http.engine_service import (
     launch_body,
     user,
 )
+from tests.bridge.query_plans import Statement, plan_of, recorded_statements
 
 GROWING = (
     "engine_report", "engine_report_order", "engine_link", "engine_change", "engine_audit_event",
     "engine_release", "engine_addendum", "engine_signature", "engine_report_file",
     "engine_browser_session", "engine_access_token", "engine_account", "engine_patient_pointer",
 )  # fmt: skip
-Statement = tuple[str, Any]
 
 
 def launch(service: Service) -> None:
@@ -36,8 +34,8 @@ def launch(service: Service) -> None:
     ]
     for body in bodies * 2:
         assert service.post("report/launch/clinical", body).status_code == 200
-    answer = service.post("report/launch/clinical/batch", bodies)
-    assert [each["reportStatus"] for each in answer.json()] == ["Draft", None, "Ordered"]
+    response = service.post("report/launch/clinical/batch", bodies)
+    assert [each["reportStatus"] for each in response.json()] == ["Draft", None, "Ordered"]
 
 
 def open_link(service: Service) -> None:
@@ -50,8 +48,8 @@ def status(service: Service) -> None:
     """The status of many orders."""
     service.launch()
     orders = [identity("A1")] + [identity(f"B{number}") for number in range(499)]
-    answer = service.post("report/status", {"clinicalInfo": orders})
-    assert len(answer.json()) == 1
+    response = service.post("report/status", {"clinicalInfo": orders})
+    assert len(response.json()) == 1
 
 
 def sign_and_read(service: Service) -> None:
@@ -70,27 +68,11 @@ def sign_and_read(service: Service) -> None:
     assert "text" in changes[-1]
 
 
-@contextmanager
-def watched(database: Database) -> Iterator[list[Statement]]:
-    """Collect the executed statements, each with its first parameters."""
-    statements: list[Statement] = []
-
-    def note(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
-        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
-            statements.append((statement, values[0] if many else values))
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(database.engine, "before_cursor_execute", note)
-
-
 def plan(connection: Connection, statement: Statement) -> str:
     """Return the query plan of a statement for large tables."""
-    explain = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
-    rows = connection.exec_driver_sql(explain + statement[0], statement[1]).all()
     # SQLite calls this a scan too.
     newest = statement[0].endswith(("DESC\n LIMIT ? OFFSET ?", "DESC LIMIT 1"))
-    return "" if newest else "\n".join(str(row[-1]) for row in rows)
+    return "" if newest else plan_of(connection, statement)
 
 
 def scans(text: str) -> list[str]:
@@ -104,7 +86,7 @@ def test_no_hot_statement_scans_a_growing_table(
     service: Service, path: Callable[[Service], None]
 ) -> None:
     """Each statement finds its rows by an index."""
-    with watched(service.database) as statements:
+    with recorded_statements(service.database) as statements:
         path(service)
     assert len(statements) > 5
     with service.database.write() as connection:

@@ -54,18 +54,18 @@ def test_concurrent_openings_of_lazy_links_create_one_report(service: Service) -
 def test_concurrent_launches_of_one_triple_create_one_report(service: Service) -> None:
     """Every response names the same report."""
     body = launch_body(tags={"PatientName": "DOE^JANE"})
-    answers = together(service, *[("POST", "/api/report/launch/clinical", body)] * 50)
-    assert Counter(each.status_code for each in answers) == {200: 50}
-    assert len({each.json()["reportId"] for each in answers}) == 1
+    responses = together(service, *[("POST", "/api/report/launch/clinical", body)] * 50)
+    assert Counter(each.status_code for each in responses) == {200: 50}
+    assert len({each.json()["reportId"] for each in responses}) == 1
 
 
 def test_concurrent_requests_sign_once(service: Service) -> None:
     """sign: one 200, the others are the business failure."""
     service.launch()
     body = {"clinicalInfo": identity()}
-    answers = together(service, *[("POST", "/api/report/sign", body)] * 10)
-    assert Counter(each.status_code for each in answers) == {200: 1, 500: 9}
-    assert {each.json()["code"] for each in answers if each.status_code == 500} == {
+    responses = together(service, *[("POST", "/api/report/sign", body)] * 10)
+    assert Counter(each.status_code for each in responses) == {200: 1, 500: 9}
+    assert {each.json()["code"] for each in responses if each.status_code == 500} == {
         "already_signed"
     }
 
@@ -122,9 +122,9 @@ def test_no_launch_during_a_merge_is_lost(service: Service) -> None:
             [launch_body(f"{number}-{each}", prior) for each in range(5, 8)],
         )
 
-        answers = together(service, *launches, ("POST", "/api/patient/merge", merge), batch)
+        responses = together(service, *launches, ("POST", "/api/patient/merge", merge), batch)
 
-        assert [each.status_code for each in answers] == [200] * 6
+        assert [each.status_code for each in responses] == [200] * 6
         for each in range(8):
             for mrn in (prior, survivor):
                 record = service.status(f"{number}-{each}", mrn)
@@ -139,7 +139,7 @@ def test_a_launch_during_a_patient_update_leaves_one_name(service: Service) -> N
         update = {"SiteID": "SITE1", "PatientMRN": mrn, "PatientName": "ROE^JANE"}
         body: dict[str, Any] = {"tags": {"PatientName": "DOE^JANE"}}
 
-        answers = together(
+        responses = together(
             service,
             *(
                 (
@@ -152,8 +152,8 @@ def test_a_launch_during_a_patient_update_leaves_one_name(service: Service) -> N
             ("POST", "/api/patient/update", update),
         )
 
-        assert answers[-1].status_code == 200
-        assert {each.status_code for each in answers[:-1]} <= {200, 409}
+        assert responses[-1].status_code == 200
+        assert {each.status_code for each in responses[:-1]} <= {200, 409}
         found = service.get("worklist", SiteID="SITE1", PatientMRN=mrn).json()["items"]
         assert {each["orders"][0]["PatientName"] for each in found} == {"ROE^JANE"}
 
@@ -167,13 +167,13 @@ def test_opening_a_lazy_link_during_a_merge(service: Service) -> None:
         )
         merge = {"SiteID": "SITE1", "PatientMRN": survivor, "PriorPatientMRN": prior}
 
-        answers = together(
+        responses = together(
             service,
             ("POST", "/api/patient/merge", merge),
             ("GET", launched.json()["reportLink"].removeprefix(BASE), None),
         )
 
-        assert [each.status_code for each in answers] == [200, 200]
+        assert [each.status_code for each in responses] == [200, 200]
         assert service.status(f"L{number}", prior)["clinicalInfo"][0]["PatientMRN"] == survivor
 
 
@@ -190,6 +190,6 @@ def test_a_cycle_of_concurrent_merges_is_refused(service: Service) -> None:
             for one, two in zip(names, [*names[1:], names[0]], strict=True)
         ]
 
-        answers = together(service, *merges)
+        responses = together(service, *merges)
 
-        assert sorted(each.status_code for each in answers) == [200, 200, 400]
+        assert sorted(each.status_code for each in responses) == [200, 200, 400]

@@ -19,9 +19,9 @@ def release(service: Service) -> None:
 
 def releases(service: Service, who: str = "service", **query: Any) -> list[dict[str, Any]]:
     """Return the changes with a release."""
-    answer = service.get("report/changes", who, **query)
-    assert answer.status_code == 200, answer.text
-    return [each for each in answer.json()["changes"] if each["release"]]
+    response = service.get("report/changes", who, **query)
+    assert response.status_code == 200, response.text
+    return [each for each in response.json()["changes"] if each["release"]]
 
 
 def test_released_texts_equal_the_export(service: Service) -> None:
@@ -97,9 +97,9 @@ def records(
 ) -> list[dict[str, Any]]:
     """Ask for status records."""
     orders = [identity(each) for each in accessions or ("A1",)]
-    answer = service.post("report/status", {"clinicalInfo": orders, **options}, who)
-    assert answer.status_code == 200, answer.text
-    return list(answer.json())
+    response = service.post("report/status", {"clinicalInfo": orders, **options}, who)
+    assert response.status_code == 200, response.text
+    return list(response.json())
 
 
 def test_status_records_have_the_texts_of_signed_reports(service: Service) -> None:
@@ -134,5 +134,5 @@ def test_texts_of_status_records_count_as_exports(service: Service) -> None:
     found = [records(service, who=ADMIN, texts=True)[0] for _ in range(2)]
     assert ["text" in each for each in found] == [True, False]
     orders = [identity(f"A{number}") for number in range(101)]
-    answer = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
-    assert (answer.status_code, answer.json()["code"]) == (400, "too_many_orders")
+    response = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
+    assert (response.status_code, response.json()["code"]) == (400, "too_many_orders")

@@ -66,9 +66,9 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
     assert [(each["kind"], each["name"], each["width"]) for each in listed] == [
         ("keyImage", "key.png", 4)
     ]
-    answer = page(f"files/{listed[0]['id']}")
-    assert answer.headers["content-type"] == "image/png"
-    assert Image.open(io.BytesIO(answer.content)).size == (4, 2)
+    response = page(f"files/{listed[0]['id']}")
+    assert response.headers["content-type"] == "image/png"
+    assert Image.open(io.BytesIO(response.content)).size == (4, 2)
     assert service.open_report(accession="A2")(f"files/{listed[0]['id']}").status_code == 404
 
 
@@ -79,9 +79,9 @@ def test_a_report_is_exported_as_a_file(service: Service, kind: str, start: byte
     """DOCX, RTF and HTML contain the text; an unknown time zone is refused."""
     page = service.open_report()
     page.save("Unmistakable.")
-    answer = page(f"export/{kind}")
-    assert answer.content.startswith(start)
-    content = answer.content
+    response = page(f"export/{kind}")
+    assert response.content.startswith(start)
+    content = response.content
     if kind == "docx":
         content = zipfile.ZipFile(io.BytesIO(content)).read("word/document.xml")
     assert b"Unmistakable." in content
@@ -105,10 +105,10 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
         ("sexMismatch", "alert"),
     ]
     checks = {"laterality": "prohibit", "sexMismatch": "silent"}
-    answer = service.call(
+    response = service.call(
         "PATCH", "/api/admin/sites/SITE1", json={"settings": {"signChecks": checks}}
     )
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     found = page("checks").json()["findings"]
     assert [(each["check"], each["behaviour"]) for each in found] == [
         ("openBracket", "alert"),
@@ -131,17 +131,17 @@ def test_only_one_window_writes(service: Service) -> None:
     assert not second("presence", {}).json()["writable"]
     first("leave", {})
     assert second("presence", {}).json()["writable"]
-    answer = first("save", {"version": state["version"], "text": "late"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "being_edited")
+    response = first("save", {"version": state["version"], "text": "late"})
+    assert (response.status_code, response.json()["code"]) == (409, "being_edited")
 
 
 def test_a_reloaded_page_can_write(service: Service) -> None:
     """It gets the write lease of its session."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
-    answer = service.open(link)
-    page = service.session(answer)
+    response = service.open(link)
+    page = service.session(response)
     assert page("report").json()["writable"]
-    cookie = answer.headers["set-cookie"].partition(";")[0]
+    cookie = response.headers["set-cookie"].partition(";")[0]
     again = service.open(link.partition("?")[0], headers={"cookie": cookie})
     assert service.session(again)("report").json()["writable"]
 

@@ -23,8 +23,8 @@ def test_a_save_of_an_old_version_is_refused(page: Page) -> None:
     """Optimistic locking: 409, and the stored text is kept."""
     version = page("report").json()["version"]
     page.save("first")
-    answer = page("save", {"version": version, "text": "second"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "version_conflict")
+    response = page("save", {"version": version, "text": "second"})
+    assert (response.status_code, response.json()["code"]) == (409, "version_conflict")
     assert page("report").json()["content"] == "first"
 
 
@@ -39,8 +39,8 @@ def test_sign_recall_and_sign_again(service: Service, page: Page) -> None:
     state = page("sign", {"version": state["version"]}).json()
     state = page("sign-now", {"version": state["version"]}).json()
     assert state["unsignUntil"] is None
-    answer = page("unsign", {})
-    assert (answer.status_code, answer.json()["code"]) == (500, "cooling_elapsed")
+    response = page("unsign", {})
+    assert (response.status_code, response.json()["code"]) == (500, "cooling_elapsed")
 
 
 def test_an_addendum_is_written_signed_and_withdrawn(service: Service, page: Page) -> None:

@@ -43,8 +43,8 @@ def test_bodies_may_be_nested_or_flat(service: Service, body: dict[str, Any]) ->
     """The document nests the identity for most endpoints and not for two."""
     service.launch()
     for path in ("export/json", "unassign", "delete"):
-        answer = service.post(f"report/{path}", body)
-        assert answer.status_code == 200, (path, answer.text)
+        response = service.post(f"report/{path}", body)
+        assert response.status_code == 200, (path, response.text)
 
 
 def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
@@ -84,8 +84,8 @@ def test_a_change_wakes_a_waiting_reader(service: Service) -> None:
         await eventually_async(lambda: polls._callers.total() == 1)
         body = launch_body()
         await service.http.post("/api/report/launch/clinical", json=body, headers=headers)
-        answer = await reader
-        return loop.time() - begin, answer.json()
+        response = await reader
+        return loop.time() - begin, response.json()
 
     seconds, page = service.runner.run(waiting())
     assert seconds < WAIT, "it was woken, and did not wait to the end"
@@ -146,9 +146,9 @@ def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
         assert launched.status_code == 200
 
     def found(**query: Any) -> list[str]:
-        answer = service.get("worklist", SiteID="SITE1", **query)
-        assert answer.status_code == 200, answer.text
-        return [each["orders"][0]["PatientName"] for each in answer.json()["items"]]
+        response = service.get("worklist", SiteID="SITE1", **query)
+        assert response.status_code == 200, response.text
+        return [each["orders"][0]["PatientName"] for each in response.json()["items"]]
 
     assert found(sort="patient") == ["Abt", "Bell"]
     assert found(sort="-patient") == ["Bell", "Abt"]
@@ -163,9 +163,9 @@ def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
 
 def test_unknown_filters_of_the_worklist_are_refused(service: Service) -> None:
     """An ignored filter would show other patients."""
-    answer = service.get("worklist", SiteID="SITE1", modality="CT", statuses="Draft")
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
-    assert [each["pointer"] for each in answer.json()["errors"]] == ["modality", "statuses"]
+    response = service.get("worklist", SiteID="SITE1", modality="CT", statuses="Draft")
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+    assert [each["pointer"] for each in response.json()["errors"]] == ["modality", "statuses"]
     for text in ("a\x00b", "\u202e"):
         for name in ("reader", "q", "Modality", "SiteLocation", "PatientMRN"):
             assert service.get("worklist", SiteID="SITE1", **{name: text}).status_code in (200, 400)

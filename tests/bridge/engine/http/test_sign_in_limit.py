@@ -35,10 +35,10 @@ def test_concurrent_guesses_cause_few_hashes(service: Service, sources: int, acc
     service.set_password(READER)
     hashing = service.application.state.engine.hashing
     before = hashing.computed
-    answers = attempts(service, sources, accounts)
+    responses = attempts(service, sources, accounts)
     assert hashing.computed - before <= MOST
-    assert answers[401] <= MOST
-    assert set(answers) <= {401, 429, 503}
+    assert responses[401] <= MOST
+    assert set(responses) <= {401, 429, 503}
 
 
 def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Service) -> None:
@@ -62,16 +62,16 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
         THREADS + MOST_WAITING - RESERVED
     )
     assert hashing.computed - before <= MOST
-    answers = attempts(service, 250, 300)
-    assert set(answers) <= {401, 429, 503}
+    responses = attempts(service, 250, 300)
+    assert set(responses) <= {401, 429, 503}
 
 
 async def guess(service: Service, address: str, form: dict[str, str], cookie: str = "") -> int:
     """Send the login form from an address; return the status."""
     headers = OURS | ({"cookie": cookie} if cookie else {})
     path = "/reporting/login"
-    answer = await service.send_from(address, "POST", path, data=form, headers=headers)
-    return answer.status_code
+    response = await service.send_from(address, "POST", path, data=form, headers=headers)
+    return response.status_code
 
 
 def from_address(
@@ -132,8 +132,8 @@ def test_confirmations_and_changes_count(service: Service) -> None:
     for number in range(10):
         body = {"password": f"wrong {number}"}
         assert service.account("POST", "/confirm", body).status_code == 400
-    answer = service.account("POST", "/confirm", {"password": PASSWORD})
-    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_attempts")
+    response = service.account("POST", "/confirm", {"password": PASSWORD})
+    assert (response.status_code, response.json()["code"]) == (429, "too_many_attempts")
     body = {"present": PASSWORD, "wanted": "another horse battery"}
     assert service.account("POST", "/password", body).status_code == 429
     assert service.sign_in().status_code == 303
@@ -154,11 +154,11 @@ def test_an_undeclared_proxy_is_noted(service: Service, header: str) -> None:
     service.set_password(READER)
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == []
-    answers = []
+    responses = []
     for number in range(30):
         headers = OURS | {header: f"198.51.100.{number}"}
         form = {"email": READER, "password": "wrong guess"}
-        answers.append(service.call("POST", "/reporting/login", None, data=form, headers=headers))
-    assert answers[-1].status_code == 429
+        responses.append(service.call("POST", "/reporting/login", None, data=form, headers=headers))
+    assert responses[-1].status_code == 429
     with service.database.read() as connection:
         assert undeclared_proxies(connection) == ["127.0.0.1"]

@@ -62,9 +62,9 @@ class SignOn:
         return self.get(back.headers["location"], cookie_of(sent))
 
 
-def cookie_of(answer: httpx.Response) -> str:
+def cookie_of(response: httpx.Response) -> str:
     """Return the first cookie that a response sets."""
-    return answer.headers.get_list("set-cookie")[0].partition(";")[0]
+    return response.headers.get_list("set-cookie")[0].partition(";")[0]
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def sign_on(tmp_path: Path) -> Iterator[SignOn]:
 
 def test_an_authenticated_user_is_signed_in(sign_on: SignOn) -> None:
     """Sign-in redirects to the requested page and is recorded as a login."""
-    answer = sign_on.sign_in()
-    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
-    account = sign_on.get("/reporting/api/account", cookie_of(answer))
+    response = sign_on.sign_in()
+    assert (response.status_code, response.headers["location"]) == (303, "/console")
+    account = sign_on.get("/reporting/api/account", cookie_of(response))
     assert account.json()["email"] == ADA
     with sign_on.database.read() as connection:
         (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="login"))
@@ -106,8 +106,8 @@ def test_the_address_is_read_from_userinfo(sign_on: SignOn) -> None:
 
 def test_sign_in_redirects_to_the_requested_page(sign_on: SignOn) -> None:
     """To a report link or a landing page of this service, not to another host."""
-    answer = sign_on.sign_in("token=abc")
-    assert answer.headers["location"] == "/reporting/launch-report/clinical?token=abc"
+    response = sign_on.sign_in("token=abc")
+    assert response.headers["location"] == "/reporting/launch-report/clinical?token=abc"
     foreign = sign_on.sign_in("next=https://evil.test/")
     assert foreign.headers["location"] == "/reporting/worklist"
 
@@ -131,9 +131,9 @@ def test_sign_in_redirects_to_the_requested_page(sign_on: SignOn) -> None:
 def test_wrong_claims_are_refused(sign_on: SignOn, wrong_claims: dict[str, Any]) -> None:
     """A failed sign-in creates no session; the audit event has the cause and no user."""
     sign_on.provider.wrong_claims = wrong_claims
-    answer = sign_on.sign_in()
-    assert answer.status_code == 401
-    assert "report_account" not in str(answer.headers)
+    response = sign_on.sign_in()
+    assert response.status_code == 401
+    assert "report_account" not in str(response.headers)
     sign_on.runner.run(sign_on.application.state.engine.audit_buffer.flush())
     with sign_on.database.read() as connection:
         (event,) = audit_queries.newest_anonymous(connection, None, 10)
@@ -228,9 +228,9 @@ def confirm(sign_on: SignOn, session: str, **wrong_claims: Any) -> httpx.Respons
 def test_a_confirmation_replaces_the_session(sign_on: SignOn) -> None:
     """The provider required the credentials again; the old session ends."""
     session = cookie_of(sign_on.sign_in())
-    answer = confirm(sign_on, session, auth_time=int(time.time()))
-    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
-    assert sign_on.get("/reporting/api/account", cookie_of(answer)).json()["email"] == ADA
+    response = confirm(sign_on, session, auth_time=int(time.time()))
+    assert (response.status_code, response.headers["location"]) == (303, "/console")
+    assert sign_on.get("/reporting/api/account", cookie_of(response)).json()["email"] == ADA
     assert sign_on.get("/reporting/api/account", session).status_code == 401
 
 

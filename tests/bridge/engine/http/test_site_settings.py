@@ -24,11 +24,11 @@ def uri(data: bytes, kind: str = "image/png") -> str:
 
 def test_members_change_one_by_one(service: Service) -> None:
     """PATCH: members that are not named keep their value; null restores the default."""
-    answer = service.call("PATCH", SITE, json={"locations": ["North"], "settings": {}})
-    assert answer.status_code == 200
-    assert (answer.json()["signDelay"], answer.json()["locations"]) == (60, ["North"])
-    answer = service.call("PATCH", SITE, json={"signDelay": 5, "locations": None})
-    assert (answer.json()["signDelay"], answer.json()["locations"]) == (5, [])
+    response = service.call("PATCH", SITE, json={"locations": ["North"], "settings": {}})
+    assert response.status_code == 200
+    assert (response.json()["signDelay"], response.json()["locations"]) == (60, ["North"])
+    response = service.call("PATCH", SITE, json={"signDelay": 5, "locations": None})
+    assert (response.json()["signDelay"], response.json()["locations"]) == (5, [])
     assert service.call("PATCH", SITE, READER, json={"signDelay": 0}).status_code == 403
     for wrong in (
         {"signDelay": "5"},
@@ -49,8 +49,8 @@ def test_members_change_one_by_one(service: Service) -> None:
 def test_the_paper_size(service: Service) -> None:
     """settings.pageSize: A4 unless the site chooses Letter."""
     assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "A4"
-    answer = service.call("PATCH", SITE, json={"settings": {"pageSize": "Letter"}})
-    assert answer.json()["settings"]["pageSize"] == "Letter"
+    response = service.call("PATCH", SITE, json={"settings": {"pageSize": "Letter"}})
+    assert response.json()["settings"]["pageSize"] == "Letter"
     assert service.get("admin/sites/SITE1").json()["settings"]["pageSize"] == "Letter"
 
 

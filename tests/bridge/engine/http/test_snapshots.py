@@ -82,9 +82,9 @@ def signed_in(service: Service) -> Service:
 )
 def test_responses_of_the_account_api(signed_in: Service, name: str, path: str) -> None:
     """Worklist, account and administration."""
-    answer = signed_in.account("GET", path)
-    assert answer.status_code == 200, answer.text
-    check(name, answer.json())
+    response = signed_in.account("GET", path)
+    assert response.status_code == 200, response.text
+    check(name, response.json())
 
 
 def test_the_list_of_tokens(signed_in: Service) -> None:
@@ -139,7 +139,7 @@ def sign_prior(service: Service) -> None:
     page("sign-now", {"version": page.save("Earlier.")})
 
 
-def answers(service: Service) -> dict[str, Any]:
+def responses(service: Service) -> dict[str, Any]:
     """Run a report through its lifecycle and collect the responses to its page."""
     sign_prior(service)
     service.call("PUT", "/api/admin/sites/SITE1/macros/.n", json={"text": "Normal."})
@@ -184,5 +184,5 @@ def answers(service: Service) -> dict[str, Any]:
 def test_the_responses_of_a_report_page(service: Service) -> None:
     """So the page is tested with real responses."""
     ids: dict[str, str] = {}
-    for name, answer in answers(service).items():
-        compare(PAGE_SNAPSHOTS / f"{name}.json", tidy(answer, ids), sort_keys=False)
+    for name, response in responses(service).items():
+        compare(PAGE_SNAPSHOTS / f"{name}.json", tidy(response, ids), sort_keys=False)

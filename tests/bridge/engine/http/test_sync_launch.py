@@ -52,13 +52,13 @@ def window(service: Service, accession: str = "A1", *, in_frame: bool = False) -
 async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
     """Launch another study with SyncLaunch; return the warnings."""
     given = {"userInfo": user(READER), "reportingApp": SYNC, **changes}
-    answer = await service.http.post(
+    response = await service.http.post(
         "/api/report/launch/clinical",
         json=launch_body(accession=accession, **given),
         headers={"x-access-token": service.tokens[ADMIN]},
     )
-    assert answer.status_code == 200, answer.text
-    warnings: list[str] = answer.json()["warnings"]
+    assert response.status_code == 200, response.text
+    warnings: list[str] = response.json()["warnings"]
     return warnings
 
 
@@ -78,9 +78,9 @@ async def following_by(listener: Listener, page: Page) -> AsyncIterator[list[dic
 
     async def follow() -> None:
         request = await listener.next("follow")
-        answer = await post(page, "follow", {"sequence": request["sequence"]})
-        assert answer.status_code == 200, answer.text
-        opened.append(answer.json())
+        response = await post(page, "follow", {"sequence": request["sequence"]})
+        assert response.status_code == 200, response.text
+        opened.append(response.json())
 
     task = asyncio.get_running_loop().create_task(follow())
     yield opened
@@ -125,8 +125,8 @@ def test_a_window_that_stays_adds_a_warning_to_the_launch(service: Service, page
             assert await launching == ["sync_refused"]
         async with listening(page) as again:
             assert [kind for kind, _, _ in again.all] == ["presence"]
-            answer = await post(page, "follow", {"sequence": request["sequence"]})
-            assert answer.json()["reportId"] == expected
+            response = await post(page, "follow", {"sequence": request["sequence"]})
+            assert response.json()["reportId"] == expected
 
     expected = service.launch(accession="A2", userInfo=user(READER)).json()["reportId"]
     service.runner.run(scenario())
@@ -191,10 +191,10 @@ def test_the_event_stream_can_be_polled(service: Service, page: Page) -> None:
     """`once` sends the present events and ends the stream."""
     headers = page.bearer | {"last-event-id": "0"}
     path = "/reporting/api/session/events"
-    answer = service.call("GET", path, None, headers=headers, params={"once": "true"})
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert "event: change" in answer.text
-    assert answer.text.endswith('event: presence\ndata: {"others": []}\n\n')
+    response = service.call("GET", path, None, headers=headers, params={"once": "true"})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert "event: change" in response.text
+    assert response.text.endswith('event: presence\ndata: {"others": []}\n\n')
 
 
 def test_observed_hosts_are_listed_for_administrators(service: Service) -> None:

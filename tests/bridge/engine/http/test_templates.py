@@ -63,13 +63,13 @@ def test_an_order_gets_its_template_when_it_is_opened(templated: Service) -> Non
         "registerOrder": True,
         "reportingApp": {"ApplyTemplate": "7"},
     }
-    answer = templated.launch(userInfo=user(), **launch).json()
+    response = templated.launch(userInfo=user(), **launch).json()
     assert not templated.status()["hasContent"]
-    templated.open(answer["reportLink"])
+    templated.open(response["reportLink"])
     assert templated.status()["hasContent"]
     assert templated.post("report/reset-order", identity()).status_code == 200
     assert not templated.status()["hasContent"]
-    templated.open(answer["reportLink"])
+    templated.open(response["reportLink"])
     content = templated.get("report/content", **identity()).json()["content"]
     assert content.startswith("Findings")
 
@@ -98,8 +98,8 @@ def test_a_template_is_limited_like_a_document(templated: Service) -> None:
 def test_a_launch_with_an_unknown_template_succeeds(templated: Service) -> None:
     """ApplyTemplate: the response has a warning; the findings are the draft."""
     app = {"ApplyTemplate": 99}
-    answer = templated.launch(tags={"KeyFindings": "Text."}, reportingApp=app).json()
-    assert answer["warnings"] == ["unknown_template"]
+    response = templated.launch(tags={"KeyFindings": "Text."}, reportingApp=app).json()
+    assert response["warnings"] == ["unknown_template"]
     assert templated.get("report/content", **identity()).json()["content"] == "Text."
 
 

@@ -90,7 +90,7 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
         engine.stopping = True
         engine.work.changed.notify()
         rest = [each for each in (*waiting, *others) if not each.done()]
-        answers = await asyncio.gather(*rest)
-        assert [each.status_code for each in answers] == [200] * 5
+        responses = await asyncio.gather(*rest)
+        assert [each.status_code for each in responses] == [200] * 5
 
     service.runner.run(scenario())

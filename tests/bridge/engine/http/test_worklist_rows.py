@@ -10,9 +10,9 @@ from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Serv
 
 def rows(service: Service, **query: Any) -> Any:
     """Return rows of the worklist of SITE1."""
-    answer = service.account("GET", "/rows", params={"SiteID": "SITE1", **query})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = service.account("GET", "/rows", params={"SiteID": "SITE1", **query})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def mrns(service: Service, **query: Any) -> list[str]:
@@ -145,8 +145,8 @@ def test_users_of_other_sites_see_no_worklist(worklist: Service) -> None:
     """A user of another site gets no rows, changes or readers."""
     sign_in(worklist, FOREIGN)
     for path in ("/rows", "/changes", "/site"):
-        answer = worklist.account("GET", path, params={"SiteID": "SITE1", "wait": 0})
-        assert answer.status_code == 403, path
+        response = worklist.account("GET", path, params={"SiteID": "SITE1", "wait": 0})
+        assert response.status_code == 403, path
 
 
 def test_the_values_for_filters(worklist: Service) -> None:

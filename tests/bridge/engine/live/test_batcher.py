@@ -34,10 +34,10 @@ def submitted(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: in
 
     async def submit_all() -> list[int]:
         batcher = Batcher[int, int](counter.together, most, lanes)
-        answers = await asyncio.gather(
+        results = await asyncio.gather(
             *(batcher.submit(number) for number in numbers), return_exceptions=True
         )
-        return [answer if isinstance(answer, int) else -1 for answer in answers]
+        return [result if isinstance(result, int) else -1 for result in results]
 
     return asyncio.run(submit_all())
 
