@@ -6,6 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from bridge.admin.data_directory import create_data_directory
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 
@@ -32,3 +33,15 @@ def fresh_file(path: Path) -> str:
     if not path.exists():
         shutil.copyfile(model_file(), path)
     return f"sqlite:///{path}"
+
+
+def create_migrated_home(home: Path) -> None:
+    """Create a data directory whose database has all tables and no rows."""
+    create_data_directory(home)
+    add_database(home)
+
+
+def add_database(home: Path) -> None:
+    """Give a new data directory a database with all tables and no rows."""
+    fresh_file(home / "bridge.db")
+    (home / "bridge.db").chmod(0o600)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
@@ -19,6 +18,7 @@ from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersi
 from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.databases import create_migrated_home
 
 ANN = "ann@example.org"
 SETTINGS = """
@@ -65,7 +65,7 @@ class ActivationHarness:
 def harness(tmp_path: Path) -> Iterator[ActivationHarness]:
     """The definitions of the files are active, as after a start."""
     home = tmp_path / "home"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
     mappings = home / "mappings"
     (mappings / "base.yaml").write_text(BASE)

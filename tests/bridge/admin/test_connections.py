@@ -11,7 +11,6 @@ import pytest
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
 from bridge.admin.console_connections import ConsoleConnections
-from bridge.admin.data_directory import create_data_directory
 from bridge.console.context import ConnectionChange, ProposedConnection
 from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
@@ -19,6 +18,7 @@ from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.active_settings import connections_of, current, origin_of
 from config import Settings, load
+from tests.databases import create_migrated_home
 
 SETTINGS = """
 [http]
@@ -38,7 +38,7 @@ class ConnectionsHarness:
     """A data directory and the console's use case for connections."""
 
     def __init__(self, home: Path) -> None:
-        create_data_directory(home)
+        create_migrated_home(home)
         (home / "bridge.toml").write_text(SETTINGS, "utf-8")
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)

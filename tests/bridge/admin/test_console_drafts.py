@@ -18,6 +18,7 @@ from bridge.console.errors import (
 )
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.databases import add_database
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 SENDER = "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"
@@ -38,6 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drafts(home: Path) -> Iterator[ConsoleDrafts]:
     """The use case of drafts, without drafts."""
     (home / "bridge.db").unlink(missing_ok=True)
+    add_database(home)
     with bridge_database(home) as database:
         yield ConsoleDrafts(load(home), database, lambda: 1_000)
 

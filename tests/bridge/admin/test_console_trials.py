@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.console.context import ComparisonRequest, DraftEdit, TrialMessage
 from bridge.console.errors import InvalidContent
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.databases import create_migrated_home
 
 ANN = "ann@example.org"
 ODD = (
@@ -40,7 +40,7 @@ def console(
 ) -> Iterator[tuple[ConsoleDrafts, ConsoleTrials]]:
     """Drafts and trials of one data directory, with one draft."""
     home = tmp_path_factory.mktemp("trials") / "home"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )

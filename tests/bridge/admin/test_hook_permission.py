@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.admin.definitions.console_trial import ConsoleTrials
 from bridge.console.context import ActivationRequest, ComparisonRequest, DraftEdit, TrialMessage
 from bridge.console.errors import InvalidContent, PermissionDenied
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.databases import create_migrated_home
 
 ANN, ROOT = "ann@example.org", "root@example.org"
 HOOKS = "def f(message):\n    return 'F'\n\n\ndef g(message):\n    return 'G'\n"
@@ -33,7 +33,7 @@ def rule(hook: str) -> str:
 def home(tmp_path: Path) -> Path:
     """An installation with a hook file that no definition uses."""
     home = tmp_path / "home"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text(
         '[[listener]]\nname = "ris"\nbind = "127.0.0.1:2575"\nsite = "S"\n', "utf-8"
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate_files
 from bridge.admin.packages.activation import ConsolePackages, packed, unpacked
 from bridge.admin.packages.folder import NotImported
@@ -17,6 +16,7 @@ from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.active_settings import active_sources, current
 from config import Settings, load
+from tests.databases import create_migrated_home
 
 SETTINGS = """
 [[listener]]
@@ -34,7 +34,7 @@ class Home:
     """A data directory with a migrated database and its packages."""
 
     def __init__(self, home: Path, text: str) -> None:
-        create_data_directory(home)
+        create_migrated_home(home)
         (home / "bridge.toml").write_text(text, "utf-8")
         self.path = home
         self.settings: Settings = load(home)

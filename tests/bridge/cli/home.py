@@ -8,6 +8,7 @@ from bridge.cli.application import application
 from bridge.store.database import Database
 from bridge.wiring.stores import open_engine_database
 from config import load
+from tests.databases import add_database
 
 
 class Home:
@@ -17,9 +18,10 @@ class Home:
         self.folder = folder
 
     def init(self) -> None:
-        """Create the data directory with `bridge init`."""
+        """Create the data directory with `bridge init`, and copy a migrated database to it."""
         result = CliRunner().invoke(application, ["init", str(self.folder)])
         assert result.exit_code == 0, (result.output, result.exception)
+        add_database(self.folder)
 
     def run(self, *arguments: str) -> Result:
         """Run a command."""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.console import grants
 from bridge.wiring.stores import bridge_database
 from tests.bridge.cli.home import Home
+from tests.databases import create_migrated_home
 
 CHIEF = ("--role", "system-administrator")
 
@@ -25,7 +25,7 @@ def listed(home: Home) -> list[dict[str, Any]]:
 def home(tmp_path: Path) -> Home:
     """A data directory with two sites and two accounts."""
     made = Home(tmp_path / "home")
-    create_data_directory(made.folder)
+    create_migrated_home(made.folder)
     (made.folder / "bridge.toml").write_text("", "utf-8")
     for site in ("S1", "S2"):
         made.ok("site", "add", site)

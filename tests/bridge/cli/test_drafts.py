@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author
 from bridge.admin.definitions.drafts import DraftConflict, NoDraft, activate_draft, save
 from bridge.store.records import mapping_versions
@@ -13,6 +12,7 @@ from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.language.diagnostics import MappingErrors
+from tests.databases import create_migrated_home
 
 ANN = Author("ann", 1_000, "a new sender")
 
@@ -20,7 +20,7 @@ ANN = Author("ann", 1_000, "a new sender")
 def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     """A draft with a mistake is saved, not activated. Once fixed it is activated and removed."""
     home = tmp_path / "home"
-    create_data_directory(home)
+    create_migrated_home(home)
     settings = load(home)
     bad = {"orders.yaml": "kind: orders\ntags: {PatientMRN: PDI-3}\n"}
     shipped = (home / "mappings" / "orders.yaml").read_text()

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
 from config import load
 from tests.bridge.cli.home import Home
+from tests.databases import create_migrated_home
 
 SETTINGS = """
 [[listener]]
@@ -35,7 +35,7 @@ def run(home: Path, *arguments: str) -> Result:
 def exported(tmp_path: Path) -> Path:
     """An exported interface, as a folder."""
     home, folder = tmp_path / "first", tmp_path / "folder"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
     mappings = home / "mappings"
     (mappings / "ris-u.yaml").write_text(
@@ -51,7 +51,7 @@ def exported(tmp_path: Path) -> Path:
 def test_export_and_import(exported: Path, tmp_path: Path) -> None:
     """Import restores settings, definitions, their includes and code tables."""
     home = tmp_path / "second"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")
     result = run(home, "import", str(exported))
     assert result.exit_code == 0, (result.output, result.exception)
@@ -65,7 +65,7 @@ def test_export_and_import(exported: Path, tmp_path: Path) -> None:
 def test_import_and_activate(exported: Path, tmp_path: Path) -> None:
     """`--activate` activates the interface on all nodes, and changes no file."""
     home = tmp_path / "second"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")
     result = run(home, "import", str(exported), "--activate", "-m", "from the first hospital")
     assert result.exit_code == 0, (result.output, result.exception)
@@ -82,7 +82,7 @@ def test_import_and_activate(exported: Path, tmp_path: Path) -> None:
 def test_existing_files_are_not_replaced(exported: Path, tmp_path: Path) -> None:
     """A file that differs stops the import before it writes."""
     home = tmp_path / "second"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")
     file = home / "mappings" / "own.yaml"
     file.write_text("include: results.yaml\n")
@@ -97,7 +97,7 @@ def test_existing_files_are_not_replaced(exported: Path, tmp_path: Path) -> None
 def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
     """A definition with a mistake or a name in use stops the import."""
     home = tmp_path / "second"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")
     own = exported / "mappings" / "ris-u.yaml"
     good = own.read_text()
@@ -113,7 +113,7 @@ def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
 
 def test_names_that_do_not_exist(tmp_path: Path) -> None:
     """An export of an unknown interface fails, and writes nothing."""
-    create_data_directory(tmp_path / "home")
+    create_migrated_home(tmp_path / "home")
     assert run(tmp_path / "home", "export", str(tmp_path / "x"), "unknown").exit_code != 0
     assert not (tmp_path / "x").exists()
 
@@ -127,7 +127,7 @@ def test_a_package_with_a_symbolic_link_is_refused(
 ) -> None:
     """A link would copy a file of the machine into definitions, which each author can read."""
     home = tmp_path / "second"
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")
     (exported / link).rename(tmp_path / "elsewhere")
     (exported / link).symlink_to(tmp_path / "elsewhere")

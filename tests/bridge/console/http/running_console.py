@@ -18,7 +18,6 @@ from fastapi import FastAPI
 
 from bridge.admin.console import console_application
 from bridge.admin.console_roles import GrantedRoles
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.selection import MessageSubjects
 from bridge.console.grants import save_grant
 from bridge.console.message_index import MessageIndexer
@@ -50,6 +49,7 @@ from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
+from tests.databases import create_migrated_home
 from tests.enrolment import form_of
 
 BASE = "http://console.test"
@@ -220,7 +220,7 @@ class RunningConsole:
 
 def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
     """Create a data directory with settings and both databases."""
-    create_data_directory(home)
+    create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
     settings = load(home)
     engine, database = stores.open_engine_database(settings), stores.open_bridge_database(settings)
