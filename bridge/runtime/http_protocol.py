@@ -8,6 +8,7 @@ response to a body that was not read to its end, it closes the connection.
 
 import json
 import uuid
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -340,10 +341,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._discarding, self._since = True, self.loop.time()
         self.flow.resume_reading()
-        if self.transport.can_write_eof():
+        with suppress(OSError):  # the client is gone; the next read shows it
             self.transport.write_eof()
-        else:
-            self.transport.close()
 
 
 def _require_plain(version: str, method: bytes, headers: list[tuple[bytes, bytes]]) -> None:

@@ -43,7 +43,7 @@ class Application:
         self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Send
     ) -> None:
         self.scopes.append(scope)
-        if scope["path"] == "/hold":
+        if scope["path"] in {"/hold", "/empty"}:
             await self.released.wait()
         if scope["path"] in {"/read", "/steps"}:
             more = True
@@ -55,6 +55,11 @@ class Application:
                     self.disconnected += 1
                     return
                 more = message["more_body"]
+        if scope["path"] == "/empty":
+            headers = [(b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body"})
+            return
         await send({"type": "http.response.start", "status": 200, "headers": []})
         body = bytes(32 * 2**20) if scope["path"] == "/large" else b"done"
         await send({"type": "http.response.body", "body": body})
@@ -220,6 +225,20 @@ async def test_closed_connections_are_logged_by_reason() -> None:
     ]
     assert 1 <= lines[0]["count"] <= 3
     assert lines[0].keys() - ALLOWED_FIELDS == {"log_level"}
+
+
+async def test_a_client_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A client closes its connection before the response to a body that is not read."""
+    async with served(PATIENT) as to:
+        head = POST % b"empty" + b"Content-Length: %d\r\n\r\n" % LARGE
+        _, writer = await to.connect(head + bytes(256 * 2**10))
+        await eventually_async(lambda: to.application.scopes)
+        await writer.drain()
+        writer.transport.abort()
+        await asyncio.sleep(0)  # the socket is closed in the next iteration of the event loop
+        to.application.released.set()
+        assert await to.status(GET % b"") == 200
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 async def test_half_open_connections() -> None:
