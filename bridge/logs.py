@@ -27,6 +27,7 @@ ALLOWED_FIELDS = frozenset(
         # configured names and places
         *("listener", "destination", "connection", "site", "mapping", "version", "place", "node"),
         *("message_id", "delivery_id", "report_id", "role", "job", "endpoint", "address", "file"),
+        "request_id",
         # counts and durations
         *("count", "size", "attempts", "seconds", "cursor", "depth", "state", "limit", "setting"),
         # results

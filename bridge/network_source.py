@@ -12,6 +12,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 Parsed = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -29,6 +30,15 @@ def parse_address(address: str) -> Parsed | None:
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         return parsed.ipv4_mapped
     return parsed
+
+
+def split_origin(url: str) -> tuple[str, str]:
+    """Return scheme and authority of a URL in a header; both are empty if it is malformed."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "", ""
+    return parts.scheme, parts.netloc
 
 
 def source_of(address: str) -> str:

@@ -73,7 +73,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         if refusal is not None:
             return _status_response(request, refusal)
         content: Any = request.content
-        _, declared = read_content_type(request.getHeader("content-type") or "")
+        _, declared = read_content_type(_header(request, b"content-type"))
         payload = to_listener_charset(content.getvalue(), declared, self._rules.charset)
         self._observer.frame_received(len(payload))
         answered = as_deferred(self._handle, Frame(payload), self._sender(request))
@@ -91,14 +91,14 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
     def refusal(self, request: Any) -> HTTPStatus | None:
         """Return the status of a request that is refused regardless of its body, else None."""
         path = request.path.decode("latin-1")
-        media, _ = read_content_type(request.getHeader("content-type") or "")
+        media, _ = read_content_type(_header(request, b"content-type"))
         if path != self._rules.path:
             return HTTPStatus.NOT_FOUND
         if not self.is_authorized(request):
             return HTTPStatus.UNAUTHORIZED
         if request.method != b"POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
-        encoded = (request.getHeader("content-encoding") or "identity").lower() != "identity"
+        encoded = (_header(request, b"content-encoding") or "identity").lower() != "identity"
         if media not in ACCEPTED or encoded:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         return HTTPStatus.SERVICE_UNAVAILABLE if self.paused else None
@@ -130,6 +130,11 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
                 request.setHeader("content-length", str(len(reply)))
                 request.write(reply)
             request.finish()
+
+
+def _header(request: Any, name: bytes) -> str:
+    """Return a header, empty if it is missing. Any bytes are allowed."""
+    return (request.getHeader(name) or b"").decode("latin-1")
 
 
 def _status_response(request: Any, status: HTTPStatus) -> bytes:

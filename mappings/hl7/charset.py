@@ -112,9 +112,15 @@ def _canonical(name: str) -> str:
     return codecs.lookup(name).name
 
 
+_NO_CHARACTER_SETS = frozenset({"idna", "raw-unicode-escape"})
+"""Codecs that read host names (slowly) and notations of Python."""
+
+
 def is_codec(name: str) -> bool:
     """Tell whether a codec can be used for messages: it must encode ASCII as ASCII."""
     try:
+        if codecs.lookup(name).name in _NO_CHARACTER_SETS:
+            return False
         return codecs.encode("MSH|^~\\&\r", name) == b"MSH|^~\\&\r"
     except (LookupError, TypeError, ValueError):
         return False

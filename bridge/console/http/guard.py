@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -43,6 +42,7 @@ from bridge.console.permissions import ConsoleSession, Grant, Permission, admit,
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
+from bridge.network_source import split_origin
 from bridge.request_body import BodyTooLarge, BoundedRequest, BudgetExhausted, require_few_values
 from parsers import json
 from parsers.errors import DocumentRefused
@@ -256,7 +256,7 @@ def _has_own_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site", "")
     if site:
         return site == "same-origin"
-    host = urlsplit(request.headers.get("origin", "")).netloc.lower()
+    host = split_origin(request.headers.get("origin", ""))[1].lower()
     return bool(host) and host == request.headers.get("host", "").lower()
 
 

@@ -261,3 +261,17 @@ def test_a_chunk_for_each_segment_is_accepted(site: SiteHarness) -> None:
         send(channel, b"3c\r\n" + b"x" * 60 + b"\r\n")
     send(channel, b"0\r\n\r\n")
     assert [len(each.payload) for each in site.frames] == [60_000]
+
+
+def test_headers_that_are_not_utf_8(site: SiteHarness) -> None:
+    """A header of other bytes is an unknown value, and the sender gets a response."""
+    channel, transport = site.call()
+    kind = b"content-type: text/plain; charset=\xff\r\ncontent-length: 3\r\n\r\nMSH"
+    send(channel, b"POST / HTTP/1.1\r\nhost: x\r\n" + kind)
+    assert [each.payload for each in site.frames] == [b"MSH"]
+
+    other, transport = site.call()
+    send(
+        other, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: \xff/x\r\ncontent-length: 3\r\n\r\nMSH"
+    )
+    assert transport.value().startswith(b"HTTP/1.1 415 ")

@@ -148,6 +148,7 @@ def test_a_message_in_latin_1_that_says_utf_8_is_latin_1() -> None:
     [
         *((name, True) for name in ("utf-8", "latin-1", "gb18030", "iso2022_jp")),
         *((name, False) for name in ("utf-16", "rot13", "nonsense", "base64", "cp037")),
+        *((name, False) for name in ("idna", "raw_unicode_escape")),  # no sets of characters
     ],
 )
 def test_codecs_for_settings(name: str, usable: bool) -> None:

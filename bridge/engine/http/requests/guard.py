@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
@@ -35,7 +34,7 @@ from bridge.engine.http.requests.response_bodies import (
 )
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
-from bridge.network_source import source_of
+from bridge.network_source import source_of, split_origin
 from bridge.request_body import (
     BodyTooLarge,
     BoundedRequest,
@@ -54,8 +53,8 @@ def is_framed(request: Request) -> bool:
 
 def framing_origin(request: Request) -> str:
     """Return the origin of the page that frames this one; empty if the browser does not send it."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    return f"{parts.scheme}://{parts.netloc}" if is_framed(request) and parts.netloc else ""
+    scheme, host = split_origin(request.headers.get("referer", ""))
+    return f"{scheme}://{host}" if is_framed(request) and host else ""
 
 
 def is_framed_by_other_site(request: Request) -> bool:
@@ -72,8 +71,8 @@ def is_same_origin(engine: EngineState, request: Request) -> bool:
     if site:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin", "")
-    host = urlsplit(origin).netloc.lower()
-    own = {request.headers.get("host", "").lower(), urlsplit(engine.base_url(request)).netloc}
+    host = split_origin(origin)[1].lower()
+    own = {request.headers.get("host", "").lower(), split_origin(engine.base_url(request))[1]}
     return bool(host) and host in own
 
 

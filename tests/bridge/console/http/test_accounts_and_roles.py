@@ -236,6 +236,7 @@ def test_a_draft_with_a_hook_needs_a_confirmed_password(console: RunningConsole)
     [
         {"origin": ""},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "http://console.test:8080"},
         {"origin": "https://evil.test"},
         {"origin": "http://sub.console.test"},

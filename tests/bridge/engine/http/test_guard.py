@@ -189,3 +189,14 @@ def test_health_and_docs_need_no_token(service: Service) -> None:
     """Probes and the description are public."""
     for path in ("/healthz", "/readyz", "/docs", "/reporting/assets/docs.js"):
         assert service.call("GET", path, None).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["origin", "referer", "host"])
+@pytest.mark.parametrize("value", ["http://[", "http://[::1", "[", "http://x:y"])
+def test_malformed_addresses_in_headers(service: Service, header: str, value: str) -> None:
+    """A header that is no address causes no server error."""
+    framed = {header: value, "sec-fetch-dest": "iframe"}
+    for path in ("/reporting/login", "/reporting/report", "/api/worklist", "/reporting/unknown"):
+        assert service.call("GET", path, None, headers=framed).status_code < 500
+    answer = service.call("POST", "/reporting/login", None, headers={header: value})
+    assert answer.status_code < 500
