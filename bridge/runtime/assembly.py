@@ -227,7 +227,7 @@ def _warn(database: Database) -> None:
     log = structlog.get_logger("service")
     with suppress(StoreError):
         for each in server_problems(database):
-            log.warning("database", problem=each.text)
+            log.warning("database", reason=each.text)
 
 
 def _database_parts(

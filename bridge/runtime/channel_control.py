@@ -215,7 +215,7 @@ class ActivationFollower(Generic[Compiled]):
             await self._adopt(found)
             self._again_at = now + RETRY_SECONDS
             if latest != self._known:
-                self._log.info("adopted", activation=latest)
+                self._log.info("adopted", version=latest)
         self._known = latest
 
 

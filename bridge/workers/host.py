@@ -125,7 +125,7 @@ class WorkerHost:
                 self._discard(worker)
                 if closed:
                     break
-                _log.warning("worker process ended before it answered", pool=self.name)
+                _log.warning("worker process ended before it answered", job=self.name)
             except BaseException:
                 self._discard(worker)
                 raise

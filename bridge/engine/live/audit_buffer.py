@@ -80,7 +80,7 @@ class AuditBuffer:
                 await self._executor.run(partial(self._record, some, counts))
             except StoreError as error:
                 events = some + events
-                log.warning("audit_waits", failure=type(error).__name__, events=len(events))
+                log.warning("audit_waits", failure=type(error).__name__, count=len(events))
                 self._waiting = events + self._waiting
                 self._tally.give_back(counts)
                 return

@@ -1,5 +1,6 @@
 """No patient data in logs, metrics and exceptions: each failure runs with canary values."""
 
+import ast
 import asyncio
 import io
 import json
@@ -143,6 +144,26 @@ def test_an_error_is_described_by_class_and_place() -> None:
         clean(description, stack_frames(error))
         assert description.startswith("RuntimeError at test_log_redaction.py:")
         assert "from ValueError at" in description
+
+
+def test_all_fields_of_our_lines_are_allowed() -> None:
+    """The log would drop another field, and the line would not say what happened."""
+    root = Path(logs.__file__).parent
+    calls = [
+        (path.name, each)
+        for path in root.rglob("*.py")
+        for each in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+    ]
+    dropped = [
+        (name, each.lineno, field.arg)
+        for name, each in calls
+        if each.func.attr in {"bind", "debug", "info", "warning", "error", "critical"}  # type: ignore[attr-defined]  # checked above
+        and ast.unparse(each.func.value).endswith("log")  # type: ignore[attr-defined]
+        for field in each.keywords
+        if field.arg not in {None, "exc_info", *logs.ALLOWED_FIELDS}
+    ]
+    assert dropped == []
 
 
 def test_lines_of_libraries_lose_quotations() -> None:
