@@ -1,4 +1,4 @@
-"""Count what a piece of work costs, in calls of functions: the same on every machine."""
+"""Measure work in function calls, which are the same on every machine."""
 
 import gc
 import sys

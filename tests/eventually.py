@@ -1,18 +1,18 @@
-"""Wait until something holds that another thread, task or process does."""
+"""Wait for a condition that another thread, task or process makes true."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE = 120.0  # seconds; a busy machine takes its time
+PATIENCE = 120.0  # seconds; a test machine may be busy
 _PAUSE = 0.02
 
 T = TypeVar("T")
 
 
 def eventually(ask: Callable[[], T], patience: float = PATIENCE) -> T:
-    """Ask until the answer is true, and return it; fails where it never is."""
+    """Call `ask` until its result is true, and return it; fail after `patience` seconds."""
     until = time.monotonic() + patience
     while not (answer := ask()):
         assert time.monotonic() < until, f"after {patience:.0f} s it is still {answer!r}"
@@ -21,7 +21,7 @@ def eventually(ask: Callable[[], T], patience: float = PATIENCE) -> T:
 
 
 async def eventually_async(ask: Callable[[], T]) -> T:
-    """Ask until the answer is true, while the event loop runs; as `eventually`."""
+    """Do the same while the event loop runs."""
     until = time.monotonic() + PATIENCE
     while not (answer := ask()):
         assert time.monotonic() < until, f"after {PATIENCE:.0f} s it is still {answer!r}"

@@ -1,14 +1,13 @@
 """
-A drill, run by hand: floods over HTTP from one address, orders over MLLP from another.
+A manual drill: floods over HTTP from one address, orders over MLLP from another.
 
 `python -m tests.floods [SECONDS]` starts a service with 1,024 file descriptors on this machine's
-loopback. For each flood it prints how long orders and `/readyz` waited and how much memory grew.
+loopback. For each flood it prints the latency of orders and `/readyz`, and the growth of memory.
 """
 
 import contextlib
 import itertools
 import multiprocessing
-import os
 import resource
 import socket
 import sys
@@ -22,8 +21,9 @@ from tests.acceptance.forked import started
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
+from tests.benchmarks.installation import resident
 
-HONEST, ATTACKER = "127.0.0.2", "127.0.0.9"
+SENDER, ATTACKER = "127.0.0.2", "127.0.0.9"
 DESCRIPTORS, ATTEMPTS = 1024, 1100
 LARGE = 20 * 2**20
 CROWD = 24
@@ -39,7 +39,7 @@ def connect(port: int, source: str = ATTACKER) -> socket.socket:
 
 
 def hold(port: int, start: bytes) -> None:
-    """Keep many connections open that begin a request and never end it."""
+    """Keep many connections open that start a request and do not finish it."""
     held: list[socket.socket] = []
     while True:
         with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def hold(port: int, start: bytes) -> None:
 
 
 def crowd(port: int, request: bytes, *, reads: bool = True) -> None:
-    """Send a request again and again, over many connections at a time."""
+    """Send a request repeatedly over many connections at a time."""
 
     def send() -> None:
         while True:
@@ -65,35 +65,35 @@ def crowd(port: int, request: bytes, *, reads: bool = True) -> None:
 
 
 def half_heads(port: int) -> None:
-    """Half a head each."""
+    """Connections that send half a request head."""
     hold(port, b"GET /reporting/worklist HTTP/1.1\r\nHost:")
 
 
 def silence(port: int) -> None:
-    """Not a byte."""
+    """Connections that send nothing."""
     hold(port, b"")
 
 
 def half_forms(port: int) -> None:
-    """Half a form each."""
+    """Connections that send half a form."""
     hold(port, POST % (b"/reporting/login", FORM, 100) + b"email=")
 
 
 def large_bodies(port: int) -> None:
-    """Large bodies of many small values, of nobody."""
+    """Large bodies of many small values, without authentication."""
     body = b"[" + b"[]," * (LARGE // 3)
     crowd(port, POST % (b"/console/api/mapping-learn", JSON, len(body)) + body)
 
 
 def large_api_bodies(port: int) -> None:
-    """The same to the engine, with a wrong token."""
+    """Large bodies to the engine, with a wrong token."""
     body = b"[" + b"[]," * (LARGE // 3)
     head = POST % (b"/api/report/launch/clinical", JSON, len(body))
     crowd(port, head.replace(b"Host: x", b"Host: x\r\nX-Access-Token: wrong") + body)
 
 
 def guesses(port: int) -> None:
-    """Passwords that are wrong."""
+    """Sign-in requests with wrong passwords."""
     form = b"email=ada%40example.org&password=wrong-password"
     head = POST % (b"/reporting/login", FORM, len(form))
     head = head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -101,7 +101,7 @@ def guesses(port: int) -> None:
 
 
 def slow_readers(port: int) -> None:
-    """Pages that nobody reads."""
+    """Requests whose responses are not read."""
     hold(port, b"GET /reporting/login HTTP/1.1\r\nHost: x\r\n\r\n" * 16)
 
 
@@ -116,25 +116,25 @@ FLOODS: tuple[Flood, ...] = (
 )
 
 
-class Honest:
-    """Sends orders and asks for readiness, from an address of its own."""
+class OrderSender:
+    """Sends orders and readiness probes from its own address."""
 
     def __init__(self, house: House) -> None:
         self._house = house
         self._numbers = itertools.count(1)
         self._sender = Sender(house.mllp_port)
         self._sender.socket.close()
-        self._sender.socket = connect(house.mllp_port, HONEST)
+        self._sender.socket = connect(house.mllp_port, SENDER)
 
     def measure(self, seconds: float) -> tuple[list[float], list[float]]:
-        """Return how long acknowledgments and `/readyz` took."""
+        """Return the latencies of acknowledgments and of `/readyz`."""
         acks, probes, end = [], [], time.monotonic() + seconds
         while time.monotonic() < end:
             began = time.monotonic()
             assert verdict(self._sender.ask(order(next(self._numbers))))[0] in {"AA", "CA"}
             acks.append(time.monotonic() - began)
             began = time.monotonic()
-            with connect(self._house.http_port, HONEST) as line:
+            with connect(self._house.http_port, SENDER) as line:
                 line.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 answer = b""
                 while data := line.recv(4096):
@@ -144,25 +144,19 @@ class Honest:
         return sorted(acks), sorted(probes)
 
 
-def resident(pid: int) -> int:
-    """Return the resident memory of a process, in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
-
-
 def report(text: str) -> None:
-    """Print a result at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def line(name: str, acks: list[float], probes: list[float], grown: int) -> str:
-    """Write a result."""
+def line(name: str, acks: list[float], probes: list[float], grown: float) -> str:
+    """Format a result."""
 
     def at(times: list[float]) -> str:
         return f"p50 {times[len(times) // 2]:.3f} p99 {times[int(len(times) * 0.99)]:.3f} s"
 
-    return f"{name:18} ack {at(acks)}  readyz {at(probes)}  memory +{grown} MiB  n {len(acks)}"
+    return f"{name:18} ack {at(acks)}  readyz {at(probes)}  memory +{grown:.0f} MiB  n {len(acks)}"
 
 
 def main(seconds: float) -> None:
@@ -176,14 +170,14 @@ def main(seconds: float) -> None:
         pid = service.process.pid
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         try:
-            honest = Honest(house)
-            report(line("none", *honest.measure(seconds), 0))
+            sender = OrderSender(house)
+            report(line("none", *sender.measure(seconds), 0))
             for flood in FLOODS:
                 before = resident(pid)
                 attack = multiprocessing.Process(target=flood, args=(house.http_port,), daemon=True)
                 attack.start()
                 try:
-                    acks, probes = honest.measure(seconds)
+                    acks, probes = sender.measure(seconds)
                 finally:
                     attack.kill()
                     attack.join()

@@ -1,8 +1,8 @@
 """
-A checker of histories: it compares what senders, receivers and readers saw with the promises.
+A history checker. It compares observations of senders, receivers and readers with the guarantees.
 
 It imports nothing of the product. Soak runs, power cuts, fault sweeps and cluster tests record
-events and ask it. An empty list means that every promise was kept:
+events and call it. It returns an empty list if every guarantee held:
 
 * An order whose message was acknowledged is in the worklist at the end, once.
 * The last acknowledged change of an order is the one that is seen, unless a later one was sent.
@@ -20,7 +20,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What was seen."""
+    """The kind of an observation."""
 
     SENT = "sent"
     """A sender wrote a message about an order; `step` counts the changes of the order."""
@@ -29,7 +29,7 @@ class Kind(Enum):
     LISTED = "listed"
     """A reader saw the order in the worklist at the end, with `step` as its content."""
     RELEASED = "released"
-    """A signer was told that the version `step` of the report is signed."""
+    """A signer got the confirmation that the version `step` of the report is signed."""
     DELIVERED = "delivered"
     """A receiver got the version `step` of the report, as `control_id` with `content`."""
 
@@ -37,7 +37,7 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Event:
     """
-    One observation. `order` is an accession; events are in the order in which they were seen.
+    One observation. `order` is an accession; events are in the order of observation.
 
     `removes`: the step that was sent or acknowledged removes the order from the worklist.
     """
@@ -51,7 +51,7 @@ class Event:
 
 
 def violations(events: Iterable[Event]) -> list[str]:
-    """Return each broken promise as a sentence."""
+    """Return each violation as a sentence."""
     by_order: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_order[event.order].append(event)

@@ -1,4 +1,4 @@
-"""A hook that answers when the test lets it, in place of the worker processes."""
+"""A hook that returns when the test releases it, in place of the worker processes."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from mappings.language.hooks import set_hook_executor
 
 
 class HeldHooks:
-    """Runs hooks: each call waits until it is let go, and notes the thread that it holds."""
+    """A hook executor: each call waits for its release and records the thread that it blocks."""
 
     def __init__(self, answer: str) -> None:
         self._answer = answer
@@ -31,7 +31,7 @@ class HeldHooks:
 
 @contextmanager
 def held_hooks(answer: str) -> Iterator[HeldHooks]:
-    """Let hooks wait within the block."""
+    """Make hooks wait within the block."""
     held = HeldHooks(answer)
     set_hook_executor(held)
     try:

@@ -1,7 +1,7 @@
 """
-The tests without the plug-ins for speed: `pytest --plain`, for databases and for services.
+Run the tests without the plug-ins for speed: `pytest --plain`, for databases and services.
 
-A child process that opens a database by itself calls `follow` first.
+A child process that opens a database itself calls `follow` first.
 """
 
 import os
@@ -22,6 +22,6 @@ def select() -> None:
 
 
 def follow() -> None:
-    """Do as the process that started this one."""
+    """Use the options of the parent process."""
     if _SETTINGS.items() <= os.environ.items():
         select()

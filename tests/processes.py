@@ -1,9 +1,9 @@
-"""Processes of the tests, forked from one that has loaded the program: imports are done once."""
+"""Test processes, forked from a process that has imported the program once."""
 
 import multiprocessing
 
 _LOADED = [
-    "pytest",  # which a child looks up again as the main module of its grandparent
+    "pytest",  # a child imports it again as the main module of its grandparent
     "bridge.cli.application",
     "bridge.queue.queries",
     "bridge.runtime.service",

@@ -1,4 +1,4 @@
-"""The house keeps its measures: module and function sizes, names, and no machine's paths."""
+"""The limits of the code base: module and function sizes, names, top-level entries."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ TOP_LEVEL = {
 
 
 def functions(path: Path) -> list[tuple[str, int]]:
-    """Every function of a module with its length in lines, without docstring."""
+    """Return every function of a module with its length in lines, without docstring."""
     found = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -47,7 +47,7 @@ def test_no_module_is_too_long(path: Path) -> None:
 
 
 def test_the_usual_module_and_function_are_short() -> None:
-    """The medians stay small: few lines a module, fewer a function."""
+    """The median lengths of modules and functions stay below their limits."""
     modules = [len(path.read_text("utf-8").splitlines()) for path in MODULES]
     lengths = [lines for path in MODULES for _, lines in functions(path)]
 
@@ -56,7 +56,7 @@ def test_the_usual_module_and_function_are_short() -> None:
 
 
 def committed() -> list[str]:
-    """Every file that git knows."""
+    """Return every file in git."""
     listing = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -64,13 +64,13 @@ def committed() -> list[str]:
 
 
 def test_the_top_level_is_as_designed() -> None:
-    """Nothing else lies on the top level but dot entries."""
+    """The top level has only the listed entries and dot entries."""
     entries = {name.split("/", 1)[0] for name in committed()}
 
     assert {name for name in entries if not name.startswith(".")} <= TOP_LEVEL
 
 
-def test_the_lock_bears_no_address() -> None:
+def test_the_lock_has_no_addresses() -> None:
     """Pins have hashes and no download addresses."""
     lock = (ROOT / "requirements.lock").read_text("utf-8")
 

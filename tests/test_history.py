@@ -1,4 +1,4 @@
-"""The checker of histories finds each kind of broken promise, and nothing in a good history."""
+"""The history checker finds each kind of violation, and none in a good history."""
 
 import pytest
 
@@ -33,7 +33,7 @@ GONE = Event(Kind.ACKNOWLEDGED, "A1", 2, removes=True)
     ],
 )  # fmt: skip
 def test_a_good_history(events: list[Event]) -> None:
-    """A retransmission, or an order whose answer was lost, breaks nothing."""
+    """A retransmission, or an order whose acknowledgment was lost, is no violation."""
     assert violations(events) == []
 
 
@@ -62,6 +62,6 @@ def test_a_good_history(events: list[Event]) -> None:
         ),
     ],
 )
-def test_a_broken_promise(events: list[Event], problem: str) -> None:
-    """Each is named."""
+def test_a_violation(events: list[Event], problem: str) -> None:
+    """The checker names each violation."""
     assert violations(events) == [f"A1: {problem}"]

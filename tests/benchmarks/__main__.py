@@ -1,7 +1,7 @@
 """
-`make bench`: everything that is measured; `python -m tests.benchmarks PART…` for some of it.
+`make bench`: run all benchmarks; `python -m tests.benchmarks PART…` runs some of them.
 
-Prints medians and ratios of one run; only the ratios mean anything on another machine.
+It prints medians and ratios of one run; only the ratios are comparable between machines.
 """
 
 import argparse
@@ -46,12 +46,16 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
 
 
 def main() -> None:
-    """Measure the parts that are named, each in a folder of its own."""
+    """Measure the named parts, each in its own folder."""
     asked = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     asked.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     asked.add_argument("--rounds", type=int, default=ROUNDS)
-    asked.add_argument("--count", type=int, default=0, help="how much a part puts in; 0: little")
-    asked.add_argument("--folder", help="where homes and databases are made; else a temporary one")
+    asked.add_argument(
+        "--count", type=int, default=0, help="amount of data of a part; 0: its default"
+    )
+    asked.add_argument(
+        "--folder", help="folder for data directories and databases; default: a temporary one"
+    )
     given = asked.parse_args()
     unknown = set(given.parts) - PARTS.keys()
     if unknown:

@@ -1,7 +1,7 @@
 """
-`python -m tests.benchmarks ab PATH_A PATH_B`: two checkouts in turns, on the mixed set.
+`python -m tests.benchmarks ab PATH_A PATH_B`: compare two checkouts on the mixed set, in turns.
 
-Prints medians, their ratio, and the CPU time of a message in all processes of the service.
+It prints medians, their ratio, and the CPU time per message of all processes of the service.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PATTERNS = {
     "50 connections": (50, 1, 1.0),
     "10 x 32 pipelined": (10, 32, 2.0),
 }
-"""Connections, unacknowledged frames of each, and the share of `--messages` that are sent."""
+"""Connections, unacknowledged frames of each, and the share of `--messages` to send."""
 
 WARM_UP = 300
 
@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> None:
     asked.add_argument("--messages", type=int, default=4000)
     asked.add_argument("--whole", action="store_true", help="apply the orders too")
     asked.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    asked.add_argument("--folder", help="where data directories are made; else a temporary one")
+    asked.add_argument("--folder", help="folder for data directories; default: a temporary one")
     given = asked.parse_args(words)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))

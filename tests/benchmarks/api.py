@@ -1,7 +1,7 @@
 """
-Callers of the API over one kept connection, that time what they ask.
+Clients of the API over one kept connection that measure their requests.
 
-`Line` measures the service alone: what is asked is written before the clock starts.
+`Line` measures only the service: it builds the request before the clock starts.
 """
 
 import json
@@ -22,12 +22,12 @@ class Caller:
         self.http = httpx.Client(base_url=at.house.url, headers=headers, timeout=120)
 
     def post(self, path: str, body: Any) -> Any:
-        """Ask, and return what is answered; raise what is no success."""
+        """Send a request and return the response; raise on an error status."""
         answer = self.http.post(path, json=body).raise_for_status()
         return answer.json() if answer.content else None
 
     def timed(self, path: str, body: Any = None) -> float:
-        """Ask (GET where there is no body), and return how long that took."""
+        """Send a request (GET without a body) and return its duration."""
         before = time.perf_counter()
         method = "GET" if body is None else "POST"
         self.http.request(method, path, json=body).raise_for_status()
@@ -48,13 +48,13 @@ class Line:
         self._token = at.house.token
 
     def post(self, path: str, body: Any) -> tuple[float, float]:
-        """Ask; give when the question was sent, and the seconds until all of the answer came."""
+        """Send a request; return its time and the seconds until the complete response."""
         content = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: engine\r\nx-access-token: {self._token}\r\n"
         more = f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-        question = (head + more).encode() + content
+        request = (head + more).encode() + content
         sent = time.perf_counter()
-        self._socket.sendall(question)
+        self._socket.sendall(request)
         status, length = self._file.readline(), 0
         while (line := self._file.readline()) != b"\r\n":
             name, _, value = line.partition(b":")
@@ -72,11 +72,11 @@ class Line:
 
 
 def identity(accession: str, mrn: str = "") -> dict[str, str]:
-    """The triple of an order."""
+    """Return the identity of an order."""
     return {"SiteID": "SITE1", "PatientMRN": mrn or f"M{accession}", "Accession": accession}
 
 
 def launch_body(accession: str, **tags: str) -> dict[str, Any]:
-    """An eager launch that gives a link."""
+    """Return the body of an eager launch with a link."""
     info = {**identity(accession), **tags}
     return {"clinicalInfo": info, "reportingApp": {}, "response": {"type": "link"}}

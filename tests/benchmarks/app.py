@@ -1,7 +1,7 @@
 """
-`python -m tests.benchmarks.app`: how fast the reporting app opens and writes, in Chromium.
+`python -m tests.benchmarks.app`: the latency of opening and typing in the app, in Chromium.
 
-Medians of 20 fresh profiles in a frame of another site, beside the bounds that the app has to keep.
+It prints medians of 20 fresh profiles in a frame of another site, beside the limits of the app.
 """
 
 import statistics
@@ -51,7 +51,7 @@ LISTEN = """() => {
 
 
 def link(engine: Reports, accession: str, **tags: str) -> str:
-    """Launch and return the link, which a host has before it opens it."""
+    """Launch a report and return its link."""
     launched = engine.launch(clinicalInfo={**engine.identity(accession), **tags})
     return str(launched["reportLink"])
 
@@ -63,13 +63,13 @@ def opening(at: Viewer, accession: str) -> float:
 
 
 def script_size(at: Viewer) -> float:
-    """Return how many kB of script the frame has loaded, as they came over the line."""
+    """Return the transferred size of the frame's scripts in kB."""
     size: float = at.page.frames[-1].evaluate(SCRIPTS)
     return size
 
 
 def typing(at: Viewer) -> list[float]:
-    """Write in the middle of a long report; return what each key took, its layout included."""
+    """Type in the middle of a long report; return the duration of each key, including layout."""
     lines = [" ".join(["lung"] * 20)] * (WORDS // 20)
     at.page.evaluate(OPEN, link(at.reports, "LONG", KeyFindings="\n".join(lines)[:100_000]))
     at.page.frames[-1].evaluate(LISTEN)
@@ -82,7 +82,7 @@ def typing(at: Viewer) -> list[float]:
 
 
 def measure(browser: Browser, engine: Reports, host: str) -> dict[str, list[float]]:
-    """Return what was measured, by name."""
+    """Return the measurements by name."""
     cold, warm, size, keys = (list[float]() for _ in BOUNDS)
     for turn in range(ROUNDS):
         with viewing(browser, engine, host) as at:
@@ -99,7 +99,7 @@ def measure(browser: Browser, engine: Reports, host: str) -> dict[str, list[floa
 
 
 def table(found: dict[str, list[float]]) -> Table:
-    """Return medians beside bounds."""
+    """Return a table of medians and limits."""
     shown = Table("", "median", "worst", "bound")
     for name, values in found.items():
         middle, worst = statistics.median(values), max(values)
@@ -108,7 +108,7 @@ def table(found: dict[str, list[float]]) -> Table:
 
 
 def main() -> int:
-    """Measure, print, and return 1 if a median is beyond its bound."""
+    """Measure, print, and return 1 if a median exceeds its limit."""
     with (
         tempfile.TemporaryDirectory() as folder,
         hosting() as host,

@@ -1,7 +1,7 @@
 """
-From a frame to its order on the worklist: how many a second, and how soon.
+From a frame to its order on the worklist: rate and latency.
 
-Orders are seen by reading the engine's table from outside, after the commit that made them.
+The benchmark reads the engine's table from outside, so it sees an order after its commit.
 """
 
 import statistics
@@ -31,15 +31,15 @@ from tests.benchmarks.tables import Options, show
 PACES = {"100/s": (100, 10.0)}
 BACKLOG = 20_000
 PACE, SECONDS = 100.0, 10.0
-"""Messages a second beside a backlog, for so long."""
+"""Messages a second beside a backlog, and the duration in seconds."""
 LOOK_EVERY = 0.001
 PATIENCE = 180.0
-"""Seconds without one more order after which a run has failed."""
+"""Seconds without another order after which a run fails."""
 SENT_TOGETHER = 50_000
-"""So many frames are made before they are sent: a million would fill the sender's memory."""
+"""Frames that are built before they are sent: a million would fill the sender's memory."""
 
 GONE = 5.0
-"""Seconds after which a key that nobody has seen is one that was drawn and never kept."""
+"""Seconds after which a missing key counts as drawn and not committed."""
 
 _SEEN = "SELECT pk, accession FROM engine_report_order WHERE pk > {0}"
 _LATE = " UNION ALL SELECT pk, accession FROM engine_report_order WHERE pk = ANY({0})"
@@ -48,10 +48,10 @@ _LAST = text("SELECT coalesce(max(pk), 0) FROM engine_report_order")
 
 class Watch:
     """
-    Notes when each order is there to be read; on a thread and a connection of its own.
+    Records when each order becomes visible, on its own thread and connection.
 
-    It asks for what is new and for the keys it has passed over (transactions need not commit in the
-    order of their keys), by the driver alone: it takes its time from those whom it watches.
+    It queries new keys and the keys that it has skipped (transactions need not commit in the order
+    of their keys). It uses the driver directly to take little CPU time from the service.
     """
 
     def __init__(self, house_home: Path) -> None:
@@ -70,7 +70,7 @@ class Watch:
                     self._note(connection.execute(_SEEN.format("?"), (self._last,)).fetchall())
                 return
             connection.autocommit = True
-            connection.execute("SET enable_seqscan = off")  # nothing is known of a new table
+            connection.execute("SET enable_seqscan = off")  # a new table has no statistics
             while not self._ending.wait(LOOK_EVERY):
                 late = [list(self._passed)] if self._passed else []
                 asked = _SEEN.format("%s") + (_LATE.format("%s") if late else "")
@@ -87,7 +87,7 @@ class Watch:
             del self._passed[key]
 
     def wait_for(self, count: int) -> float:
-        """Wait until so many orders are there; return the time at which the last came."""
+        """Wait until `count` orders are visible; return the time of the last one."""
         known, deadline = 0, time.monotonic() + PATIENCE
         while (seen := len(self.seen)) < count:
             if seen > known:
@@ -99,7 +99,7 @@ class Watch:
 
     @contextmanager
     def running(self) -> Iterator["Watch"]:
-        """Watch meanwhile."""
+        """Watch until the block ends."""
         self._thread.start()
         try:
             yield self
@@ -122,7 +122,7 @@ class Applied:
 
 
 def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
-    """Send at a steady pace; how long after it was due does each order stand."""
+    """Send at a steady pace; measure the delay of each order from its due time."""
     count = int(rate * seconds)
 
     def load_it() -> Run:
@@ -140,23 +140,23 @@ def pace(at: Installation, rate: float, seconds: float, first: int) -> Applied:
 
 
 def backlog(at: Installation, count: int, first: int) -> Applied:
-    """Send all that the intake takes, and wait until it is worked off."""
+    """Send a backlog as fast as the ACKs allow, and wait until it is applied."""
 
     def load_it() -> Run:
-        whole = Run()
+        total = Run()
         for start in range(first, first + count, SENT_TOGETHER):
             some = min(SENT_TOGETHER, first + count - start)
             part = drive(at.house.mllp_port, 10, 32, some, start)
-            whole.began = whole.began or part.began
-            whole.seconds += part.seconds
-            whole.latencies += part.latencies
-        return whole
+            total.began = total.began or part.began
+            total.seconds += part.seconds
+            total.latencies += part.latencies
+        return total
 
-    return _worked_off(at, count, first, load_it)
+    return _until_applied(at, count, first, load_it)
 
 
 def paced_backlog(at: Installation, count: int, first: int) -> Applied:
-    """Build up a backlog, and send at 100/s while it is worked off; the ACKs of the latter."""
+    """Build up a backlog, and send at 100/s while it is applied; measure the latter's ACKs."""
     meanwhile = int(PACE * SECONDS)
 
     def load_it() -> Run:
@@ -164,10 +164,10 @@ def paced_backlog(at: Installation, count: int, first: int) -> Applied:
         acks = drip(at.house.mllp_port, PACE, SECONDS, first + count)
         return Run(run.seconds, run.began, acks.latencies)
 
-    return _worked_off(at, count + meanwhile, first, load_it)
+    return _until_applied(at, count + meanwhile, first, load_it)
 
 
-def _worked_off(at: Installation, count: int, first: int, load_it: Callable[[], Run]) -> Applied:
+def _until_applied(at: Installation, count: int, first: int, load_it: Callable[[], Run]) -> Applied:
     expected = len(orders(mixed(), range(first, first + count)))
     run, seen, cpu = _watched(at, expected, load_it)
     took = max(seen.values()) - run.began
@@ -186,7 +186,7 @@ def _watched(
 
 
 def measure(folder: Path, count: int, rounds: int) -> dict[tuple[str, str], list[Applied]]:
-    """Interleave the databases and arrangements round by round, each in a new home."""
+    """Interleave the databases and arrangements round by round, each with a new data directory."""
     found: dict[tuple[str, str], list[Applied]] = {}
     server = Postgres(folder / "postgres")
     try:

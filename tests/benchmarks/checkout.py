@@ -1,8 +1,8 @@
 """
-A checkout of ours as a contestant: its own interpreter and code, a new data directory each turn.
+A checkout of the product under test: its own interpreter and code, a new data directory each turn.
 
-Only the command line, the settings file, `/readyz` and the table of orders are relied upon, so
-that any commit can be measured.
+It depends only on the command line, the settings file, `/readyz` and the table of orders, so that
+it can measure any commit.
 """
 
 import itertools
@@ -26,16 +26,16 @@ from tests.benchmarks.mixed import Frame
 
 READY_WITHIN = 60.0
 PATIENCE = 120.0
-"""Seconds without one more order after which a run has failed."""
+"""Seconds without another order after which a run fails."""
 
-_IDLE_TICKS = 2  # in half a second: what a service uses that has nothing to do
+_IDLE_TICKS = 2  # CPU ticks of an idle service in half a second
 _COUNT = "SELECT count(*) FROM engine_report_order"
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One pattern: ACKs a second, CPU seconds of the service, orders applied a second."""
+    """One pattern: ACKs a second, CPU seconds of the service, applied orders a second."""
 
     rate: float
     cpu: float
@@ -43,14 +43,14 @@ class Turn:
 
 
 class Serving:
-    """A service of a checkout that runs."""
+    """A running service of a checkout."""
 
     def __init__(self, pid: int, port: int, home: Path, database: str) -> None:
         self.pid, self.port = pid, port
         self._home, self._database = home, database.replace("+psycopg", "")
 
     def turn(self, connections: int, window: int, todo: list[Frame], orders: int) -> Turn:
-        """Send frames, wait until so many more orders are applied and the service is idle."""
+        """Send frames, wait until `orders` more orders are applied and the service is idle."""
         known, before = self.orders() if orders else 0, cpu_of_tree(self.pid)
         run = send(self.port, connections, window, todo)
         applied = 0.0
@@ -60,7 +60,7 @@ class Serving:
         return Turn(run.rate, cpu_of_tree(self.pid) - before, applied)
 
     def orders(self) -> int:
-        """Count the orders that the engine has."""
+        """Count the orders of the engine."""
         if self._database:
             with psycopg.connect(self._database) as connection:
                 row = connection.execute(_COUNT.encode()).fetchone()
@@ -81,7 +81,7 @@ class Serving:
         return time.perf_counter()
 
     def rest(self) -> None:
-        """Wait until background work is done: it belongs to the messages that caused it."""
+        """Wait for background work, whose CPU time belongs to the messages that caused it."""
         tick, deadline = 1 / os.sysconf("SC_CLK_TCK"), time.monotonic() + 20
         before = cpu_of_tree(self.pid)
         while time.monotonic() < deadline:
@@ -103,7 +103,7 @@ class Checkout:
 
     @contextmanager
     def serving(self, *, whole: bool) -> Iterator[Serving]:
-        """Serve, the intake alone or the whole, until the block ends."""
+        """Run the intake alone or the whole service until the block ends."""
         home, database = self._new()
         http_port, port = free_port(), free_port()
         self._configure(home, database, http_port, port)
@@ -111,7 +111,7 @@ class Checkout:
         environment = dict(os.environ)
         if not whole:
             command += ["--role", "intake"]
-            http_port = free_port()  # not the engine's: its absence pauses the worker
+            http_port = free_port()  # no engine listens there, which pauses the worker
             environment["BRIDGE_HTTP__PROBE_BIND"] = f"127.0.0.1:{http_port}"
         with (home / "serve.log").open("ab") as log:
             process = subprocess.Popen(
@@ -133,7 +133,7 @@ class Checkout:
         return [str(self.root / ".venv" / "bin" / "python"), "-m", "bridge"]
 
     def _new(self) -> tuple[Path, str]:
-        """Copy the data directory, and its database, that are made once a run."""
+        """Copy the data directory and database that are created once per run."""
         if self._model is None:
             home = self._folder / f"model{next(_numbers)}"
             database = self._postgres.database() if self._postgres else ""

@@ -1,7 +1,7 @@
 """
-What is compared, each started afresh for its turn and killed after it.
+The listeners that are compared, each started for its turn and killed after it.
 
-So nobody's backlog is worked off in somebody else's time: the floors, the peers, our intake
+So no backlog of one is processed in the time of another. They are the floors, the peers, the intake
 alone (as an installation of several processes runs it), and the whole service.
 """
 
@@ -29,9 +29,9 @@ _LISTENS = "0A"  # of /proc/net/tcp
 @dataclass(frozen=True)
 class Contestant:
     """
-    A listener; `start` runs it on the port it gives. `slow` ones get fewer messages.
+    A listener; `start` runs it and yields its port. `slow` ones get fewer messages.
 
-    `pipelines` says whether it answers several messages of one connection that are in flight.
+    `pipelines`: it answers several messages in flight on one connection.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Contestant:
 
 
 def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contestant]:
-    """Name all of them."""
+    """Return all contestants."""
 
     def fresh() -> Path:
         return Path(tempfile.mkdtemp(dir=folder))
@@ -73,7 +73,7 @@ def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contesta
 
 
 def intake(folder: Path, postgres: Postgres | None) -> Contestant:
-    """Our intake alone, on SQLite where no server is given."""
+    """The intake alone, on SQLite without `postgres`."""
 
     def start() -> AbstractContextManager[int]:
         home = Path(tempfile.mkdtemp(dir=folder))
@@ -83,7 +83,7 @@ def intake(folder: Path, postgres: Postgres | None) -> Contestant:
 
 
 def plain(address: str) -> str:
-    """Give an address as the driver itself has it."""
+    """Return an address in the form of the driver."""
     return address.replace("postgresql+psycopg://", "postgresql://")
 
 

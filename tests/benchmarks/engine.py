@@ -1,4 +1,4 @@
-"""The engine by itself: launches, the status of 500 orders, links that are opened; with a stock."""
+"""The engine alone with stored reports: launches, the status of 500 orders, opening of links."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ LAUNCH = "/api/report/launch/clinical"
 
 
 def _alone(line: Line, prefix: str) -> list[float]:
-    """Launch one after the other; seconds each."""
+    """Launch sequentially; return seconds per launch."""
     bodies = (
         launch_body(f"{prefix}{number}", PatientName="DOE^JANE") for number in range(LAUNCHES)
     )
@@ -31,7 +31,7 @@ def _alone(line: Line, prefix: str) -> list[float]:
 
 
 async def _together(at: Installation, prefix: str) -> float:
-    """Launch from several callers at once, each over one connection; launches a second."""
+    """Launch from several clients at once, each on one connection; return launches a second."""
     turns = LAUNCHES // CALLERS
     head = f"POST {LAUNCH} HTTP/1.1\r\nhost: engine\r\nx-access-token: {at.house.token}\r\n"
 
@@ -57,7 +57,7 @@ async def _together(at: Installation, prefix: str) -> float:
 
 
 def _statuses(caller: Caller, stock: int) -> float:
-    """Milliseconds for the status of 500 orders, spread over all; the median."""
+    """Return the median milliseconds for the status of 500 orders, spread over all."""
     numbers = range(1, stock + 1, max(1, stock // 500))
     orders = [identity(f"FA{number}", f"FM{number // 5}") for number in numbers][:500]
     body = {"clinicalInfo": orders}
@@ -65,7 +65,7 @@ def _statuses(caller: Caller, stock: int) -> float:
 
 
 def _links(at: Installation, caller: Caller) -> float:
-    """Milliseconds in which a link is opened by a browser that was never here; the median."""
+    """Return the median milliseconds to open a link in a new browser."""
     links = []
     for number in range(LINKS):
         body = launch_body(f"L{number}", KeyFindings="Clear.")

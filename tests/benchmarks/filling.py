@@ -1,7 +1,7 @@
 """
-Make a database large: a row that is there, many times over, with keys of its own.
+Fill a database: copy an existing row many times with new keys.
 
-The copies have negative keys, so that what comes later is counted on from what came before.
+The copies have negative keys, so that later rows continue the existing numbers.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ MESSAGES = ("message", "id", {"identity": "n.i * 7919", "digest": "n.i"})
 BODIES: tuple[str, str, dict[str, str]] = ("message_body", "message_id", {})
 
 Table = tuple[str, str, Mapping[str, str]]
-"""Its name, its key, and what differs from row to row as an expression of the number n.i."""
+"""Name, key, and the columns that differ from row to row, as expressions of the number n.i."""
 
 
 def fill_engine(home: Path, count: int) -> None:
@@ -34,7 +34,7 @@ def fill_engine(home: Path, count: int) -> None:
 
 
 def fill_inbox(home: Path, count: int) -> None:
-    """Copy the first message, which must be done with."""
+    """Copy the first message, which must be finished."""
     _fill(Database(load(home).database_url()), (MESSAGES, BODIES), count)
 
 

@@ -1,7 +1,7 @@
 """
-The durable floor: bare Twisted, frames split, one commit a reactor turn, no parsing.
+The durable floor: bare Twisted that splits frames and commits once a reactor turn, without parsing.
 
-What a listener that keeps messages can reach at most on this machine; started as
+It is the upper limit of a listener that stores messages on this machine. Start it with
 `python -m tests.benchmarks.floor PORT FILE`, or with the address of a PostgreSQL database.
 """
 
@@ -19,12 +19,12 @@ Keep = Callable[[list[bytes]], None]
 """Stores payloads; they are on disk when it returns."""
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
-reactor: Any = _reactor  # Twisted gives the module its type when it runs
+reactor: Any = _reactor  # Twisted sets the module's type at run time
 _ACK = b"\x0bMSH|^~\\&|F|F|S|S|20260101||ACK|1|P|2.5.1\rMSA|AA|%s\r\x1c\r"
 
 
 def in_sqlite(file: str) -> Keep:
-    """Open an empty SQLite file, as safe as ours."""
+    """Open an empty SQLite file with the durability of the product."""
     database = sqlite3.connect(file, isolation_level=None)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")
@@ -54,14 +54,14 @@ def in_postgres(address: str) -> Keep:
 
 
 class Store:
-    """Commits everything that arrived in one turn of the reactor, then answers it."""
+    """Commits all frames of one reactor turn, then acknowledges them."""
 
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.waiting: list[tuple[Floor, bytes]] = []
 
     def add(self, connection: "Floor", payload: bytes) -> None:
-        """Take a payload into this turn's transaction."""
+        """Add a payload to the transaction of this turn."""
         if not self.waiting:
             reactor.callLater(0, self.commit)
         self.waiting.append((connection, payload))
@@ -94,7 +94,7 @@ class Floor(protocol.Protocol):
 
 
 def main() -> None:
-    """Listen until killed."""
+    """Listen until the process is killed."""
     port, where = int(sys.argv[1]), sys.argv[2]
     store = Store(in_postgres(where) if "://" in where else in_sqlite(where))
     factory = protocol.ServerFactory.forProtocol(lambda: Floor(store))

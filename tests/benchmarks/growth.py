@@ -1,7 +1,7 @@
 """
 Growth: start, pages, intake and retention with few and with many stored messages.
 
-`--count` says how many are many; ten million take some 8 GB of disk on each database.
+`--count` sets the large number; ten million messages take 8 GB of disk on each database.
 """
 
 import statistics
@@ -31,7 +31,7 @@ Fill = Callable[[Path], None]
 
 
 def fill(home: Path, count: int) -> None:
-    """Seed the database of a home that has not been served yet."""
+    """Seed the database of a new data directory."""
     database = open_bridge_database(load(home))
     try:
         migrate_bridge(database)
@@ -52,8 +52,8 @@ def _filled(folder: Path, postgres: Postgres | None, filling: Fill) -> Iterator[
         house.kill()
 
 
-def _looked_at(house: House, count: int, rounds: int) -> dict[str, float]:
-    """Start all of it, cold; ask for the pages; stop."""
+def _start_and_pages(house: House, count: int, rounds: int) -> dict[str, float]:
+    """Start the whole service, request the pages, and stop."""
     before = time.perf_counter()
     service = house.start()
     ready = time.perf_counter() - before
@@ -64,8 +64,8 @@ def _looked_at(house: House, count: int, rounds: int) -> dict[str, float]:
     return {"ready s": ready, "MiB": memory, **found}
 
 
-def _taken_in(house: House) -> Iterator[tuple[str, float]]:
-    """Intake alone, at its most and at a pace; the pace again while retention takes the oldest."""
+def _intake(house: House) -> Iterator[tuple[str, float]]:
+    """Measure intake at full speed, at a pace, and at this pace while retention runs."""
     house.start("--role", "engine")
     house.start("--role", "intake", beside=True)
     drive(house.mllp_port, 10, 1, 500, 0)
@@ -75,22 +75,22 @@ def _taken_in(house: House) -> Iterator[tuple[str, float]]:
     pruning = subprocess.Popen(
         [*command, "--older-than", "1m"], cwd=ROOT, stdout=subprocess.DEVNULL
     )
-    time.sleep(2)  # until it has begun
+    time.sleep(2)  # until retention has started
     yield "pruning ms", drip(house.mllp_port, PACE, SECONDS, 30_000).percentile(0.99)
-    pruning.terminate()  # what it has removed by then is no matter
+    pruning.terminate()  # it need not finish
     pruning.wait()
 
 
 def turn(
     folder: Path, postgres: Postgres | None, count: int, rounds: int, filling: Fill
 ) -> Figures:
-    """Measure one house, on SQLite where no server is given."""
+    """Measure one installation, on SQLite without `postgres`."""
     with _filled(folder, postgres, filling) as house:
-        return {**_looked_at(house, count, rounds), **dict(_taken_in(house))}
+        return {**_start_and_pages(house, count, rounds), **dict(_intake(house))}
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure on both databases, in turn, and print; each page's median beside its bound."""
+    """Measure on both databases in turn, and print the results and the limit of the pages."""
     server, many = Postgres(folder / "postgres"), options.count or MANY
     try:
         for dialect in DIALECTS:
@@ -105,7 +105,7 @@ def main(folder: Path, options: Options) -> None:
 
 
 def report(dialect: str, many: int, few: Figures, much: Figures) -> None:
-    """Print what was measured, few beside many."""
+    """Print the results with few messages beside those with many."""
     rows = [
         (dialect, name, f"{few[name]:.1f}", f"{much[name]:.1f}", f"{much[name] / few[name]:.2f}")
         for name in few

@@ -1,7 +1,7 @@
 """
-One installation of ours for a benchmark: its processes, and what they cost.
+One installation of the product for a benchmark, and the CPU time and memory of its processes.
 
-CPU seconds and memory come from /proc, of PostgreSQL's processes too where it is the store.
+CPU seconds and memory come from /proc and include the processes of PostgreSQL.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from tests.conftest import start_server
 DIALECTS = ("SQLite", "PostgreSQL")
 WHOLE: Sequence[Sequence[str]] = ((),)
 APART: Sequence[Sequence[str]] = (("engine",), ("intake", "delivery"))
-"""The engine in one process, what belongs to the bridge in another: for two cores."""
+"""The engine in one process and the bridge in another, for two cores."""
 ARRANGEMENTS = {"engine apart": APART, "one process": WHOLE}
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,7 +36,7 @@ class Postgres:
             self.server = start_server(folder)
 
     def database(self) -> str:
-        """Make an empty database; give its address as our settings have it."""
+        """Create an empty database; return its address in the form of the settings."""
         name = f"bench{next(_numbers)}"
         address = str(self.server.get_uri())
         with psycopg.connect(address, autocommit=True) as connection:
@@ -46,14 +46,14 @@ class Postgres:
         )
 
     def copy(self, address: str) -> str:
-        """Copy a database that nobody uses; give the address of the copy."""
+        """Copy a database without connections; return the address of the copy."""
         model, name = address.rpartition("/")[2].partition("?")[0], f"bench{next(_numbers)}"
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {model}".encode())
         return address.replace(f"/{model}?", f"/{name}?")
 
     def rest(self) -> None:
-        """Drop all databases that were made, and have written what is to be written."""
+        """Drop all created databases and write a checkpoint."""
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
             made = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'bench%'")
             for (name,) in made.fetchall():
@@ -71,7 +71,7 @@ class Postgres:
 
 
 class Installation:
-    """A house whose processes run, with what they have cost so far."""
+    """A running installation, with the CPU time and memory of its processes."""
 
     def __init__(self, house: House, postgres: Postgres | None) -> None:
         self.house = house
@@ -79,22 +79,22 @@ class Installation:
 
     @property
     def processes(self) -> list[int]:
-        """Ours, without the database's."""
+        """The processes of the service, without those of the database."""
         services = [self.house.service, *self.house.others]
         return [each.process.pid for each in services if each is not None]
 
     def cpu(self) -> float:
-        """CPU seconds of all processes so far, of those that ours have started too."""
+        """CPU seconds of all processes and their children."""
         database = self._postgres.pids() if self._postgres is not None else []
         ours = [each for pid in self.processes for each in (pid, *_children(pid))]
         return sum(cpu_seconds(pid) for pid in (*ours, *database))
 
     def memory(self) -> float:
-        """MiB that our own processes held at their most, the largest of them."""
+        """Peak memory of the largest process of the service, in MiB."""
         return max(most_resident(pid) for pid in self.processes)
 
     def beside(self) -> float:
-        """MiB that those held at their most which ours have started, the largest of them."""
+        """Peak memory of the largest child process, in MiB."""
         started = [each for pid in self.processes for each in _children(pid)]
         return max((most_resident(pid) for pid in started), default=0.0)
 
@@ -107,7 +107,7 @@ def installed(
     settings: str = "",
     destination: int = 0,
 ) -> Iterator[Installation]:
-    """Make a home below `folder` and serve it; on SQLite where no server is given."""
+    """Create an installation below `folder` and run it; on SQLite without `postgres`."""
     url = postgres.database() if postgres is not None else ""
     house = House(folder / f"home{next(_numbers)}", database=url, program=started)
     house.settings = UNLIMITED + settings
@@ -122,16 +122,16 @@ def installed(
     finally:
         house.kill()
         if postgres is not None:
-            postgres.rest()  # what one has left behind is not cleaned up in the next one's time
+            postgres.rest()  # so that the next one does not pay for it
         os.sync()
 
 
 UNLIMITED = "[rates]\nreads = 1000000\nlaunches = 1000000\nexports = 1000000\n"
-"""What a benchmark asks in a minute is more than any client may."""
+"""A benchmark sends more requests in a minute than the default limits permit."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds of one process and its ended children; 0 when it is gone."""
+    """CPU seconds of one process and its ended children; 0 if it has ended."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text("ascii")
     except OSError:
@@ -141,7 +141,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def cpu_of_tree(pid: int) -> float:
-    """CPU seconds of a process, of its ended children, and of all below it that run."""
+    """CPU seconds of a process, its ended children, and all its running descendants."""
     try:
         below = _children(pid)
     except OSError:
@@ -150,13 +150,13 @@ def cpu_of_tree(pid: int) -> float:
 
 
 def resident(pid: int) -> float:
-    """MiB of memory that one process holds."""
+    """Resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def most_resident(pid: int) -> float:
-    """MiB of memory that one process held when it held most."""
+    """Peak resident memory of a process in MiB."""
     status = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     (line,) = (each for each in status if each.startswith("VmHWM"))
     return int(line.split()[1]) / 1024

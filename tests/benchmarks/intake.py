@@ -1,8 +1,8 @@
 """
-Intake of the mixed set beside the floors and other listeners: how many a second, how soon answered.
+Intake of the mixed set beside the floors and other listeners: messages a second and ACK latency.
 
-Closed loop: so many connections, each waiting for its ACK, or with 32 on the way. Open loop: a
-steady pace, latencies from when each message was due.
+Closed loop: each connection waits for its ACK, or has 32 messages in flight. Open loop: a steady
+pace; a latency counts from when its message was due.
 """
 
 import os
@@ -23,7 +23,7 @@ PATTERNS = {
     "10 x 32 pipelined": (10, 32, 20_000),
 }
 PACES = {"100/s": (100, 5.0)}
-SETTLED = 1.0  # seconds after the disk has what the patterns wrote: it is not the pace's
+SETTLED = 1.0  # seconds after the data of the patterns is on disk
 WARM_UP = 200
 SLOW_SHARE = 0.2
 FLOOR, PEER = "durable floor", "python-hl7"
@@ -32,7 +32,7 @@ Figures = dict[tuple[str, str], list[Run]]
 
 
 def _turn(runner: Contestant, figures: Figures) -> None:
-    """Give one contestant its turn: start, warm up, all patterns, kill."""
+    """Start one contestant, warm up, run all patterns, and kill it."""
     with runner.start() as port:
         drive(port, 1, 1, WARM_UP, 0)
         first = WARM_UP
@@ -46,7 +46,7 @@ def _turn(runner: Contestant, figures: Figures) -> None:
         os.sync()
         time.sleep(SETTLED)
         for name, (rate, seconds) in PACES.items():
-            if runner.slow and rate * SLOW_SHARE > 100:  # it takes some hundreds
+            if runner.slow and rate * SLOW_SHARE > 100:  # it handles some hundreds
                 continue
             run = drip(port, rate, seconds, first)
             first += int(rate * seconds)
@@ -54,7 +54,7 @@ def _turn(runner: Contestant, figures: Figures) -> None:
 
 
 def main(folder: Path, options: Options) -> None:
-    """Interleave the contestants round by round, so that a slow phase of the machine hits all."""
+    """Interleave the contestants, so that a slow phase of the machine affects all."""
     figures: Figures = {}
     peers = install(folder)
     server = Postgres(folder / "postgres")
@@ -92,7 +92,7 @@ def _print(names: list[str], figures: Figures, options: Options) -> None:
 
 
 def _ratios(rate: dict[str, float], name: str, pattern: str) -> tuple[str, str]:
-    """Compare with the floor and the peer; an open loop's pace is its own."""
+    """Compare with the floor and the peer, except in an open loop."""
     if pattern in PACES:
         return "", ""
     against = (rate.get(FLOOR), rate.get(PEER))

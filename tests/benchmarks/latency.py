@@ -1,9 +1,9 @@
 """
-How long an acknowledgment takes while a backlog of orders is applied.
+ACK latency while a backlog of orders is applied.
 
 The service receives a backlog as fast as it acknowledges, and then 100 messages a second for some
 seconds, while it applies the backlog. A latency counts from when its message was due. The run ends
-with the last acknowledgment: how long the whole backlog takes is measured by `applied`.
+with the last acknowledgment; `applied` measures the duration of the whole backlog.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Found(NamedTuple):
-    """One turn: ACKs at the same pace without and with a backlog, and what was applied with it."""
+    """One turn: ACKs at the same pace without and with a backlog, and the applied orders."""
 
     quiet: Run
     busy: Run
@@ -53,7 +53,7 @@ def main(folder: Path, options: Options) -> None:
 
 
 def measure(side: Checkout, count: int) -> Found:
-    """Serve a new data directory, and measure once."""
+    """Run a service on a new data directory and measure once."""
     templates = mixed()
     with side.serving(whole=True) as service:
         drive(service.port, 10, 1, WARM_UP, 0)

@@ -1,8 +1,8 @@
 """
-A load client that costs little: so many connections, so many unacknowledged frames each.
+A load client with little CPU use: a number of connections, each with a window of frames.
 
-Every ACK is checked: positive, and for the oldest frame that has none. Frames are made before
-the clock starts.
+It checks that every ACK is positive and for the oldest unacknowledged frame. It builds frames
+before the clock starts.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from typing_extensions import override
 from tests.benchmarks.mixed import FS_CR, Frame, mixed, render
 
 PATIENCE = 120.0
-"""Seconds without the last ACK after which a run has failed."""
+"""Seconds without the last ACK after which a run fails."""
 
 
 @dataclass
 class Run:
-    """What one run measured: latencies in seconds, the beginning by time.perf_counter."""
+    """The measurements of one run: latencies in seconds, the start by time.perf_counter."""
 
     seconds: float = 0.0
     began: float = 0.0
@@ -40,7 +40,7 @@ class Run:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """Milliseconds that so large a share of the values do not exceed."""
+    """The milliseconds that this share of the values does not exceed."""
     ordered = sorted(seconds)
     return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -49,7 +49,7 @@ class Sender(asyncio.Protocol):
     """One connection: writes frames, checks and times their ACKs."""
 
     def __init__(self, run: Run, todo: Sequence[Frame] = (), window: int = 0) -> None:
-        """With a window, each ACK makes the next of `todo` go out; else whoever owns it sends."""
+        """With a window, each ACK sends the next frame of `todo`; without, the caller sends."""
         self.run = run
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._todo = deque(todo)
@@ -68,7 +68,7 @@ class Sender(asyncio.Protocol):
         self._send(min(self._window, len(self._todo)))
 
     def send(self, frame: Frame, due: float) -> None:
-        """Send one frame that was due at a time."""
+        """Send one frame with its due time."""
         self._open.append((frame[0], due))
         self._write(frame[1])
 
@@ -79,8 +79,8 @@ class Sender(asyncio.Protocol):
         for reply in replies:
             control_id, began = self._open.popleft()
             if b"MSA|AA|" + control_id not in reply:
-                said = next((line for line in reply.split(b"\r") if line.startswith(b"MSA")), b"")
-                self._fail(f"{control_id.decode()} was not accepted: {said.decode()}")
+                msa = next((line for line in reply.split(b"\r") if line.startswith(b"MSA")), b"")
+                self._fail(f"{control_id.decode()} was not accepted: {msa.decode()}")
                 return
             self.run.latencies.append(now - began)
         if self._todo:
@@ -127,7 +127,7 @@ async def connect(port: int, make: Callable[[], Sender]) -> Sender:
 
 async def _closed_loop(port: int, parts: Sequence[Sequence[Frame]], window: int) -> Run:
     run = Run()
-    senders = [await connect(port, lambda part=part: Sender(run, part, window)) for part in parts]  # type: ignore[misc]  # the loop's own value, bound at once
+    senders = [await connect(port, lambda part=part: Sender(run, part, window)) for part in parts]  # type: ignore[misc]  # bound at once
     began = time.perf_counter()
     for sender in senders:
         sender.begin()
@@ -145,7 +145,7 @@ def drive(port: int, connections: int, window: int, total: int, first: int) -> R
 
 
 def send(port: int, connections: int, window: int, todo: Sequence[Frame]) -> Run:
-    """Send frames over so many connections, each as fast as its ACKs allow."""
+    """Send frames over several connections, each as fast as its ACKs allow."""
     parts = [todo[number::connections] for number in range(connections)]
     return _undisturbed(_closed_loop(port, parts, window))
 
@@ -156,7 +156,7 @@ async def _open_loop(port: int, todo: Sequence[Frame], rate: float, connections:
     began = time.perf_counter()
     for number, frame in enumerate(todo):
         due = began + number / rate
-        while (ahead := due - time.perf_counter()) > 0:  # noqa: ASYNC110  # the clock rings no bell
+        while (ahead := due - time.perf_counter()) > 0:  # noqa: ASYNC110  # a pace needs the clock
             await asyncio.sleep(ahead)
         senders[number % connections].send(frame, due)
         if not number % 16:
@@ -172,13 +172,13 @@ async def _open_loop(port: int, todo: Sequence[Frame], rate: float, connections:
 
 
 def drip(port: int, rate: float, seconds: float, first: int, connections: int = 10) -> Run:
-    """Send at a steady pace whatever the ACKs do; latencies count from when each was due."""
+    """Send at a steady pace regardless of ACKs; a latency counts from when its message was due."""
     todo = render(mixed(), first, int(rate * seconds))
     return _undisturbed(_open_loop(port, todo, rate, connections))
 
 
 def _undisturbed(work: Coroutine[Any, Any, Run]) -> Run:
-    """Run a client without its garbage collector: its pauses are not the listener's."""
+    """Run a client without garbage collection, whose pauses would distort the latencies."""
     gc.collect()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """
-Mapping orders of 1.4 kB beside a compiled extraction of 20 fields: CPU of one, and the ratio.
+Mapping of orders of 1.4 kB beside a compiled extraction of 20 fields: CPU per order and ratio.
 
-No two messages are equal. The extraction is code made for its paths: one decode, the segments it
-needs, repetitions, components and escapes.
+No two messages are equal. The extraction is code generated for its paths: one decode, the required
+segments, repetitions, components and escapes.
 """
 
 import gc
@@ -24,7 +24,7 @@ from tests.benchmarks.tables import Options, show
 FLOOR = "extraction of 20 fields"
 CHARSET, SITE = "utf-8", "SITE1"
 MESSAGES = 2000
-SLOW = 4  # only every so many messages for what takes long
+SLOW = 4  # slow work gets every fourth message
 DEFAULTS = ListenerDefaults(SITE, "Europe/Zurich", datetime(2026, 11, 21, tzinfo=UTC))
 PLACES = [
     *("MSH-3", "MSH-4", "MSH-10", "PID-3.1", "PID-3.4", "PID-5.1", "PID-5.2", "PID-7", "PID-8"),
@@ -56,7 +56,7 @@ def order(number: int) -> bytes:
 
 
 def extraction(places: Sequence[str]) -> Work:
-    """Write and compile what reads these places, and nothing else."""
+    """Generate and compile a function that reads these fields."""
     paths = [Place.parse(each) for each in places]
     wanted: dict[str, int] = {}
     for path in paths:
@@ -78,26 +78,26 @@ def extraction(places: Sequence[str]) -> Work:
         lines.append(f" v{number} = v{number}.strip()")
     lines.append(f" return ({', '.join(f'v{number}' for number in range(len(paths)))})")
     space: dict[str, object] = {"unescape": unescape}
-    exec("\n".join(lines), space)  # noqa: S102  # written here
-    found: Work = space["extract"]  # type: ignore[assignment]  # it was just defined
+    exec("\n".join(lines), space)  # noqa: S102  # generated above
+    found: Work = space["extract"]  # type: ignore[assignment]  # defined by exec
     return found
 
 
 def lazily(raw: bytes) -> object:
-    """Read the same places through the message model."""
+    """Read the same fields through the message model."""
     message = Message.parse(raw)
     return tuple([message.value(each).strip() for each in PLACES])
 
 
 def shipped() -> InboundMapping:
-    """The shipped definition."""
+    """Return the shipped definition."""
     found = load(DEFINITIONS, "orders")
     assert isinstance(found, InboundMapping)
     return found
 
 
 def with_more_rules() -> InboundMapping:
-    """The same, and ten times as many rules that have nothing to do for these messages."""
+    """Return the shipped definition with ten times as many rules that do not match."""
     places = ["PID-2", "PID-40", "OBR-13", "OBR-60", "ORC-20", "IN1-2.1", "ZAB-3", "{all: OBX-5}"]
     rules = [
         f"X{number}: [{', '.join(places[number % 8 :])}, ZZ{number % 10}-{number % 30 + 1}]"
@@ -112,12 +112,12 @@ def with_more_rules() -> InboundMapping:
 
 
 def mapped(mapping: InboundMapping) -> Work:
-    """From the bytes to events, as the bridge does it."""
+    """Return the work of the bridge from bytes to events."""
     return lambda raw: mapping.apply(Message.parse(raw, fallback=CHARSET), DEFAULTS)
 
 
 def check(mapping: InboundMapping) -> Work:
-    """What is done with an order before it is acknowledged: its header, and whose it is."""
+    """Return the work on an order before its ACK: header, and patient."""
 
     def checked(raw: bytes) -> object:
         header = peek(raw)
@@ -131,7 +131,7 @@ def check(mapping: InboundMapping) -> Work:
 
 
 def contestants() -> dict[str, tuple[Work, int]]:
-    """What is measured, each with the share of the messages that it is given."""
+    """Return the measured functions, each with its share of the messages."""
     mapping, long = shipped(), with_more_rules()
     extract = extraction(PLACES)
     assert extract(order(1)) == lazily(order(1))
@@ -145,7 +145,7 @@ def contestants() -> dict[str, tuple[Work, int]]:
 
 
 def _spent(work: Work, messages: Sequence[bytes]) -> float:
-    """Microseconds of CPU for one; nobody's garbage is collected in another's turn."""
+    """Return the CPU microseconds per message, without garbage collection."""
     gc.collect()
     gc.disable()
     try:
@@ -158,7 +158,7 @@ def _spent(work: Work, messages: Sequence[bytes]) -> float:
 
 
 def main(_folder: Path, options: Options) -> None:
-    """Give each its turn, round by round, and print medians."""
+    """Measure all functions round by round and print medians."""
     messages = [order(number) for number in range(options.count or MESSAGES)]
     runners, figures = contestants(), dict[str, list[float]]()
     for _ in range(max(options.rounds, 5)):

@@ -1,4 +1,4 @@
-// @medplum/hl7's own server, which parses, answers and keeps nothing: `node medplum.mjs PORT`.
+// @medplum/hl7's server, which parses and answers and stores nothing: `node medplum.mjs PORT`.
 import { Hl7Server } from "@medplum/hl7";
 
 const server = new Hl7Server((connection) => {

@@ -65,7 +65,7 @@ class Template:
     accessions: Sequence[bytes]
 
     def frame(self, number: int) -> Frame:
-        """Render the message with a number of its own."""
+        """Render the message with a number."""
         app, facility = SENDERS[number % len(SENDERS)]
         body = self.text % {b"n": number, b"app": app, b"facility": facility}
         return b"C%d" % number, VT + body + FS_CR
@@ -80,7 +80,7 @@ class Template:
         return len(self.frame(1_000_000)[1])
 
     def padded(self, size: int) -> "Template":
-        """Return the template with notes behind its last segment, up to a size in bytes."""
+        """Return the template with notes after its last segment, up to a size in bytes."""
         missing, lines = size - self.size, list[bytes]()
         while missing >= _SHORTEST_NOTE:
             length = missing if missing < 2 * _NOTE else _NOTE
@@ -104,7 +104,7 @@ def plain() -> Template:
 
 
 def rich() -> list[Template]:
-    """Return our rich samples."""
+    """Return the rich samples of the repository."""
     return [template(file.stem, file.read_bytes()) for file in sorted(RICH.glob("*.hl7"))]
 
 
@@ -133,7 +133,7 @@ def template(name: str, raw: bytes, *, applied: bool = True) -> Template:
     """
     Replace the numbers of a message by slots.
 
-    MSH-15 and MSH-16 are emptied: the peers answer in the original mode alone.
+    MSH-15 and MSH-16 are emptied, because the peers only support the original mode.
     """
     kept: list[bytes] = []
 

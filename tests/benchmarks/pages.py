@@ -1,4 +1,4 @@
-"""What each page of the console asks for, over HTTP as somebody who has signed in: milliseconds."""
+"""The latency of the requests of each console page, as a signed-in user, in milliseconds."""
 
 import statistics
 import time
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import httpx
 
 from tests.acceptance.house import House
-from tests.benchmarks.seeding import FAITHFUL, FREQUENT, MESSAGES_A_DAY
+from tests.benchmarks.seeding import FREQUENT, INDEXED, MESSAGES_A_DAY
 from tests.enrolment import open_link
 
-EMAIL, PASSWORD = "olga@site1.test", "correct horse battery"  # an invented person's
+EMAIL, PASSWORD = "olga@site1.test", "correct horse battery"  # invented
 BOUND = 300.0
 _HOUR = 3_600_000
 Request = tuple[str, str, object]
 
 
 def asked(count: int, now: int) -> Mapping[str, Request]:
-    """Give what is asked of an installation with so many messages, the last of which came now."""
-    middle = max(FAITHFUL, count // 2 // FAITHFUL * FAITHFUL)
+    """Return the requests for an installation with `count` messages, the last received at `now`."""
+    middle = max(INDEXED, count // 2 // INDEXED * INDEXED)
     began = now - count * 24 * _HOUR // MESSAGES_A_DAY
     hour = {"since": (began + now) // 2, "until": (began + now) // 2 + _HOUR}
     messages = {
@@ -34,7 +34,7 @@ def asked(count: int, now: int) -> Mapping[str, Request]:
         "an hour": hour,
         "an hour, text": {**hour, "text": "no such words"},
         "text": {"text": "production only"},
-        "text that is nowhere": {"text": "no such words"},
+        "text, no match": {"text": "no such words"},
         "listener": {"listener": "spare"},
     }
     deliveries = {
@@ -56,16 +56,16 @@ def asked(count: int, now: int) -> Mapping[str, Request]:
             f"deliveries: {name}": ("POST", "deliveries/search", body)
             for name, body in deliveries.items()
         },
-        "where is it": ("POST", "orders/find", {"accession": f"A{middle}"}),
+        "order tracking": ("POST", "orders/find", {"accession": f"A{middle}"}),
         "worklist": ("POST", "sites/SITE1/worklist", {}),
-        "deeds": ("GET", "deeds", None),
-        "deeds of nobody": ("GET", "deeds?email=nobody@example.org", None),
+        "audit events": ("GET", "deeds", None),
+        "audit events, no match": ("GET", "deeds?email=nobody@example.org", None),
         "audit": ("GET", "sites/SITE1/audit", None),
     }
 
 
 def grant(house: House) -> None:
-    """Let somebody into the console, of a house that runs."""
+    """Create a system administrator of a running installation."""
     house.bridge("user", "add", EMAIL, "--name", "Olga", "--site", "SITE1")
     role = ("--role", "system-administrator", "--bodies")
     printed = house.bridge("console", "grant", EMAIL, *role)
@@ -73,7 +73,7 @@ def grant(house: House) -> None:
 
 
 def measure(house: House, count: int, rounds: int) -> dict[str, float]:
-    """Ask for everything so often; give medians. Raises where an answer is not 200."""
+    """Send each request `rounds` times; return medians. Raises if a status is not 200."""
     form = {"email": EMAIL, "password": PASSWORD, "token": "", "next": ""}
     with httpx.Client(base_url=house.url, timeout=60) as client:
         client.post("/reporting/login", data=form)

@@ -1,8 +1,8 @@
 """
-Other listeners to be measured beside ours, installed for a run into a folder that is thrown away.
+Other listeners for the comparison, installed for a run into a temporary folder.
 
-hl7apy's server and node-hl7-server take one message a connection (the first closes it, the second
-delivers every earlier one again), so that patterns of kept connections say nothing of them.
+hl7apy's server and node-hl7-server handle one message per connection (the first closes it, the
+second delivers every earlier one again), so patterns with kept connections do not apply to them.
 """
 
 import os
@@ -20,7 +20,7 @@ _WITHIN = 300.0  # seconds for an installation
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A listener of somebody else's; `command` starts it on a port."""
+    """A listener of another project; `command` starts it on a port."""
 
     name: str
     command: Callable[[int], list[str]]
@@ -30,14 +30,14 @@ class Peer:
 
 @dataclass
 class Peers:
-    """Those that could be installed, and why the others could not."""
+    """The installed peers, and the reasons for missing ones."""
 
     installed: list[Peer] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
 def install(folder: Path) -> Peers:
-    """Install what is to be had into a folder."""
+    """Install the available peers into a folder."""
     peers = Peers()
     module = "tests.benchmarks.python_hl7"
     peers.installed.append(
@@ -48,7 +48,7 @@ def install(folder: Path) -> Peers:
 
 
 def _medplum(folder: Path, peers: Peers) -> None:
-    """It loses pipelined messages, which is why it is not asked for them."""
+    """Install @medplum/hl7. It loses pipelined messages, so it does not get any."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         peers.missing.append("@medplum/hl7: there is no Node on this machine")

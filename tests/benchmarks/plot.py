@@ -1,7 +1,7 @@
 """
-The plot of `docs/explanation/performance.md`: bars of the figures of intake in its table.
+The plot of `docs/explanation/performance.md`: bars of the intake figures in its table.
 
-`python -m tests.benchmarks.plot` draws it anew.
+`python -m tests.benchmarks.plot` regenerates it.
 """
 
 import re

@@ -1,7 +1,7 @@
 """
-A peer: python-hl7's own asyncio MLLP server, which parses, answers and keeps nothing.
+A peer: python-hl7's asyncio MLLP server, which parses and answers and stores nothing.
 
-It reads one character set for all; Latin-1 has every byte.
+It uses one character set; Latin-1 has a character for every byte.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """
-Retention on PostgreSQL: a partition of a million messages, and what is not a whole one.
+Retention on PostgreSQL: a partition of a million messages, and the rows of a partial one.
 
-What is stored is as `growth` has it. `--count` is how much; the default takes 3 GB of disk.
+The stored data is that of `growth`. `--count` is the number of messages; the default takes 3 GB.
 """
 
 import time
@@ -19,13 +19,13 @@ from tests.benchmarks.seeding import seed
 from tests.benchmarks.tables import Options, show
 
 ROWS = 10_000
-"""Messages beyond the partition: they go row by row."""
+"""Messages beyond the partition, which are removed row by row."""
 
 _COUNT = text("SELECT count(*) FROM message")
 
 
 def main(folder: Path, options: Options) -> None:
-    """Remove the partition, then the rest of it, and print what a message cost."""
+    """Remove the partition, then the remaining rows, and print the CPU time per message."""
     server = Postgres(folder / "postgres")
     try:
         database = Database(server.database())
@@ -45,7 +45,7 @@ def main(folder: Path, options: Options) -> None:
 
         rows = [
             (name, *_measured(server, database, work))
-            for name, work in (("whole", remove_partition), ("row by row", remove_rows))
+            for name, work in (("partition", remove_partition), ("row by row", remove_rows))
         ]
         show("retention", ("messages", "", "gone", "/s", "CPU µs each, with the server's"), rows)
         database.dispose()

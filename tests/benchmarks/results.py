@@ -1,8 +1,8 @@
 """
-From a signature to the first byte of its ORU, and how many ORU a second a destination is sent.
+From a signature to the first byte of its ORU, and the rate of ORU messages to a destination.
 
-The receiver answers at once. The time begins when the signing call is sent. For the rate, the
-destination is away while reports are signed, and then comes back.
+The receiver replies at once. The time starts when the signing request is sent. For the rate, the
+destination is down while reports are signed, and then up again.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PATIENCE = 120.0
 
 
 class Receiver:
-    """Answers each message at once, on a thread of its own; notes when each began to arrive."""
+    """Replies to each message at once, on its own thread; records when each began to arrive."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -48,7 +48,7 @@ class Receiver:
 
     @contextmanager
     def open(self) -> Iterator["Receiver"]:
-        """Listen meanwhile."""
+        """Listen until the block ends."""
         listening = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
         try:
             yield self
@@ -68,7 +68,7 @@ class Receiver:
             line.close()
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many different orders have their result."""
+        """Wait until `count` orders have their result."""
         deadline = time.monotonic() + PATIENCE
         while len(self.began) < count:
             if time.monotonic() > deadline:
@@ -112,18 +112,18 @@ def _accession(message: bytes) -> str:
 
 
 def dictate(caller: Caller, accession: str) -> None:
-    """Bring a report with a text into being."""
+    """Launch a report with a text."""
     body = launch_body(accession, KeyFindings="Lungs are clear. " * 60)
     caller.post("/api/report/launch/clinical", body)
 
 
 def sign(line: Line, accession: str) -> float:
-    """Sign; return when the call was sent."""
+    """Sign; return the time of the request."""
     return line.post("/api/report/sign", {"clinicalInfo": identity(accession)})[0]
 
 
 def delays(caller: Caller, line: Line, receiver: Receiver, prefix: str) -> list[float]:
-    """Sign at a steady pace; how long after it does each result begin to arrive."""
+    """Sign at a steady pace; return the delay until each result begins to arrive."""
     names = [f"{prefix}{number}" for number in range(SIGNATURES)]
     for name in names:
         dictate(caller, name)
@@ -138,7 +138,7 @@ def delays(caller: Caller, line: Line, receiver: Receiver, prefix: str) -> list[
 
 
 def rate(at: Installation, caller: Caller, line: Line, receiver: Receiver) -> tuple[float, float]:
-    """Let results wait for a receiver that is away; results a second when it is back, and CPU."""
+    """Queue results while the receiver is down; return results a second when it is up, and CPU."""
     names = [f"W{number}" for number in range(WAITING)]
     for name in names:
         dictate(caller, name)
@@ -148,13 +148,13 @@ def rate(at: Installation, caller: Caller, line: Line, receiver: Receiver) -> tu
         receiver.wait_for(known + WAITING)
         time.sleep(1)
     arrived = sorted(receiver.began[name] for name in names)
-    skipped = WAITING // 20  # until the connection stands
+    skipped = WAITING // 20  # until the connection is open
     took = arrived[-1] - arrived[skipped]
     return (WAITING - skipped) / took, (at.cpu() - before) / WAITING
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure on both databases, in either arrangement, in turn, and print."""
+    """Measure on both databases in each arrangement in turn, and print."""
     server, rows = Postgres(folder / "postgres"), []
     found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
     try:

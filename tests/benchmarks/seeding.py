@@ -1,8 +1,8 @@
 """
-Store many messages with all that belongs to them, by statements of the database itself.
+Store many messages with all related rows, by SQL statements.
 
-What is stored is what a year of traffic leaves: nearly all done, a few parked or refused; numbers
-to find them by, orders, reports seen, deliveries, deeds. Identities are spread as hashes are.
+The data is that of a year of traffic: nearly all messages are done, a few parked or refused; with
+index numbers, orders, report states and deliveries. Identities are distributed as hashes are.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from bridge.store.postgresql.partitions import SIZE, create_ahead
 CHUNK: Final = 200_000
 MESSAGES_A_DAY: Final = 1_000_000
 _DAY: Final = 86_400_000
-FAITHFUL: Final = 5000
-"""Every so many messages one is found by its own numbers; the others' are numbers like hashes."""
+INDEXED: Final = 5000
+"""One in so many messages has real index numbers; the others have pseudo-random ones."""
 FREQUENT: Final = "M-FREQUENT"
-"""A patient that every thousandth message is about."""
+"""The patient of every thousandth message."""
 
 # A permutation of 32 bits above, the running number below: distinct, and spread over all 63.
 _SPREAD = "((({salt} + {n}) * 2654435761 % 4294967296) * 2147483648 + {n})"
@@ -36,7 +36,7 @@ _STATE = """
 
 
 def spread(salt: int, number: str) -> str:
-    """Give an expression of 63 bits that look like a hash of an expression below 2**31."""
+    """Return an SQL expression of 63 pseudo-random bits for an expression below 2**31."""
     return _SPREAD.format(salt=salt * 1_000_003, n=number)
 
 
@@ -115,7 +115,7 @@ _TABLES = (
 
 
 def seed(database: Database, count: int, now: int) -> None:
-    """Store `count` messages that came until `now` (ms), a million a day, into a new database."""
+    """Store `count` messages received until `now` (ms), a million a day, in a new database."""
     step = _DAY // MESSAGES_A_DAY
     values = {
         "began": now - count * step, "step": step, "all": count, "end": "\r", "never": 2**62,
@@ -133,9 +133,9 @@ def seed(database: Database, count: int, now: int) -> None:
     _finish(database, count)
 
 
-def faithful(count: int) -> Iterator[int]:
-    """Give the messages that are found by their numbers: C, M and A before their id."""
-    yield from range(FAITHFUL, count + 1, FAITHFUL)
+def indexed(count: int) -> Iterator[int]:
+    """Yield the messages with real index numbers: C, M and A before their id."""
+    yield from range(INDEXED, count + 1, INDEXED)
 
 
 def _in_chunks(
@@ -150,7 +150,7 @@ def _in_chunks(
 
 
 def _make_room(database: Database, count: int) -> None:
-    """Make the partitions that so many messages would have had by now."""
+    """Create the partitions for `count` messages."""
     if database.dialect == "postgresql":
         for last in range(1, count + 1, SIZE // 4):
             with database.write() as connection:
@@ -160,20 +160,20 @@ def _make_room(database: Database, count: int) -> None:
 
 @contextmanager
 def _without_indexes(database: Database) -> Iterator[None]:
-    """Drop what can be made again at once: a tree filled in no order is written many times."""
+    """Drop the indexes and create them at the end, which is faster than random inserts."""
     names = ", ".join(f"'{each}'" for each in _TABLES)
     if database.dialect == "sqlite":
-        question = (
+        query = (
             "SELECT name, sql FROM sqlite_master "  # noqa: S608  # our own names
             f"WHERE type = 'index' AND sql IS NOT NULL AND tbl_name IN ({names})"
         )
     else:
-        question = (
+        query = (
             "SELECT indexname, indexdef FROM pg_indexes "  # noqa: S608  # our own names
             f"WHERE tablename IN ({names}) AND indexname NOT IN (SELECT conname FROM pg_constraint)"
         )
     with database.write() as connection:
-        found = connection.execute(text(question)).all()
+        found = connection.execute(text(query)).all()
         for name, _ in found:
             connection.execute(text(f"DROP INDEX {name}"))
     yield
@@ -183,15 +183,15 @@ def _without_indexes(database: Database) -> Iterator[None]:
 
 
 def _finish(database: Database, count: int) -> None:
-    """Let what comes later be counted on from here, and be known as what it is."""
+    """Set sequences and cursors, so that later messages continue from here."""
     with database.write() as connection:
         connection.execute(text("UPDATE message_enrolled SET message_id = :n"), {"n": count})
         connection.execute(
             text("INSERT INTO message_number_cursor (name, message_id) VALUES ('console', :n)"),
             {"n": count},
         )
-        for number in faithful(count):
-            _make_faithful(connection, number)
+        for number in indexed(count):
+            _index(connection, number)
         if database.dialect == "postgresql":
             connection.execute(text(_IDENTITIES))
             for table, ids in (("message", "message_ids"), ("delivery", "delivery_id_seq")):
@@ -200,7 +200,7 @@ def _finish(database: Database, count: int) -> None:
         connection.execute(text("ANALYZE"))
 
 
-def _make_faithful(connection: Connection, number: int) -> None:
+def _index(connection: Connection, number: int) -> None:
     rows = [
         {"number": number_hash(kind, value), "message_id": number}
         for kind, value in (

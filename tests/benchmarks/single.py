@@ -1,8 +1,8 @@
 """
-Each message of the mixed set by itself: intake alone, 10 connections with 32 frames outstanding.
+Each message of the mixed set separately: intake alone, 10 connections with 32 frames in flight.
 
-As it is, and padded with notes to the next size class, so that the best and the worst message of
-equal size can be compared.
+Each is sent as it is, and padded with notes to the next size class, so that the best and the worst
+message of equal size can be compared.
 """
 
 import statistics
@@ -56,7 +56,7 @@ def main(folder: Path, options: Options) -> None:
 
 
 def _round(folder: Path, templates: Sequence[Template], count: int, rates: Rates) -> None:
-    """Send each message to one intake, so many times."""
+    """Send each message `count` times to one intake."""
     first = 0
     with intake(folder, None).start() as port:
         for each in templates:

@@ -1,8 +1,8 @@
 """
-Intake on a disk that takes 2 ms more for each sync, beside the same on the disk as it is.
+Intake on a disk with a delay of 2 ms for each sync, beside intake on the disk as it is.
 
-The delay is put before the C library's own calls (`slow_sync.c`), which costs nothing else; the
-sync itself is done. It wants a C compiler.
+A preloaded library (`slow_sync.c`) adds the delay to the C library's sync calls. This needs a C
+compiler.
 """
 
 import os
@@ -68,7 +68,7 @@ def _driven(contestant: Contestant) -> tuple[float, float, float]:
 
 @contextmanager
 def _slowed(library: Path, delay: int) -> Iterator[None]:
-    """What is started meanwhile syncs slowly, PostgreSQL's server too."""
+    """Processes that start within the block sync slowly, including PostgreSQL's server."""
     os.environ.update({"LD_PRELOAD": str(library), "DELAY_US": str(delay)})
     try:
         yield

@@ -1,4 +1,4 @@
-/* A disk that takes DELAY_US microseconds more for each sync: preloaded before the C library's own. */
+/* Adds DELAY_US microseconds to each sync; preloaded before the C library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

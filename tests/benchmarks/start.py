@@ -1,4 +1,4 @@
-"""Start: from cold to ready with many stored messages; `bridge --help`; what idling costs."""
+"""Start-up time with many stored messages, time of `bridge --help`, CPU and memory when idle."""
 
 import statistics
 import subprocess
@@ -24,7 +24,7 @@ IDLE = 10.0
 
 
 def _help() -> float:
-    """Seconds of `bridge --help`."""
+    """Return the seconds of `bridge --help`."""
     before = time.perf_counter()
     command = [sys.executable, "-m", "bridge", "--help"]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -42,7 +42,7 @@ def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, .
         ready = time.perf_counter() - before
         (pid,) = at.processes
         started = cpu_seconds(pid)
-        time.sleep(3)  # what is done once, after the start
+        time.sleep(3)  # until start-up work is finished
         first = cpu_seconds(pid)
         time.sleep(IDLE)
         idle = (cpu_seconds(pid) - first) / IDLE

@@ -1,4 +1,4 @@
-"""Markdown tables of what was measured; and what a part of the benchmarks is asked to do."""
+"""Markdown tables of measurements, and the options of a benchmark."""
 
 import sys
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How often each thing is measured, and how much of it; 0: as much as the part thinks fit."""
+    """The number of rounds and the amount of data; 0: the default of the part."""
 
     rounds: int
     count: int
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as Markdown; its figures are aligned right."""
+    """Print a table as Markdown with right-aligned figures."""
     aligned = ["---" if _words(rows, place) else "---:" for place in range(len(columns))]
     lines = [_line(columns), _line(aligned), *(_line(row) for row in rows)]
     sys.stdout.write(f"**{title}**\n\n" + "\n".join(lines) + "\n\n")

@@ -1,8 +1,8 @@
 """
-What it costs to watch reports: the change feed with few and with many open, and the status query.
+The cost of watching reports: the change feed with few and many open reports, and the status query.
 
-A round of the feed is what a follower asks when one report has changed. A round of the status
-query asks for every open report once, in batches as the poller has them, while somebody else reads.
+A round of the feed is the request of a follower after one report has changed. A round of the status
+query requests every open report once, in the poller's batches, while another client reads.
 """
 
 import statistics
@@ -21,7 +21,7 @@ FEEDS = 60
 
 
 def _feed(caller: Caller, prefix: str) -> float:
-    """Milliseconds of a round in which one report has changed; the median."""
+    """Return the median milliseconds of a round in which one report has changed."""
     took, cursor = [], 0
     while page := caller.http.get("/api/report/changes", params={"after": cursor}).json():
         cursor = page["cursor"]
@@ -35,8 +35,8 @@ def _feed(caller: Caller, prefix: str) -> float:
     return statistics.median(took)
 
 
-class Bystander:
-    """Reads a report again and again, on a thread of its own."""
+class OtherClient:
+    """Reads a report repeatedly on its own thread."""
 
     def __init__(self, at: Installation) -> None:
         self._caller = Caller(at)
@@ -53,23 +53,23 @@ class Bystander:
             self.took.append(self._caller.timed(path) / 1000)
 
     def stop(self) -> float:
-        """Return the p99 of what it waited, in milliseconds."""
+        """Stop; return the p99 of the latencies in milliseconds."""
         self._ending.set()
         self._thread.join()
         return percentile(self.took, 0.99)
 
-    def start(self) -> "Bystander":
-        """Begin to read."""
+    def start(self) -> "OtherClient":
+        """Start to read."""
         self._thread.start()
         return self
 
 
 def _round(at: Installation, caller: Caller, count: int) -> tuple[float, float, float]:
-    """Seconds of one round over all; the bystander's p99 when it is quiet, and during it."""
-    alone = Bystander(at).start()
+    """Return the seconds of a round, and another client's p99 without and during it."""
+    alone = OtherClient(at).start()
     threading.Event().wait(3)
     quiet = alone.stop()
-    bystander, seconds = Bystander(at).start(), 0.0
+    other_client, seconds = OtherClient(at).start(), 0.0
     pace, first = BatchSize(), 1
     while first <= count:
         numbers = range(first, min(first + pace.size, count + 1))
@@ -77,7 +77,7 @@ def _round(at: Installation, caller: Caller, count: int) -> tuple[float, float, 
         took = caller.timed("/api/report/status", {"clinicalInfo": orders}) / 1000
         seconds, first = seconds + took, numbers.stop
         pace.record(len(numbers), took)
-    return seconds, quiet, bystander.stop()
+    return seconds, quiet, other_client.stop()
 
 
 def _turn(folder: Path, postgres: Postgres | None, many: int) -> tuple[float, ...]:
@@ -115,6 +115,6 @@ def main(folder: Path, options: Options) -> None:
     ]
     columns = (
         "database", "open reports", f"feed ms, {FEW:,}", "feed ms, all", "ratio",
-        "status round s", "others' p99 quiet ms", "during it ms",
+        "status round s", "other client's p99 quiet ms", "during it ms",
     )  # fmt: skip
     show(f"watching, medians of {options.rounds} rounds", columns, rows)

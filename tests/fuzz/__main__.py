@@ -1,8 +1,8 @@
 """
-Fuzz: `python -m tests.fuzz SECONDS [TARGET]`; all targets share the seconds, one after another.
+Fuzzing: `python -m tests.fuzz SECONDS [TARGET]`; all targets share the seconds, one after another.
 
-Each runs under atheris in a process of its own, with 2 GB of memory and a minute for one input.
-Exit 1 when one failed; its bytes are kept in the folder that is told.
+Each runs under atheris in its own process, with 2 GB of memory and a minute for one input.
+Exits with 1 if one failed; the printed folder has its input.
 """
 
 import shutil
@@ -24,7 +24,7 @@ LIMITS = [
 
 
 def fuzz(name: str, seconds: int, folder: Path) -> int:
-    """Fuzz a target with a corpus of its own; return the exit status."""
+    """Fuzz a target with its own corpus; return the exit status."""
     corpus = folder / name
     corpus.mkdir(parents=True)
     for number, seed in enumerate(seeds()):
@@ -39,7 +39,7 @@ def fuzz(name: str, seconds: int, folder: Path) -> int:
 
 
 def quoted(word: bytes) -> str:
-    """A word as libFuzzer's dictionaries write it."""
+    """A word in the syntax of libFuzzer's dictionaries."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
 

@@ -1,7 +1,7 @@
 """
-What is fuzzed: each target takes any bytes, and raises only when we would have failed.
+The fuzz targets: each takes any bytes, and raises only on a defect of the product.
 
-Kept apart from the fuzzer, so that hypothesis and a crash's own bytes run them too.
+They do not depend on the fuzzer, so that hypothesis and the inputs of past crashes run them too.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,17 +30,17 @@ INBOUND = [
 
 
 def framing(data: bytes) -> None:
-    """However a stream is cut into packets, the same frames come out, and no byte gets lost."""
+    """A stream gives the same frames for every division into packets, and no byte is lost."""
     step = data[0] % 7 + 1 if data else 1
-    whole, broken = (
+    single, divided = (
         _events([data]),
         _events([data[at : at + step] for at in range(0, len(data), step)]),
     )
-    assert (whole is None) == (broken is None)
-    if whole is None or broken is None:
+    assert (single is None) == (divided is None)
+    if single is None or divided is None:
         return
-    assert _frames(whole) == _frames(broken)
-    for event in whole:
+    assert _frames(single) == _frames(divided)
+    for event in single:
         assert not isinstance(event, Frame) or END not in event.payload
         assert not isinstance(event, Frame) or len(event.payload) <= MAX_PAYLOAD
     payload = data.split(END)[0][:MAX_PAYLOAD].lstrip(START)
@@ -48,7 +48,7 @@ def framing(data: bytes) -> None:
 
 
 def _events(packets: list[bytes]) -> list[Event] | None:
-    """All that a reader makes of packets; None when a frame is larger than allowed."""
+    """All events of a reader of packets; None if a frame exceeds the limit."""
     reader = FrameReader(MAX_PAYLOAD)
     events: list[Event] = []
     for packet in packets:
@@ -71,7 +71,7 @@ def _frames(events: list[Event]) -> list[bytes]:
 
 
 def parsing(data: bytes) -> None:
-    """Any bytes are a message, whose bytes are kept, or Malformed; each value can be asked for."""
+    """Any bytes are malformed, or a message that keeps them and whose values can be read."""
     try:
         message = Message.parse(data)
     except MalformedMessage:
@@ -87,7 +87,7 @@ def parsing(data: bytes) -> None:
 
 
 def mapping(data: bytes) -> None:
-    """The shipped definitions accept a message or refuse it; what is accepted is applied."""
+    """The shipped definitions refuse a message or apply it."""
     try:
         message = Message.parse(data)
     except MalformedMessage:
@@ -99,11 +99,11 @@ def mapping(data: bytes) -> None:
         try:
             definition.apply(message, DEFAULTS)
         except (MessageRefusal, RuleFailed):
-            assert pre_check.refusals, "what was accepted cannot be applied"
+            assert pre_check.refusals, "an accepted message cannot be applied"
 
 
 def acknowledging(data: bytes) -> None:
-    """Whatever came gets an answer that can be read, and none of them says more than is true."""
+    """Any bytes get a readable acknowledgment with the right code and MSA-2."""
     refusal = MalformedMessage(MalformedReason.NOT_HL7)
     nak = unframed_nak(data, refusal, control_id="Y1", now=NOW)
     assert read_ack(nak).code == AckCode.REJECT
@@ -115,12 +115,12 @@ def acknowledging(data: bytes) -> None:
         ack = build_ack(header, code, control_id="Y1", now=NOW, refusals=[refusal])
         assert read_ack(ack).code == code
         separator = header.fields[1]
-        said = separator.join([b"\rMSA", code.encode(), header.control_id])
-        assert said in ack, "MSA-2 is MSH-10 to the byte"
+        expected = separator.join([b"\rMSA", code.encode(), header.control_id])
+        assert expected in ack, "MSA-2 is MSH-10 to the byte"
 
 
 def replies(data: bytes) -> None:
-    """A peer's answer, whatever it is, is read without raising; batches split or are none."""
+    """Any reply of a peer is read without an error; any bytes are a batch or none."""
     read_ack(data)
     try:
         messages = split(data)
@@ -141,7 +141,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 
 def seeds() -> Iterator[bytes]:
-    """Messages to begin with: the repository's samples, bare and framed."""
+    """The seeds: the repository's samples, bare and framed."""
     folder = DEFINITIONS.parents[1] / "sample_messages"
     for path in sorted(folder.rglob("*.hl7")):
         raw = path.read_bytes()
@@ -162,4 +162,4 @@ FOUND = (
     b"FHS\rMSH|^~\\&|A||Kim\rPID|1\r",
     b"FHS\x0c\\~|\\X0D\\",
 )
-"""Inputs that fuzzing failed on, shortened; each was mended."""
+"""Shortened inputs of past failures; each is fixed."""

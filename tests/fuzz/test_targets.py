@@ -1,5 +1,5 @@
 """
-The fuzz targets in every run of the tests: half a minute under atheris, and under hypothesis.
+The fuzz targets in every test run: half a minute under atheris, and under hypothesis.
 
 `make fuzz SECONDS=600` runs them for longer.
 """
@@ -25,11 +25,11 @@ _likely = st.builds(lambda seed, tail: seed[: len(seed) - len(tail)] + tail,
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    find_spec("atheris") is None, reason="atheris has wheels for Linux on x86-64 alone"
+    find_spec("atheris") is None, reason="atheris has wheels only for Linux on x86-64"
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_under_atheris(target: str) -> None:
-    """Its share of half a minute, guided by coverage: no crash, no hang, no more than 2 GB."""
+    """Coverage-guided fuzzing finds no crash, no hang, and no use of more than 2 GB."""
     command = [sys.executable, "-m", "tests.fuzz", str(SECONDS), target]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
@@ -43,19 +43,19 @@ def test_under_atheris(target: str) -> None:
 @given(raw=_bytes | _likely)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_under_hypothesis(target: str, raw: bytes) -> None:
-    """Whatever is put together from likely pieces and samples, the target holds."""
+    """A target holds for inputs of likely pieces and samples."""
     TARGETS[target](raw)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_on_seeds(target: str) -> None:
-    """The samples it begins with pass, framed and bare."""
+    """A target holds for the samples, framed and bare."""
     for seed in seeds():
         TARGETS[target](seed)
 
 
 @pytest.mark.parametrize("found", FOUND, ids=range(len(FOUND)))
-def test_what_was_found(found: bytes) -> None:
-    """What fuzzing once failed on passes every target."""
+def test_past_failures(found: bytes) -> None:
+    """Every target holds for the inputs of past failures."""
     for target in TARGETS.values():
         target(found)

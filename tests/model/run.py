@@ -1,8 +1,8 @@
 """
 Check the models of the queue and of the outbox with TLC (`make model`).
 
-First each model as the product is, which must hold; then with each known fault, which TLC must
-find: a check that finds nothing would prove nothing. Without Java this says so and ends with 0.
+Each model of the product must hold. With each known fault, TLC must find a violation, which shows
+that the check can fail. Without Java the command prints a notice and exits with 0.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SMALL_QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 0'
-"""It is checked completely, in minutes."""
+"""A complete check takes minutes."""
 
 QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 4 MaxStops = 1 MaxReplays = 1'
 OUTBOX = 'CONSTANTS Couriers = {"c1", "c2"} MaxFaults = 2'

@@ -30,7 +30,7 @@ class Node:
         self.program = shutil.which("node", path=environment.get("PATH")) or "node"
 
     def command(self, name: str, *arguments: str) -> list[str]:
-        """The command that runs one of our programs with a peer's package."""
+        """Return the command that runs one of the programs with a peer's package."""
         return [self.program, str(self.folder / f"{name}.js"), *arguments]
 
 
@@ -52,7 +52,7 @@ def npm_peers(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 def commands(peers: Node, onward: int) -> dict[str, Callable[[str], list[str]]]:
-    """Return the commands that start the receivers; `onward` is the port behind mllp2http."""
+    """Return the commands that start the receivers; `onward` is the port target mllp2http."""
     twisted = [sys.executable, "-m", "twisted", f"--log-file={peers.folder / 'twisted.log'}"]
     receiver = ["--receiver", "tests.peers.txhl7_receiver.Results"]
     proxy = [script("mllp2http"), "--host", "127.0.0.1"]
@@ -71,26 +71,26 @@ def commands(peers: Node, onward: int) -> dict[str, Callable[[str], list[str]]]:
 @pytest.fixture(scope="session")
 def receivers(npm_peers: Node) -> Iterator[dict[str, ReceiverProcess]]:
     """Start the peers that receive results."""
-    behind = Receiver()
+    target = Receiver()
     with ExitStack() as running:
-        running.callback(behind.server.server_close)
-        running.callback(behind.server.shutdown)
+        running.callback(target.server.server_close)
+        running.callback(target.server.shutdown)
         started: dict[str, ReceiverProcess] = {}
-        for name, command in commands(npm_peers, behind.port).items():
+        for name, command in commands(npm_peers, target.port).items():
             port = free_port()
-            heard = behind if name == "mllp-http" else None
-            started[name] = ReceiverProcess(command(str(port)), port, heard)
+            proxied = target if name == "mllp-http" else None
+            started[name] = ReceiverProcess(command(str(port)), port, proxied)
             running.callback(started[name].kill)
             started[name].start()
         yield started
 
 
 @pytest.fixture(scope="session")
-def town(
+def installation(
     tmp_path_factory: pytest.TempPathFactory, npm_peers: Node, receivers: dict[str, ReceiverProcess]
 ) -> Iterator[PeerSetup]:
     """Run the service with every peer as a destination."""
-    house = House(tmp_path_factory.mktemp("town") / "home")
+    house = House(tmp_path_factory.mktemp("installation") / "home")
     for name, peer in receivers.items():
         house.destination(name, peer.port, ack_timeout="10s")
     web = free_port()

@@ -8,7 +8,7 @@ from hl7apy.parser import parse_message
 
 
 def main(port: int) -> None:
-    """Send each message on one connection, as hl7apy's manual does, as long as it lasts."""
+    """Send the messages on one connection, as hl7apy's manual does, until it ends."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for message in json.load(sys.stdin):
             connection.sendall(parse_message(message).to_mllp().encode())

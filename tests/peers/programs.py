@@ -13,7 +13,7 @@ from tests.eventually import PATIENCE, eventually
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs one of the Python programs beside this file."""
+    """Return the command that runs a Python program of this folder."""
     return [sys.executable, "-m", f"tests.peers.{module}", *arguments]
 
 
@@ -22,7 +22,7 @@ def script(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def converse(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
+def exchange(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
     """Let a sender send messages; return the replies that it parsed, with CR between segments."""
     done = subprocess.run(
         command, cwd=ROOT, input=json.dumps([each.decode() for each in messages]),
@@ -35,11 +35,11 @@ def converse(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
 class ReceiverProcess:
     """A receiver in a process; it prints each message that it parsed, as text in JSON."""
 
-    def __init__(self, command: Sequence[str], port: int, behind: Receiver | None = None) -> None:
-        """`behind` is a proxy that listens in its place; a proxy prints no messages."""
-        self.command, self.port, self.behind = command, port, behind
+    def __init__(self, command: Sequence[str], port: int, target: Receiver | None = None) -> None:
+        """A proxy prints no messages; `target` is the receiver to which it forwards."""
+        self.command, self.port, self.target = command, port, target
         self.process: subprocess.Popen[str] | None = None
-        self._told: list[str] = []
+        self._messages: list[str] = []
 
     def start(self) -> None:
         """Start or restart it; return when it listens."""
@@ -51,11 +51,11 @@ class ReceiverProcess:
         eventually(lambda: _listens(self.port) or process.poll() is not None)
         assert process.poll() is None, f"{self.command} ended"
 
-    def heard(self) -> list[str]:
-        """Return all messages that it parsed so far, in order."""
-        if self.behind is None:
-            return list(self._told)
-        return [body.decode() for _, body in list(self.behind.received)]
+    def messages(self) -> list[str]:
+        """Return all messages that it has parsed, in order."""
+        if self.target is None:
+            return list(self._messages)
+        return [body.decode() for _, body in list(self.target.received)]
 
     def kill(self) -> None:
         """Kill it with SIGKILL; its output is kept."""
@@ -65,13 +65,13 @@ class ReceiverProcess:
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        with process.stdout as told:
-            for line in told:
-                self._told.append(json.loads(line))
+        with process.stdout as output:
+            for line in output:
+                self._messages.append(json.loads(line))
 
 
 def _listens(port: int) -> bool:
-    """Tell whether a process listens, without a connection, which would count as a sender."""
+    """Tell whether a process listens, without opening a connection."""
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
             _, local, _, state = line.split()[:4]

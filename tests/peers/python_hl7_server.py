@@ -7,7 +7,7 @@ import sys
 from hl7.mllp import HL7StreamReader, HL7StreamWriter, start_hl7_server
 
 LIMIT = 16 * 2**20
-"""By itself it takes no more than 64 KiB: it raises LimitOverrunError and reads no further."""
+"""The default is 64 KiB: above it the server raises LimitOverrunError and stops reading."""
 
 
 async def answer(reader: HL7StreamReader, writer: HL7StreamWriter) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 LOCK = Path(__file__).parent / "node" / "package-lock.json"
 
 
-def test_the_lock_bears_no_address() -> None:
-    """Every package has its hash; none says where it comes from."""
+def test_the_lock_has_no_addresses() -> None:
+    """Every package has a hash, and no package has a download address."""
     text = LOCK.read_text("utf-8")
     packages = json.loads(text)["packages"]
 

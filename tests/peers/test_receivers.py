@@ -1,4 +1,4 @@
-"""Receivers used in hospitals get our results once, complete, in order, and after a crash."""
+"""Receivers used in hospitals get results once, complete, in order, and after a crash."""
 
 import json
 from contextlib import suppress
@@ -18,75 +18,75 @@ ESCAPED = r"No nodule \F\ no mass \S\ none \T\ none."
 LARGE = "Normal. " * 12_000
 
 
-def heard(town: PeerSetup, peer: str) -> list[str]:
-    """Return what a receiver parsed; for node-hl7-server, without the effect of its defect."""
-    messages = town.receivers[peer].heard()
+def messages_of(installation: PeerSetup, peer: str) -> list[str]:
+    """Return the messages of a receiver; for node-hl7-server, without the effect of its defect."""
+    messages = installation.receivers[peer].messages()
     if peer != "node-hl7":
         return messages
     return list(dict.fromkeys(each for each in messages if each.count("MSH|") == 1))
 
 
-def wait(town: PeerSetup, peer: str, mark: str, count: int) -> list[str]:
-    """Wait for a number of messages with a mark, and return them."""
+def wait(installation: PeerSetup, peer: str, mark: str, count: int) -> list[str]:
+    """Wait for `count` messages with a text, and return them."""
 
     def found() -> list[str]:
-        return [each for each in heard(town, peer) if mark in each]
+        return [each for each in messages_of(installation, peer) if mark in each]
 
     eventually(lambda: len(found()) >= count)
     return found()
 
 
-def sign(town: PeerSetup, texts: dict[int, str]) -> None:
-    """Order studies and sign a report about each."""
-    send(town.house, *(order(number) for number in texts))
+def sign(installation: PeerSetup, texts: dict[int, str]) -> None:
+    """Send orders and sign a report for each."""
+    send(installation.house, *(order(number) for number in texts))
     for number, text in texts.items():
-        town.house.draft(f"M{number}", f"A{number}", text)
-        town.house.sign(f"M{number}", f"A{number}")
+        installation.house.draft(f"M{number}", f"A{number}", text)
+        installation.house.sign(f"M{number}", f"A{number}")
 
 
 @pytest.fixture(scope="module")
-def results(town: PeerSetup) -> None:
+def results(installation: PeerSetup) -> None:
     """Six reports, the last a large one; the first with two addenda."""
-    sign(town, dict.fromkeys(range(12_000, 12_005), TEXT) | {12_005: LARGE})
+    sign(installation, dict.fromkeys(range(12_000, 12_005), TEXT) | {12_005: LARGE})
     for text in ("First addendum.", "Second addendum."):
-        addendum(town.house, "M12000", "A12000", text)
+        addendum(installation.house, "M12000", "A12000", text)
 
 
 @pytest.fixture(scope="module")
-def settled(town: PeerSetup, results: None) -> dict[str, list[str]]:
+def settled(installation: PeerSetup, results: None) -> dict[str, list[str]]:
     """Return the states of the deliveries to each receiver, when all have ended."""
 
     def states() -> dict[str, list[str]]:
-        return {peer: [each["state"] for each in deliveries(town, peer)] for peer in PEERS}
+        return {peer: [each["state"] for each in deliveries(installation, peer)] for peer in PEERS}
 
     with suppress(AssertionError):  # a test names the receiver whose deliveries have not ended
         eventually(lambda: {s for each in states().values() for s in each} == {"done"})
     return states()
 
 
-def deliveries(town: PeerSetup, peer: str) -> list[dict[str, str]]:
+def deliveries(installation: PeerSetup, peer: str) -> list[dict[str, str]]:
     """Return the deliveries to a receiver."""
     found: list[dict[str, str]] = json.loads(
-        town.house.bridge("deliveries", "list", "--destination", peer, "--json")
+        installation.house.bridge("deliveries", "list", "--destination", peer, "--json")
     )
     return found
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_results(town: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
+def test_results(installation: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
     """Eight results are acknowledged, done, and parsed by the receiver's own parser."""
     assert settled[peer] == ["done"] * 8
     for number in range(12_001, 12_005):
-        found = wait(town, peer, f"|A{number}|", 1)
+        found = wait(installation, peer, f"|A{number}|", 1)
         assert len(found) == 1, number
         assert "Düsenträger — 肺に異常なし." in found[0]
         assert ESCAPED in found[0]
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_a_large_report(town: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
+def test_a_large_report(installation: PeerSetup, settled: dict[str, list[str]], peer: str) -> None:
     """A report of 96 kB arrives complete."""
-    found = wait(town, peer, "|A12005|", 1)
+    found = wait(installation, peer, "|A12005|", 1)
 
     assert len(found) == 1
     assert found[0].count("Normal.") == 12_000
@@ -94,10 +94,10 @@ def test_a_large_report(town: PeerSetup, settled: dict[str, list[str]], peer: st
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_addenda_after_their_report(
-    town: PeerSetup, settled: dict[str, list[str]], peer: str
+    installation: PeerSetup, settled: dict[str, list[str]], peer: str
 ) -> None:
-    """The report, its first addendum, its second: in this order."""
-    found = wait(town, peer, "|A12000|", 3)
+    """The receiver gets the report, its first addendum and its second, in this order."""
+    found = wait(installation, peer, "|A12000|", 3)
 
     assert len(found) == 3
     assert ["addendum" in each for each in found] == [False, True, True]
@@ -106,18 +106,18 @@ def test_addenda_after_their_report(
 
 
 @pytest.fixture(scope="module")
-def crashed(town: PeerSetup, settled: dict[str, list[str]]) -> None:
+def crashed(installation: PeerSetup, settled: dict[str, list[str]]) -> None:
     """Every receiver is killed, two reports are signed, every receiver starts again."""
-    for peer in town.receivers.values():
+    for peer in installation.receivers.values():
         peer.kill()
-    sign(town, dict.fromkeys((12_100, 12_101), "While nobody listened."))
-    eventually(lambda: all(len(deliveries(town, peer)) > 8 for peer in PEERS))
-    for peer in town.receivers.values():
+    sign(installation, dict.fromkeys((12_100, 12_101), "While the receiver was down."))
+    eventually(lambda: all(len(deliveries(installation, peer)) > 8 for peer in PEERS))
+    for peer in installation.receivers.values():
         peer.start()
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_after_a_crash(town: PeerSetup, crashed: None, peer: str) -> None:
+def test_after_a_crash(installation: PeerSetup, crashed: None, peer: str) -> None:
     """Reports signed while a receiver is down arrive once each when it is up again."""
     for number in (12_100, 12_101):
-        assert len(wait(town, peer, f"|A{number}|", 1)) == 1
+        assert len(wait(installation, peer, f"|A{number}|", 1)) == 1

@@ -2,9 +2,9 @@
 `python -m tests.power`: cut the power of a service under load, many times (`make power`).
 
 By default a thousand cuts on SQLite and a hundred on PostgreSQL, in rounds of a hundred: each
-round records a run of its own. At last some cuts of a service that does not sync each commit,
-which must lose data: the drill can fail. Exits with 1 where a promise was broken, or none was in
-the last part.
+round records its own run. The last part cuts a service that does not sync each commit. It must lose
+data, which shows that the drill can fail. Exits with 1 if a guarantee was violated, or if the last
+part lost nothing.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rich.console import Console
 
 from tests.acceptance.forked import Forked
 from tests.eventually import PATIENCE
-from tests.power.drill import careless, cut, record
+from tests.power.drill import cut, record, unsynced
 
 ROUND = 100
 SECONDS = 12.0
@@ -36,24 +36,24 @@ def main() -> int:
     parser.add_argument("--postgresql", type=int, default=100, help="cuts on PostgreSQL")
     parser.add_argument("--careless", type=int, default=20, help="cuts without synced commits")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    asked = parser.parse_args()
-    show(f"seed {asked.seed}")
-    broken = [*drill("SQLite", asked.sqlite, asked.seed)]
-    broken += drill("PostgreSQL", asked.postgresql, asked.seed)
-    lost = [*drill("SQLite, synchronous = NORMAL", asked.careless, asked.seed)]
-    if asked.careless and not lost:
+    options = parser.parse_args()
+    show(f"seed {options.seed}")
+    broken = [*drill("SQLite", options.sqlite, options.seed)]
+    broken += drill("PostgreSQL", options.postgresql, options.seed)
+    lost = [*drill("SQLite, synchronous = NORMAL", options.careless, options.seed)]
+    if options.careless and not lost:
         show("WRONG: the drill does not notice that data is lost")
-    return 1 if broken or (asked.careless and not lost) else 0
+    return 1 if broken or (options.careless and not lost) else 0
 
 
 def drill(title: str, cuts: int, seed: int) -> Iterator[str]:
-    """Make so many cuts; give what was wrong."""
+    """Make `cuts` cuts; yield the problems."""
     started, made, wrong = time.monotonic(), 0, 0
     while made < cuts:
         count = min(ROUND, cuts - made)
         folder = Path(tempfile.mkdtemp(prefix="bridge-power-"))
-        program = careless if "NORMAL" in title else Forked
-        patience = LOSS_SECONDS if program is careless else PATIENCE
+        program = unsynced if "NORMAL" in title else Forked
+        patience = LOSS_SECONDS if program is unsynced else PATIENCE
         run = record(folder, SECONDS, server=title == "PostgreSQL", program=program)
         chance = random.Random(f"{title} {seed} {made}")
         first, last = run.events[0][0], run.events[-1][0]

@@ -2,8 +2,8 @@
 Cut the power of a service under load, many times.
 
 One run of the service under load gives a log of everything that reached the disk. Each cut is a
-moment of that run: `images` builds what the disk holds then, a service starts on it, and the
-history of senders and receivers up to that moment must be kept.
+moment of that run: `images` builds the content of the disk at that moment, a service starts on it,
+and the history of senders and receivers up to that moment must be consistent.
 """
 
 import os
@@ -32,7 +32,7 @@ from tests.history import Event, Kind, violations
 from tests.power.filesystem import Change, changes
 from tests.power.images import Disk
 
-CARELESS = """
+UNSYNCED = """
 import sqlite3, sys
 from sqlalchemy.dialects.sqlite import pysqlite
 
@@ -50,14 +50,14 @@ class Connection(sqlite3.Connection):
 
 connect = sqlite3.dbapi2.connect
 
-def connect_carelessly(*values, **names):
+def connect_unsynced(*values, **names):
     return connect(*values, **{"factory": Connection, **names})
 
-sqlite3.dbapi2.connect = sqlite3.connect = connect_carelessly
+sqlite3.dbapi2.connect = sqlite3.connect = connect_unsynced
 import runpy
 runpy.run_module("bridge", run_name="__main__", alter_sys=True)
 """
-"""Runs `bridge` with the setting of SQLite that does not sync each commit."""
+"""Runs `bridge` with `synchronous = NORMAL`, which does not sync each commit."""
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
 RELEASED = re.compile(rb"Read (A\d+)\.")
@@ -65,29 +65,29 @@ RELEASED = re.compile(rb"Read (A\d+)\.")
 
 @dataclass
 class Run:
-    """What was seen during one run under load, with the moment of each event."""
+    """The events of one run under load, with their times."""
 
     initial: Path
     log: list[Change] = field(default_factory=list)
     events: list[tuple[int, Event]] = field(default_factory=list)
 
-    def see(self, kind: Kind, accession: str, **values: object) -> None:
-        """Record an event that has just been seen."""
+    def record(self, kind: Kind, accession: str, **values: object) -> None:
+        """Record an event with the current time."""
         self.events.append((time.monotonic_ns(), Event(kind, accession, **values)))  # type: ignore[arg-type]
 
     def until(self, moment: int) -> list[Event]:
-        """Return what had been seen before a moment."""
+        """Return the events before a moment."""
         return [event for at, event in list(self.events) if at < moment]
 
 
 class Mounted(NamedTuple):
-    """A recording disk: where it is, and the process that fails its calls."""
+    """A recording disk: its mount point, and the process that fails its calls."""
 
     path: Path
     process: subprocess.Popen[str]
 
     def fail(self, number: int, error: str) -> int:
-        """Fail the call of a number, counted from now; return the calls since this was asked."""
+        """Fail the call of a number, counted from now; return the calls since the last request."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{number} {error}\n")
@@ -97,7 +97,7 @@ class Mounted(NamedTuple):
 
 @contextmanager
 def recording_disk(folder: Path, log: Path) -> Iterator[Mounted]:
-    """Mount `folder`; everything that is written there is recorded."""
+    """Mount `folder` and record everything that is written there."""
     mount_point = folder.with_name(folder.name + ".mounted")
     mount_point.mkdir()
     command = [sys.executable, "-m", "tests.power.filesystem"]
@@ -113,26 +113,26 @@ def recording_disk(folder: Path, log: Path) -> Iterator[Mounted]:
         process.communicate(timeout=PATIENCE)
 
 
-def careless(
+def unsynced(
     arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
 ) -> subprocess.Popen[bytes]:
     """Run `bridge` without a sync of each commit."""
     with output.open("ab") as out, errors.open("ab") as err:
-        command = [sys.executable, "-c", CARELESS, *arguments]
+        command = [sys.executable, "-c", UNSYNCED, *arguments]
         return subprocess.Popen(command, env={**os.environ, **env}, stdout=out, stderr=err)
 
 
 def record(folder: Path, seconds: float, *, server: bool, program: Program = Forked) -> Run:
     """
-    Run a service under load for so long, with its data directory on the recording disk.
+    Run a service under load for `seconds`, with its data directory on the recording disk.
 
-    `server`: its database is PostgreSQL, whose data directory is on the same disk.
+    With `server` its database is PostgreSQL, whose data directory is on the same disk.
     """
     disk, initial, log = folder / "disk", folder / "initial", folder / "log"
     disk.mkdir()
     disk.chmod(0o755)
     folder.chmod(0o755)
-    with Watched() as ris:
+    with RecordingReceiver() as ris:
         with database(disk, server=server) as url:
             house = House(disk / "home", database=url, program=program)
             house.listener("files", bind="folder:inbox", scan_every="50ms")
@@ -167,7 +167,7 @@ def copy(source: Path, target: Path) -> None:
 
 @contextmanager
 def database(disk: Path, *, server: bool) -> Iterator[str]:
-    """Run the database server whose data is on a disk; give the address, empty for SQLite."""
+    """Run the database server whose data is on a disk; yield its address, empty for SQLite."""
     if not server:
         yield ""
         return
@@ -183,8 +183,8 @@ def database(disk: Path, *, server: bool) -> Iterator[str]:
         running.cleanup()
 
 
-class Watched:
-    """A receiver that records what it gets."""
+class RecordingReceiver:
+    """A receiver that records its results."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
@@ -196,18 +196,18 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self.sink.stop()
 
-    def _answer(self, message: bytes, seen: int) -> bytes:
+    def _answer(self, message: bytes, attempts: int) -> bytes:
         accession = RELEASED.search(message)
         if self.run is not None and accession is not None:
             name = control_id(message).decode()
-            self.run.see(
+            self.run.record(
                 Kind.DELIVERED, accession[1].decode(), step=1, control_id=name, content=message
             )
-        return accept(message, seen)
+        return accept(message, attempts)
 
 
 def _load(house: House, run: Run, seconds: float) -> None:
-    """Send orders on two connections and by a folder, and sign reports, for so long."""
+    """Send orders on two connections and by a folder, and sign reports, for `seconds`."""
     over = threading.Event()
     tasks = [
         threading.Thread(target=_send, args=(house, run, over, 10_000)),
@@ -228,20 +228,20 @@ def _send(house: House, run: Run, over: threading.Event, number: int) -> None:
         while not over.is_set():
             number += 1
             message = order(number) + (LARGE if number % 50 == 0 else b"")
-            run.see(Kind.SENT, f"A{number}", step=1)
+            run.record(Kind.SENT, f"A{number}", step=1)
             code, name = verdict(sender.ask(message))
             if code == "AA" and name == f"C{number}":
-                run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+                run.record(Kind.ACKNOWLEDGED, f"A{number}", step=1)
 
 
 def _sign(house: House, run: Run, over: threading.Event, number: int) -> None:
     while not over.is_set():
         number += 1
-        run.see(Kind.SENT, f"A{number}", step=1)
+        run.record(Kind.SENT, f"A{number}", step=1)
         house.draft(f"M{number}", f"A{number}", f"Read A{number}.")
         house.sign(f"M{number}", f"A{number}")
-        run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
-        run.see(Kind.RELEASED, f"A{number}", step=1)
+        run.record(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+        run.record(Kind.RELEASED, f"A{number}", step=1)
 
 
 def _drop(house: House, run: Run, over: threading.Event, number: int) -> None:
@@ -249,7 +249,7 @@ def _drop(house: House, run: Run, over: threading.Event, number: int) -> None:
     inbox = house.home / "inbox"
     while not over.wait(0.1):
         number += 1
-        run.see(Kind.SENT, f"A{number}", step=1)
+        run.record(Kind.SENT, f"A{number}", step=1)
         partial = inbox / f".{number}.part"
         with partial.open("wb") as opened:
             opened.write(order(number))
@@ -259,7 +259,7 @@ def _drop(house: House, run: Run, over: threading.Event, number: int) -> None:
         descriptor = os.open(inbox, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
-        run.see(Kind.ACKNOWLEDGED, f"A{number}", step=1)
+        run.record(Kind.ACKNOWLEDGED, f"A{number}", step=1)
 
 
 def cut(
@@ -282,7 +282,7 @@ def cut(
 def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
     """Start a service on what is left; return what is wrong with it."""
     server = (image / "server").exists()
-    with Watched() as ris, database(image, server=server) as url:
+    with RecordingReceiver() as ris, database(image, server=server) as url:
         after = Run(run.initial, events=[(0, each) for each in run.until(moment)])
         ris.run = after
         house = House(image / "home", database=url)
@@ -302,21 +302,21 @@ def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
 def _observe(house: House, run: Run, patience: float) -> None:
     """Wait until all work is done, and read the worklist."""
     acknowledged = {e.order for _, e in run.events if e.kind is Kind.ACKNOWLEDGED}
-    owed = {e.order for _, e in run.events if e.kind is Kind.RELEASED}
+    released = {e.order for _, e in run.events if e.kind is Kind.RELEASED}
     deadline = time.monotonic() + patience
     while True:
         house.settle()
         listed = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
         delivered = {e.order for _, e in list(run.events) if e.kind is Kind.DELIVERED}
-        if (acknowledged <= set(listed) and owed <= delivered) or time.monotonic() > deadline:
+        if (acknowledged <= set(listed) and released <= delivered) or time.monotonic() > deadline:
             break
         time.sleep(0.05)
     for accession in listed:
-        run.see(Kind.LISTED, accession, step=1)
+        run.record(Kind.LISTED, accession, step=1)
 
 
 def _damage(home: Path) -> Iterator[str]:
-    """Tell what SQLite finds damaged."""
+    """Yield the damage that SQLite finds."""
     for path in home.glob("*.db"):
         with closing(sqlite3.connect(path)) as opened:
             ((found,), *_) = opened.execute("PRAGMA integrity_check").fetchall()
@@ -325,7 +325,7 @@ def _damage(home: Path) -> Iterator[str]:
 
 
 def change_addresses(house: House, ris: int, database_url: str) -> None:
-    """Give a service that has moved ports of its own, and the address of its database."""
+    """Set new ports and the database address of a moved installation."""
     settings = house.home / "bridge.toml"
     text = settings.read_text("utf-8")
     text = re.sub(r'(?m)^url = "postgresql.*"$', f'url = "{database_url}"', text)

@@ -55,12 +55,12 @@ class Faults:
         self._error = ""
 
     def arm(self, number: int, error: str) -> int:
-        """Fail the call of a number, counted from now; return the calls since this was asked."""
+        """Fail the call of a number, counted from now; return the calls since the last request."""
         calls, self._calls = self._calls, 0
         self._fails_at, self._error = number, error
         return calls
 
-    def meet(self, size: int = 0) -> int:
+    def count(self, size: int = 0) -> int:
         """Count a call. Raise its error, or return how many of its bytes are written."""
         self._calls += 1
         if self._calls != self._fails_at:
@@ -133,7 +133,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def open(self, path: str, flags: int) -> int:
         """Open a file, and empty it if asked."""
-        self.faults.meet()
+        self.faults.count()
         handle = os.open(self._below(path), _writable(flags & ~HANDLE_FLAGS & ~os.O_TRUNC))
         if flags & os.O_TRUNC:
             self._resize(handle, 0)
@@ -141,7 +141,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Read."""
-        self.faults.meet()
+        self.faults.count()
         return os.pread(fh, size, offset)
 
     def release(self, path: str, fh: int) -> int:
@@ -154,7 +154,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def create(self, path: str, mode: int, fi: Any = None) -> int:
         """Create a file and open it."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             handle = os.open(self._below(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
             self._give(self._below(path))
             number = self._new(os.fstat(handle).st_ino)
@@ -164,7 +164,7 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
         """Write."""
         with self._lock:
-            allowed = self.faults.meet(len(data))
+            allowed = self.faults.count(len(data))
             written = os.pwrite(fh, data[:allowed], offset)
             part = bytes(data[:written])
             self._record("write", file=self._number(fh), offset=offset, data=part)
@@ -182,14 +182,14 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def _resize(self, handle: int, length: int) -> None:
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             os.ftruncate(handle, length)
             self._record("resize", file=self._number(handle), offset=length)
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
         """Make the contents of a file durable; the folder below need not be synced for that."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             self._record("sync", file=self._number(fh))
         return 0
 
@@ -202,14 +202,14 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
         """Make the names of a folder durable."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             self._record("sync names", path=path[1:])
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
         """Make a folder."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             os.mkdir(self._below(path), mode)
             self._give(self._below(path))
             self._record("mkdir", path=path[1:], offset=mode)
@@ -225,15 +225,15 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     def unlink(self, path: str) -> int:
         """Remove a name."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             os.unlink(self._below(path))
             self._record("unlink", path=path[1:])
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        """Rename, over what has the name."""
+        """Rename, and replace an existing file."""
         with self._lock:
-            self.faults.meet()
+            self.faults.count()
             os.rename(self._below(old), self._below(new))
             self._record("rename", path=old[1:], target=new[1:])
         return 0
@@ -281,7 +281,7 @@ _TIMES = ("atime", "mtime", "ctime")
 
 
 def _writable(flags: int) -> int:
-    """Return flags that let the kernel read what it writes part of."""
+    """Return flags that let the kernel read a page before it writes a part of it."""
     return flags & ~os.O_ACCMODE | os.O_RDWR if flags & os.O_ACCMODE == os.O_WRONLY else flags
 
 
@@ -297,7 +297,7 @@ def changes(log: Path) -> list[Change]:
             found.append(Change(at, kind, **values))
 
 
-def obey(faults: Faults) -> None:
+def read_commands(faults: Faults) -> None:
     """Arm the faults that standard input names."""
     for line in sys.stdin:
         number, error = line.split()
@@ -309,7 +309,7 @@ def main() -> None:
     folder, mount_point, log = sys.argv[1:]
     with open(log, "wb", buffering=1 << 20) as opened:
         files = RecordingFiles(Path(folder), opened)
-        threading.Thread(target=obey, args=(files.faults,), daemon=True).start()
+        threading.Thread(target=read_commands, args=(files.faults,), daemon=True).start()
         options = {"allow_other": True, "default_permissions": True, "hard_remove": True}
         mfusepy.FUSE(files, mount_point, foreground=True, **options)
 

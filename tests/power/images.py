@@ -1,12 +1,12 @@
 """
-What a disk holds after a power failure.
+The content of a disk after a power failure.
 
 The rules are those of a journaling file system in ordered mode (ext4, XFS):
 
 * A sync of a file makes durable what was written to it before, its length, and its first name.
 * A sync of a folder makes its names durable.
 * Changes of names reach the disk in their order: a durable one makes all earlier ones durable.
-* What is not synced may be on the disk or not: each sector of 512 bytes by itself, in any order.
+* Each unsynced sector of 512 bytes may be on the disk or not, in any order.
 """
 
 import os
@@ -24,7 +24,7 @@ NAMES = {"create", "mkdir", "rmdir", "unlink", "rename", "link", "symlink"}
 
 @dataclass
 class _Contents:
-    """One file: durable bytes, and what was written since the last sync."""
+    """One file: durable bytes, and the writes since the last sync."""
 
     durable: bytearray
     pending: list[Change] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Disk:
         del self._pending[: last + 1]
 
     def write(self, target: Path, chance: random.Random) -> None:
-        """Write what the disk holds if the power fails now; `chance` decides about the rest."""
+        """Write the image of a power failure now; `chance` selects the unsynced changes."""
         names, folders = dict(self._names), set(self._folders)
         for change in self._pending[: chance.randint(0, len(self._pending))]:
             _rename(names, folders, change)
@@ -153,7 +153,7 @@ def _folder(path: str) -> str:
 
 
 def _rename(names: dict[str, int | str], folders: set[str], change: Change) -> None:
-    """Carry out one change of names."""
+    """Execute one change of names."""
     if change.kind == "create":
         names[change.path] = change.file
     elif change.kind == "symlink":

@@ -12,7 +12,7 @@ SEEDS = range(40)
 
 
 def images(tmp_path: Path, *changes: Change) -> list[dict[str, bytes]]:
-    """Build many images of the moment after some changes; give name and content of the files."""
+    """Build images of the moment after some changes; return names and contents of the files."""
     initial = tmp_path / "initial"
     initial.mkdir()
     (initial / "old").write_bytes(b"old")
@@ -32,15 +32,15 @@ def written(file: int, offset: int, data: bytes) -> Change:
     return Change(0, "write", file=file, offset=offset, data=data)
 
 
-def test_what_is_synced_stays(tmp_path: Path) -> None:
-    """A synced write is in every image; the name of a new file with it."""
+def test_synced_data_is_durable(tmp_path: Path) -> None:
+    """Every image has a synced write, and the name of a new synced file."""
     create, sync = Change(0, "create", file=2, path="new"), Change(0, "sync", file=2)
     found = images(tmp_path, create, written(2, 0, b"data"), sync)
     assert all(each["new"] == b"data" for each in found)
 
 
-def test_what_is_not_synced_may_be_lost_or_torn(tmp_path: Path) -> None:
-    """Sectors survive each by itself; later ones also without earlier ones."""
+def test_unsynced_data_may_be_lost_or_torn(tmp_path: Path) -> None:
+    """Each sector may survive alone; a later one also without an earlier one."""
     data = b"a" * SECTOR + b"b" * SECTOR
     found = {each["old"] for each in images(tmp_path, written(1, 0, data))}
     assert found >= {b"old", data, bytes(SECTOR)[:0] + b"old" + bytes(SECTOR - 3) + b"b" * SECTOR}
@@ -48,15 +48,15 @@ def test_what_is_not_synced_may_be_lost_or_torn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("synced", [True, False])
 def test_a_renamed_file(synced: bool, tmp_path: Path) -> None:
-    """A new name is sure once its folder is synced."""
+    """A new name is durable after a sync of its folder."""
     rename = Change(0, "rename", path="old", target="new")
     more = [Change(0, "sync names", path="")] if synced else []
     names = {tuple(each) for each in images(tmp_path, rename, *more)}
     assert names == ({("new",)} if synced else {("new",), ("old",)})
 
 
-def test_names_reach_the_disk_in_their_order(tmp_path: Path) -> None:
-    """A file that is there makes the removal before it durable."""
+def test_changes_of_names_are_ordered(tmp_path: Path) -> None:
+    """If a new file is durable, an earlier removal is durable too."""
     removed = Change(0, "unlink", path="old")
     created = Change(0, "create", file=2, path="new")
     found = images(tmp_path, removed, created)

@@ -19,7 +19,7 @@ PROGRAMS = (
 def commands(
     document: str, heading: str, without: tuple[str, ...] = (), language: str = "sh"
 ) -> str:
-    """The commands of a chapter, but no block that names one of `without`."""
+    """Return the commands of a chapter, except blocks that contain one of `without`."""
     page = (ROOT / document).read_text("utf-8")
     text = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     assert text, heading
@@ -30,7 +30,7 @@ def commands(
 
 
 def run(script: str, **given: str | Path) -> str:
-    """Run commands in a shell that ends with the first mistake; give what it printed."""
+    """Run commands in a shell that stops at the first error; return its output."""
     assert script
     env = {"PATH": ":".join(map(str, PROGRAMS)), "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(

@@ -1,7 +1,7 @@
 """
 The generated parts of the reference pages: settings, commands, and routes of the HTTP interface.
 
-`REPORT_BRIDGE_WRITE_SNAPSHOTS=1 pytest tests/release/test_reference_pages.py` writes them anew.
+`REPORT_BRIDGE_WRITE_SNAPSHOTS=1 pytest tests/release/test_reference_pages.py` regenerates them.
 """
 
 import inspect

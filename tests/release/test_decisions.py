@@ -1,4 +1,4 @@
-"""The records of decisions in docs/adr: their form, and the index that leads to each of them."""
+"""The records in docs/adr have the required form, and the index lists each of them."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_record_has_title_status_context_decision_and_consequences(path: Path)
 
 
 def test_the_index_names_each_record_once_by_number_and_title() -> None:
-    """A reader of the index finds every record, and no record that does not exist."""
+    """The index has every record, and no other."""
     listed = re.findall(
         r"^\* \[(\d{4})\]\(([^)]+)\) (.+)$", (FOLDER / "index.md").read_text(), re.MULTILINE
     )
@@ -35,6 +35,6 @@ def test_the_index_names_each_record_once_by_number_and_title() -> None:
 
 
 def test_a_number_belongs_to_one_record() -> None:
-    """Two engineers who add a record at once may choose one number: one of them changes it."""
+    """The numbers of the records are unique."""
     numbers = [path.name[:4] for path in RECORDS]
     assert len(numbers) == len(set(numbers))

@@ -1,4 +1,4 @@
-"""What the documents name is there: links, files, functions, settings, commands."""
+"""The links, files, functions, settings and commands in the documents exist."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ PAGES = [
     *(path for path in sorted(DOCS.rglob("*.md")) if path.parent not in DECISIONS),
 ]
 HISTORY = DOCS / "changelog.md"
-"""Its old entries name files as they were."""
+"""Old entries name files that may not exist any more."""
 
 FOLDERS = "bridge|tests|docs|deploy|config|mappings|mllp|parsers|web|sample_messages"
 NAMED = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
@@ -35,19 +35,19 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.rel
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The blocks of code of a page, without what they are indented by."""
+    """Return the code blocks of a page without indentation."""
     flags = re.MULTILINE | re.DOTALL
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text("utf-8"), flags)
     return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings)
     return set(plain)
@@ -57,27 +57,27 @@ DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @each_page
-def test_links_lead_somewhere(page: Path) -> None:
-    """Each link names a file that is there, and a heading that it has."""
+def test_links_have_targets(page: Path) -> None:
+    """Each link names an existing file and heading."""
     for name, anchor in LINK.findall(prose(page)):
         target = (page.parent / name).resolve() if name else page
         if target.parent == DOCS / "adr" and not target.parent.exists():
-            continue  # the records that take the place of docs/decisions
+            continue  # docs/adr may not exist
         assert target.exists(), name
         assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
 
 
 @each_page
-def test_files_that_are_named_exist(page: Path) -> None:
-    """Each path in a sentence or table is that of a file or folder."""
+def test_named_files_exist(page: Path) -> None:
+    """Each path in a sentence or table exists."""
     if page != HISTORY:
         missing = [name for name in NAMED.findall(prose(page)) if not (ROOT / name).exists()]
         assert [name for name in missing if "NNNN" not in name] == []
 
 
 @each_page
-def test_functions_that_are_named_exist(page: Path) -> None:
-    """A function, class or table that is named with its file is defined there."""
+def test_named_functions_exist(page: Path) -> None:
+    """A function, class or table that is named with a file is defined in that file."""
     for first, second, file in FUNCTION.findall(prose(page)):
         tree = ast.parse((ROOT / file).read_text("utf-8"))
         top: dict[str, ast.stmt] = {
@@ -91,21 +91,21 @@ def test_functions_that_are_named_exist(page: Path) -> None:
         assert not second or second in inner, f"{first}.{second} in {file}"
 
 
-def test_the_readme_names_both_ways() -> None:
-    """It names the functions where a frame becomes an order, and a release becomes an ORU."""
+def test_the_readme_names_both_entry_points() -> None:
+    """The README names where a frame becomes an order and where a release becomes an ORU."""
     found = FUNCTION.findall((ROOT / "README.md").read_text("utf-8"))
     assert {file.split("/")[1] for _, _, file in found} >= {"intake", "delivery"}
 
 
 @each_page
 def test_settings_are_valid(page: Path, tmp_path: Path) -> None:
-    """Each block of settings is read without a mistake."""
+    """Each block of settings is valid."""
     for text in blocks(page, "toml"):
         parse(text, tmp_path, tmp_path / "bridge.toml")
 
 
 def calls(page: Path) -> Iterator[list[str]]:
-    """The arguments of each call of `bridge` in the blocks for a shell."""
+    """Return the arguments of each call of `bridge` in shell blocks."""
     for line in "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines():
         words = shlex.split(line.replace("$(", " ").rstrip(")"), comments=True)
         for place, word in enumerate(words):
@@ -117,10 +117,8 @@ def calls(page: Path) -> Iterator[list[str]]:
 
 
 @each_page
-def test_commands_are_understood(
-    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Each `bridge …` in a block for a shell has options and arguments that it takes."""
+def test_commands_are_valid(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each `bridge …` in a shell block has valid options and arguments."""
     monkeypatch.setenv("BRIDGE_HOME", "HOME")
     monkeypatch.chdir(tmp_path)
     for arguments in calls(page):
@@ -136,8 +134,8 @@ def test_commands_are_understood(
             command.make_context("bridge", rest)
 
 
-def test_the_commands_are_found() -> None:
-    """The pattern that finds commands finds them."""
+def test_the_pattern_finds_commands() -> None:
+    """The pattern finds the commands of the pages."""
     assert sum(len(list(calls(page))) for page in PAGES) > 60
 
 
@@ -149,12 +147,12 @@ def test_the_index_names_every_page() -> None:
 
 
 def test_the_glossary_is_in_order() -> None:
-    """One line a term, by the alphabet."""
+    """The terms of the glossary are unique and sorted."""
     text = (DOCS / "reference" / "glossary.md").read_text("utf-8")
     terms = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)[1:]
     assert terms == sorted(set(terms), key=str.lower)
 
 
 def test_the_plot_shows_the_table() -> None:
-    """`python -m tests.benchmarks.plot` was run after the table had changed."""
+    """The plot is the output of `python -m tests.benchmarks.plot` for the table."""
     assert PLOT.read_text("utf-8") == drawn()

@@ -1,10 +1,9 @@
 """
-The commands of the guides for operation do what the guides say.
+The commands of the operation guides have the documented effect.
 
-Each test takes the shell blocks out of a guide and runs them with `bash -euo pipefail`. Only the
-lines that say where things are (`export …=`) are replaced. Not executed, since they need the
-network or an init system: `pip install` (`test_deployment.py` compares what it installs with what
-the tests run with), `systemctl`, `useradd` and `runuser`, for which stubs stand in.
+Each test runs the shell blocks of a guide with `bash -euo pipefail`. Only the lines with locations
+(`export …=`) are replaced. Commands that need the network or an init system are not executed:
+`pip install`, and `systemctl`, `useradd` and `runuser`, which have stubs.
 """
 
 import json
@@ -29,7 +28,7 @@ OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the sqlite3 command")
 def test_a_backup_is_restored(tmp_path: Path) -> None:
-    """Into an empty folder: settings, secrets, both databases; all checks are good."""
+    """A restored folder has settings, secrets and both databases, and passes the check."""
     home, again, backup = tmp_path / "home", tmp_path / "again", tmp_path / "backup"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
@@ -44,7 +43,7 @@ def test_a_backup_is_restored(tmp_path: Path) -> None:
 
 @pytest.fixture
 def installation(postgres_server: str, tmp_path: Path) -> Iterator[tuple[House, str]]:
-    """A service on a PostgreSQL database of its own, and the database's name."""
+    """A service on its own PostgreSQL database, and the database's name."""
     name = f"guide-{uuid.uuid4().hex[:12]}"
     ask_server(postgres_server, f'CREATE DATABASE "{name}"')
     house = House(tmp_path / "home", database=address_of(postgres_server, name))
@@ -63,7 +62,7 @@ def installation(postgres_server: str, tmp_path: Path) -> Iterator[tuple[House, 
 def test_a_postgresql_backup_is_restored(
     installation: tuple[House, str], postgres_server: str, tmp_path: Path
 ) -> None:
-    """While the service runs; later orders and tables are gone, and the old database is kept."""
+    """A restore removes later orders and tables, and keeps the old database under another name."""
     house, name = installation
     backup, again = tmp_path / "backup", tmp_path / "again"
     plain = postgres_server.replace("+psycopg", "")
@@ -89,7 +88,7 @@ def test_a_postgresql_backup_is_restored(
     listed = bridge("messages", "list", "--home", str(again), "--json")
     assert len(json.loads(listed)) == 1
     tables = 'psql -At -c "SELECT relname FROM pg_class WHERE reltuples > 0" "$DATABASE_URL"'
-    assert "engine_site" in run(tables, **given)  # statistics, so ANALYZE was executed
+    assert "engine_site" in run(tables, **given)  # there are statistics, so ANALYZE was executed
     assert "of_a_newer_release" not in run(tables.replace("reltuples > 0", "true"), **given)
     kept = {"DATABASE_URL": address_of(plain, f"{name}-before-restore")}
     assert "of_a_newer_release" in run(tables.replace("reltuples > 0", "true"), **kept)
@@ -97,8 +96,8 @@ def test_a_postgresql_backup_is_restored(
         assert file.stat().st_mode & 0o077 == 0, file
 
 
-def test_an_upgrade_and_the_way_back_of_a_mapping(tmp_path: Path) -> None:
-    """A release is checked and migrates before the start; a mapping returns to its version."""
+def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:
+    """An upgrade checks and migrates before the start; a mapping returns to its version."""
     home, guide = tmp_path / "home", "docs/guides/upgrade-and-rollback.md"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
@@ -117,7 +116,7 @@ def test_an_upgrade_and_the_way_back_of_a_mapping(tmp_path: Path) -> None:
 
 
 def test_the_service_is_installed_with_systemd(tmp_path: Path) -> None:
-    """The commands of the guide, below another root, with stubs for the system."""
+    """The commands of the guide install a service, below another root and with system stubs."""
     folders = ("opt", "var/lib", "etc/systemd/system", "stubs")
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
@@ -151,10 +150,10 @@ def test_the_service_is_installed_with_systemd(tmp_path: Path) -> None:
     bridge(*check.replace("/var/lib", f"{tmp_path}/var/lib").split()[1:])
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """Every key is known, and the programs can be executed."""
+def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
+    """`systemd-analyze verify` reports no problem."""
     tool = str(Path(sys.executable).parent / "bridge")
     text = UNIT.read_text("utf-8").replace("/opt/report-bridge/bin/bridge", tool)
     (tmp_path / "report-bridge.service").write_text(text, "utf-8")
     run_verify = f"systemd-analyze verify {tmp_path}/report-bridge.service"
-    assert run(run_verify) == ""  # what it does not know it names, and ends with 0
+    assert run(run_verify) == ""  # it exits with 0 even for unknown keys

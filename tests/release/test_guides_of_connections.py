@@ -1,7 +1,7 @@
 """
-The commands of the guides for accounts, connections and the cluster do what the guides say.
+The commands of the guides for accounts, connections and the cluster have the documented effect.
 
-Only ports and addresses are replaced by those of the test.
+The tests replace only ports and addresses.
 """
 
 import json
@@ -24,7 +24,7 @@ SAMPLES = ROOT / "docs" / "tutorial" / "samples.hl7"
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """An installation that is made and not started."""
+    """An installation that is not started."""
     house = House(tmp_path / "home")
     try:
         house.make()
@@ -61,7 +61,7 @@ def test_the_first_order(house: House) -> None:
 
 @pytest.mark.slow
 def test_accounts(tmp_path: Path) -> None:
-    """Accounts, roles, tokens and the audit trail, chapter by chapter, in one data directory."""
+    """The chapters on accounts, roles, tokens and the audit trail work in one data directory."""
     home, guide = tmp_path / "home", f"{GUIDES}/accounts-and-sign-in.md"
     bridge("init", str(home))
     given = {"BRIDGE_HOME": home}
@@ -77,7 +77,7 @@ def test_accounts(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_sender_is_connected(house: House, tmp_path: Path) -> None:
-    """From samples to an accepted message, through the listener and mapping of the guide."""
+    """The guide's listener and mapping accept the sample messages."""
     guide, port = f"{GUIDES}/connect-a-sender.md", free_port()
     settings = commands(guide, "1. Choose an address", language="toml")
     settings = settings.replace("0.0.0.0:2575", f"127.0.0.1:{port}")
@@ -97,7 +97,7 @@ def test_a_sender_is_connected(house: House, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
-    """The destination of the guide gets a result, which the commands show and send again."""
+    """The guide's destination gets a result, which the commands show and send again."""
     guide = f"{GUIDES}/connect-a-receiver.md"
     settings = commands(guide, "1. Describe the destination", language="toml")
     with sink() as receiver:
@@ -115,8 +115,8 @@ def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
         run(commands(guide, "When the receiver does not accept a result"), **given)
 
 
-def test_a_receiver_of_our_own(tmp_path: Path) -> None:
-    """`bridge receive` accepts what `bridge send` sends, and keeps it."""
+def test_bridge_receive(tmp_path: Path) -> None:
+    """`bridge receive` acknowledges and stores a message of `bridge send`."""
     guide, port = f"{GUIDES}/connect-a-receiver.md", str(free_port())
     receive = commands(guide, "2. Check the connection", ("bridge check",)).replace("2576", port)
     sent = ROOT / "sample_messages" / "orders" / "01-ris-a-orm-new.hl7"
@@ -132,7 +132,7 @@ def test_a_receiver_of_our_own(tmp_path: Path) -> None:
 
 
 def test_a_channel_of_mirth_is_moved(house: House, tmp_path: Path) -> None:
-    """A folder of messages becomes a definition that `check` accepts and `try` applies."""
+    """The guide infers a definition from messages; `check` accepts it and `try` applies it."""
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "one.hl7").write_bytes(SAMPLES.read_bytes())
     script = commands(f"{GUIDES}/coming-from-mirth.md", "Move a channel")
@@ -142,7 +142,7 @@ def test_a_channel_of_mirth_is_moved(house: House, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_messages_are_found_and_repaired(tmp_path: Path) -> None:
-    """The commands for everyday work, with the connections that `init` makes."""
+    """The commands for everyday work succeed with the connections that `init` creates."""
     home = tmp_path / "home"
     bridge("init", str(home))
     bridge("migrate", "--home", str(home))
@@ -153,7 +153,7 @@ def test_messages_are_found_and_repaired(tmp_path: Path) -> None:
 
 
 def test_the_interface_is_called(house: House, tmp_path: Path) -> None:
-    """The call of the HTTP interface's page returns the worklist."""
+    """The request on the page of the HTTP interface returns the worklist."""
     house.start()
     (tmp_path / "admin.token").write_text(house.token, "utf-8")
     script = commands("docs/reference/http-api.md", "Authentication")
@@ -162,7 +162,7 @@ def test_the_interface_is_called(house: House, tmp_path: Path) -> None:
 
 
 def test_a_site_lets_a_host_embed_the_app(house: House, tmp_path: Path) -> None:
-    """Token and host origin, as the example host needs them."""
+    """The guide creates the token and the host origin of the example host."""
     script = commands(f"{GUIDES}/embed-the-app.md", "Try it")
     lines = [line for line in script.splitlines() if line.startswith("bridge ")]
     text = "\n".join(lines).replace("--home HOME", f"--home {house.home}")
@@ -175,7 +175,7 @@ def test_a_site_lets_a_host_embed_the_app(house: House, tmp_path: Path) -> None:
 @pytest.mark.postgres
 @pytest.mark.slow
 def test_a_cluster_is_set_up(postgres_server: str, tmp_path: Path) -> None:
-    """A second data directory passes `check` on the same PostgreSQL, and shows partitions."""
+    """The guide's second data directory passes `check` on the same PostgreSQL."""
     name = f"cluster-{tmp_path.name[-20:]}"
     ask_server(postgres_server, f'CREATE DATABASE "{name}"')
     guide, first, second = f"{GUIDES}/cluster.md", tmp_path / "one", tmp_path / "two"

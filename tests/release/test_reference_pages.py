@@ -1,4 +1,4 @@
-"""The generated parts of the reference pages are what models, commands and routes say."""
+"""The generated parts of the reference pages match models, commands and routes."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ FIRST, LAST = "<!-- generated -->\n", "<!-- end -->\n"
     [("settings.md", settings), ("cli.md", commands), ("http-api.md", routes)],
 )
 def test_the_page_is_up_to_date(name: str, generate: Callable[[], str]) -> None:
-    """`settings.md`, `cli.md` and the routes of `http-api.md` are not stale; else write them."""
+    """`settings.md`, `cli.md` and the routes of `http-api.md` are up to date."""
     page = REFERENCE / name
     before, first, rest = page.read_text("utf-8").partition(FIRST)
     _, last, after = rest.partition(LAST)
@@ -31,5 +31,5 @@ def test_the_page_is_up_to_date(name: str, generate: Callable[[], str]) -> None:
 
 
 def test_every_setting_has_a_meaning() -> None:
-    """No cell of the tables of settings is empty."""
+    """No setting lacks a description."""
     assert [line for line in settings().splitlines() if line.endswith("|  |")] == []

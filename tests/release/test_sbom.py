@@ -1,4 +1,4 @@
-"""The bills of materials: all that is shipped, in CycloneDX."""
+"""The bills of materials of all shipped packages, in CycloneDX."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_bills_of_materials_name_every_locked_package() -> None:
-    """`make sbom` writes one for Python and one for the web apps; each names what its lock pins."""
+    """`make sbom` writes a bill for Python and for the web apps, each with all locked packages."""
     subprocess.run(["make", "sbom"], cwd=ROOT, check=True, capture_output=True)
 
     python, web = (_read(ROOT / "dist" / f"sbom-{each}.json") for each in ("python", "web"))

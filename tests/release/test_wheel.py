@@ -16,7 +16,7 @@ BUILT = Path("bridge/engine/app/assets/built")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_builds_of_one_commit_have_the_same_hash(tmp_path: Path) -> None:
-    """Neither the folder, the umask, nor what an earlier build left behind changes a byte."""
+    """The folder, the umask and the files of an earlier build do not change the wheel."""
     first = _clone(tmp_path / "first")
     second = _clone(tmp_path / "another" / "place")
     for name in ("Page-of-an-earlier-build.js", "host-sdk/earlier.js"):

@@ -87,7 +87,7 @@ class ReportService(EngineCaller):
 
     @override
     async def send(self, request: EngineRequest) -> EngineResponse:
-        """Answer a request, after a while; sometimes not."""
+        """Answer a request after a delay, or fail."""
         world, random = self._world, self._world.random
         await asyncio.sleep(world.peers.delay())
         if random.random() < self._loss:
@@ -145,7 +145,7 @@ class Receiver(MessageSender):
 
     @override
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Send a message; the reply comes after a while, or none."""
+        """Send a message; the reply arrives after a delay, or never."""
         claimed = current_delivery.get()
         assert claimed is not None
         self._story.check_send(self._node, claimed.delivery_id)
@@ -157,7 +157,7 @@ class Receiver(MessageSender):
             raise NotConnected
         replies = list[str]()
         seconds = peers.delay()
-        # The message is on its way, even if this node is frozen or killed now.
+        # The message arrives even if this node is frozen or killed now.
         peers.call_later(seconds, lambda: replies.append(story.receive(payload)))
         await asyncio.sleep(seconds + peers.delay())
         (reply,) = replies
@@ -167,7 +167,7 @@ class Receiver(MessageSender):
         if reply in ("silence", "late"):
             await asyncio.sleep(REPLY_SECONDS)
             raise ReplyLost(LossReason.TIMEOUT)
-        if late or reply == "mismatch":  # the reply to the message before comes now
+        if late or reply == "mismatch":  # this is the reply to the previous message
             raise ReplyLost(LossReason.MISMATCH)
         if reply == "closed":
             raise ReplyLost(LossReason.CLOSED)
@@ -277,7 +277,7 @@ class DeliveryStory:
             script = [REPLIES[item.variant % 8]] * (1 + item.variant // 8)
             self._replies[f"{report} {version}"] = script
             world.note(f"release of {report} version {version}; replies {script}")
-            world.see(Kind.RELEASED, report, version)
+            world.record(Kind.RELEASED, report, version)
             await asyncio.sleep(world.random.choice([0.0, 0.3, 3.0]))
         self._is_open = False
 
@@ -297,7 +297,7 @@ class DeliveryStory:
     def receive(self, payload: bytes) -> str:
         """Receive a message; return the reply, or what happened to the message instead."""
         reply = self._next_reply(payload)
-        if reply not in ("away", "silence"):  # it was not lost on its way
+        if reply not in ("away", "silence"):  # the message arrived
             self._record_received(payload)
         return reply
 
@@ -305,7 +305,7 @@ class DeliveryStory:
         report, version = content_of(payload)
         control_id = peek(payload).control_id.decode()
         self._world.note(f"receiver: {report} version {version}")
-        self._world.see(Kind.DELIVERED, report, version, control_id, payload)
+        self._world.record(Kind.DELIVERED, report, version, control_id, payload)
 
     async def _operate(self) -> None:
         """Send parked deliveries again."""
@@ -327,9 +327,9 @@ class DeliveryStory:
         rows, kept = self._storage.rows(stored), set(earlier.execute(stored).fetchall())
         undone = {row[0] for row in rows if row not in kept}
         self._recomposed |= {row[0] for row in rows} - {row[0] for row in kept}
-        self._world.seen = [
+        self._world.events = [
             each
-            for each in self._world.seen
+            for each in self._world.events
             if each.kind is not Kind.DELIVERED or each.control_id not in undone
         ]
         self._claims.forget(earlier)
@@ -339,10 +339,10 @@ class DeliveryStory:
         if not self._world.run(self._is_over, steps=60_000, seconds=900.0):
             rows = self._storage.rows("SELECT id, state, code FROM delivery WHERE state <> 'done'")
             self._world.violate(f"not ended: {rows}")
-        # A body that a failover lost is composed anew: its content may differ under one control id.
-        self._world.seen = [
+        # A body that a failover lost is composed again and may differ under the same control id.
+        self._world.events = [
             replace(each, content=b"") if each.control_id in self._recomposed else each
-            for each in self._world.seen
+            for each in self._world.events
         ]
 
     def _is_over(self) -> bool:

@@ -1,9 +1,9 @@
 """
 The story of intake: senders, several nodes that store and apply, and a report service.
 
-Senders repeat a message until it is acknowledged, to any node. The nodes run `ArrivalWriter`,
-`Inbox` and `Worker`. The report service keeps what it was told last about each order. An operator
-replays what is parked.
+Senders repeat a message to any node until it is acknowledged. The nodes run `ArrivalWriter`,
+`Inbox` and `Worker`. The report service keeps the last step of each order. An operator replays
+parked messages.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Message:
 
     @property
     def content(self) -> str:
-        """The text from which the message is found again."""
+        """The payload text that identifies the message."""
         return f"{self.control_id} {self.order} {self.step}"
 
 
@@ -76,11 +76,11 @@ class ReportService:
     faults: Faults
     loss: float
     refuses: set[str] = field(default_factory=set)
-    """Orders that are refused for good until an operator has corrected something."""
+    """Orders that the service refuses until an operator has corrected their cause."""
     steps: dict[str, int] = field(default_factory=dict)
 
     async def call(self, order: str, step: int) -> None:
-        """Take a step of an order. Raises EngineFailure."""
+        """Store a step of an order. Raises EngineFailure."""
         loop, random = self.world.peers, self.world.random
         path, failovers = "/api/report/create", self.world.faults[FaultKind.FAILOVER]
         seconds, began = random.choice(_CALL_SECONDS) + loop.delay(), self.world.now
@@ -141,7 +141,7 @@ class IntakeParts:
         await self._node.persist(self.worker.start)
 
     def receive(self, message: Message, reply: Callable[[str], None]) -> None:
-        """Store a message, then answer it."""
+        """Store a message, then acknowledge it."""
         made = arrival(
             message.control_id,
             patient=message.patients,
@@ -238,11 +238,11 @@ class IntakeStory:
         world = self._world
         turn = actor
         for message in messages:
-            world.see(Kind.SENT, message.order, message.step)
+            world.record(Kind.SENT, message.order, message.step)
             while await self._exchange(message, self._nodes[turn % len(self._nodes)]) != "AA":
                 turn += 1
                 await asyncio.sleep(world.random.uniform(0.1, 2.0))
-            world.see(Kind.ACKNOWLEDGED, message.order, message.step)
+            world.record(Kind.ACKNOWLEDGED, message.order, message.step)
             if world.random.random() < self._plan.loss:  # the sender did not read it
                 await self._exchange(message, self._nodes[turn % len(self._nodes)])
         self._open -= 1
@@ -254,9 +254,9 @@ class IntakeStory:
 
         def reply(code: str) -> None:
             if world.random.random() >= self._plan.loss:
-                peers.call_later(peers.delay(), hear, code)
+                peers.call_later(peers.delay(), receive_reply, code)
 
-        def hear(code: str) -> None:
+        def receive_reply(code: str) -> None:
             if not answer.done():
                 answer.set_result(code)
 
@@ -283,7 +283,7 @@ class IntakeStory:
                     replay_message(self._storage.databases[-1], message_id)
 
     def _lose(self, earlier: sqlite3.Connection) -> None:
-        """Note which messages an asynchronous failover loses: the documented loss."""
+        """Record the messages that an asynchronous failover loses, which is the documented loss."""
         stored = "SELECT payload FROM message_body"
         left = {payload for (payload,) in earlier.execute(stored)}
         for (payload,) in self._storage.rows(stored):
@@ -293,18 +293,18 @@ class IntakeStory:
         self._claims.forget(earlier)
 
     def run(self) -> None:
-        """Run until everything has ended, and look at the worklist."""
+        """Run until all work has ended, and read the worklist."""
         world = self._world
         if not world.run(self._is_over, steps=60_000, seconds=900.0):
             rows = self._storage.rows("SELECT id, state FROM message WHERE state <> 'done'")
             world.violate(f"not ended: {rows}, {self._open} senders")
-        world.seen = [
+        world.events = [
             each
-            for each in world.seen
+            for each in world.events
             if each.kind is not Kind.ACKNOWLEDGED or (each.order, each.step) not in self._lost
         ]
         for order, step in sorted(self._service.steps.items()):
-            world.see(Kind.LISTED, order, step)
+            world.record(Kind.LISTED, order, step)
 
     def _is_over(self) -> bool:
         world = self._world

@@ -21,7 +21,7 @@ class Claims:
     def __init__(
         self, world: World, storage: Storage, table: str, server: LockServer | None
     ) -> None:
-        """With `server` a claim ends with its owner's lock, without it with its lease."""
+        """With `server` a claim ends with its owner's lock, otherwise with its lease."""
         self._server = server
         self._world, self._storage, self._table = world, storage, table
         self._known: dict[int, tuple[str, int]] = {}
@@ -45,7 +45,7 @@ class Claims:
 
     def forget(self, earlier: sqlite3.Connection) -> None:
         """
-        Compare the next state with an earlier one, by which the database is replaced.
+        Compare the next state with the earlier one that replaces the database.
 
         A node cannot know that its claims are gone until their leases end.
         """
@@ -54,7 +54,7 @@ class Claims:
         self._unknown_until = self._world.now + _LEASE_SECONDS + _MARGIN_SECONDS
 
     def check(self, node: Node) -> None:
-        """Check after a call of a node."""
+        """Check the claims after a call of a node."""
         rows = self._storage.rows
         now, before = self._world.boot_ms(), self._known
         self._known = current = {row[0]: (row[1], row[2]) for row in rows(self._claimed)}

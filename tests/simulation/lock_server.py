@@ -20,7 +20,7 @@ class LockServer:
 
     def __init__(self, world: World, storage: Storage) -> None:
         self._world, self._storage = world, storage
-        self._heard: dict[str, float] = {}
+        self._last_statement: dict[str, float] = {}
         """When the session of a lock sent its last statement."""
         self._owners: dict[str, str] = {}
         self._sessions = 0
@@ -39,10 +39,10 @@ class LockServer:
         owner = self._owners.setdefault(name, session)
         if owner != session:
             return False
-        if name not in self._heard:
+        if name not in self._last_statement:
             sql = "INSERT INTO pg_locks (classid, objid) VALUES (?, ?)"
             self._storage.observer.execute(sql, lock_columns(lock_name(name)))
-        self._heard[name] = self._world.now
+        self._last_statement[name] = self._world.now
         return True
 
     def is_held(self, name: str) -> bool:
@@ -53,7 +53,7 @@ class LockServer:
         """End the session of a lock."""
         if name in self._owners:
             self._ended.add(self._owners.pop(name))
-            del self._heard[name]
+            del self._last_statement[name]
             sql = "DELETE FROM pg_locks WHERE classid = ? AND objid = ?"
             self._storage.observer.execute(sql, lock_columns(lock_name(name)))
 
@@ -71,7 +71,7 @@ class LockServer:
     async def _end_idle_sessions(self) -> None:
         while True:
             await asyncio.sleep(0.5)
-            for name, heard in list(self._heard.items()):
-                if self._world.now - heard > IDLE_SECONDS:
+            for name, last in list(self._last_statement.items()):
+                if self._world.now - last > IDLE_SECONDS:
                     self._world.note(f"server: ended the session of {name}")
                     self.end(name)

@@ -91,7 +91,7 @@ class Node:
         peers.call_later(seconds + RESTART_SECONDS, self.start)
 
     def freeze(self, seconds: float) -> None:
-        """Run nothing for some seconds."""
+        """Run no callback for some seconds."""
         if self._loop is not None:
             self._loop.frozen_until = max(self._loop.frozen_until, self.world.now + seconds)
 
@@ -132,7 +132,7 @@ async def _repeat(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
 
 
 class Faults:
-    """Carries out the faults of a plan."""
+    """Executes the faults of a plan."""
 
     def __init__(
         self,

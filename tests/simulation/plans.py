@@ -1,7 +1,7 @@
 """
-Plans: what happens in one schedule. Hypothesis draws and shrinks them.
+Plans: the work and the faults of one schedule. Hypothesis draws and shrinks them.
 
-A plan and nothing else defines a schedule: the same plan has the same steps.
+Only the plan defines a schedule: the same plan has the same steps.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     KILL = "process killed"
     FREEZE = "process frozen"

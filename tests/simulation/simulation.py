@@ -45,7 +45,7 @@ STORIES: Mapping[str, tuple[Sequence[type[Story]], int]] = MappingProxyType(
 
 @dataclass
 class Result:
-    """What one schedule, or several, came to."""
+    """The result of one or several schedules."""
 
     schedules: int = 0
     steps: int = 0
@@ -70,7 +70,7 @@ def simulate(name: str, plan: Plan) -> Result:
             classes[plan.seed % len(classes)](plan, world, store).run()
         finally:
             world.close()
-    problems = list(dict.fromkeys([*world.broken, *violations(world.seen)]))
+    problems = list(dict.fromkeys([*world.broken, *violations(world.events)]))
     return Result(1, world.steps, world.faults, problems, world.trace, plan)
 
 

@@ -1,8 +1,8 @@
 """
-The database of a simulated world: one SQLite file that is filled anew for each schedule.
+The database of a simulated world: one SQLite file that is reset for each schedule.
 
-The faults are at the driver: a connection whose link is down fails, and a commit can be carried
-out although its caller gets an error. The code of `bridge.store` is the product's.
+The driver injects the faults: a connection whose link is down fails, and a commit can succeed
+although its caller gets an error. The code of `bridge.store` is the product's.
 """
 
 import atexit
@@ -45,7 +45,7 @@ class Link:
         self.reset()
 
     def reset(self) -> None:
-        """Work without faults."""
+        """Remove all faults."""
         self.is_up: Callable[[], bool] = lambda: True
         self.lose_answer = False
         """Whether the answer of the next commit of a change is lost."""
@@ -66,7 +66,7 @@ def unreachable() -> sqlite3.OperationalError:
 
 
 class LinkedConnection(sqlite3.Connection):
-    """A connection that fails as its link does."""
+    """A connection that fails when its link is down."""
 
     link: Link
     changes_before = 0

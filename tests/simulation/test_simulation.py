@@ -1,4 +1,4 @@
-"""No schedule of faults breaks a promise of the queues, and bugs that are built in are found."""
+"""The queues keep their guarantees under all schedules of faults, and built-in bugs are found."""
 
 import gc
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _collected() -> Iterator[None]:
 
 @pytest.mark.parametrize("story", STORIES)
 def test_promises_hold(story: str) -> None:
-    """Fifty schedules with up to eight faults each."""
+    """The guarantees hold in fifty schedules with up to eight faults each."""
     found = search(story, 0, SCHEDULES)
     assert (found.problems, found.plan) == ([], None)
 
@@ -72,7 +72,7 @@ def test_a_plan_repeats_exactly(story: str) -> None:
 
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_built_in_bugs_are_found(name: str) -> None:
-    """A wrong rule breaks a promise soon."""
+    """The simulation finds each built-in bug."""
     story, bug = BUGS[name]
     with bug():
         found = search(story, *FOUND_BY[name], shrink=False)

@@ -30,14 +30,14 @@ _STEPS_BETWEEN_CHECKS = 8
 
 
 class World:
-    """Time, the queue of callbacks, and what was seen."""
+    """Time, the queue of callbacks, and the observations."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now = 0.0
         """Seconds since the start."""
         self.steps = 0
-        self.seen: list[Event] = []
+        self.events: list[Event] = []
         self.broken: list[str] = []
         """Promises that were broken during the run, as sentences."""
         self.faults: Counter[str] = Counter()
@@ -73,9 +73,11 @@ class World:
         self.note(f"! {problem}")
         self.broken.append(problem)
 
-    def see(self, kind: Kind, order: str, step: int = 0, name: str = "", body: bytes = b"") -> None:
-        """Record what a sender, a receiver or a reader saw."""
-        self.seen.append(Event(kind, order, step, name, body))
+    def record(
+        self, kind: Kind, order: str, step: int = 0, name: str = "", body: bytes = b""
+    ) -> None:
+        """Record an observation of a sender, a receiver or a reader."""
+        self.events.append(Event(kind, order, step, name, body))
 
     def at_step(self, step: int, action: Callable[[], None]) -> None:
         """Call `action` before the step with this number."""
@@ -242,7 +244,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
 
     def discard(self) -> None:
-        """End the coroutines of a closed loop, so that they release what they hold."""
+        """End the coroutines of a closed loop, so that they release their resources."""
         asyncio._set_running_loop(self)
         try:
             for task in self._tasks:

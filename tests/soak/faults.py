@@ -1,4 +1,4 @@
-"""What goes wrong, one after the other: each fault breaks something, waits, and mends it."""
+"""The faults of the soak test: each breaks something, waits, and repairs it."""
 
 import shutil
 import subprocess
@@ -19,10 +19,10 @@ BLOCK = 2**20
 @dataclass
 class World:
     """
-    What can be broken: the last node, the database and its disk, the receiver, a clock.
+    The parts that faults break: the last node, the database and its disk, the receiver, a clock.
 
-    `server` is None where the database is SQLite. `read` tells when the receiver read which control
-    id (seconds).
+    `server` is None on SQLite. `read` has the time (seconds) at which the receiver got each control
+    id.
     """
 
     cluster: Cluster
@@ -33,44 +33,44 @@ class World:
     receiver_down: bool = False
     read: list[tuple[float, str]] = field(default_factory=list)
 
-    def answer(self, message: bytes, seen: int) -> bytes | None:
-        """Answer a result as the receiver does, or cut the line while it is down."""
+    def answer(self, message: bytes, attempts: int) -> bytes | None:
+        """Acknowledge a result, or cut the connection while the receiver is down."""
         self.read.append((time.time(), control_id(message).decode()))
-        return None if self.receiver_down else accept(message, seen)
+        return None if self.receiver_down else accept(message, attempts)
 
     def start_victim(self) -> None:
-        """Start the node that is killed, and whose clock is set."""
+        """Start the node that faults kill and whose clock they set."""
         self.cluster.nodes[-1].start(
             env={"SOAK_CLOCK": str(self.clock), "PYTHONPATH": str(Path(__file__).parent / "clock")}
         )
 
     def kill_a_node(self) -> None:
-        """Kill -9."""
+        """Kill a node with SIGKILL and start it again."""
         self.cluster.nodes[-1].kill()
         time.sleep(self.lasts)
         self.start_victim()
 
     def restart_a_node(self) -> None:
-        """Stop in order, and start."""
+        """Stop a node with SIGTERM and start it again."""
         if self.cluster.nodes[-1].stop() != 0:
             raise AssertionError("SIGTERM does not end with 0")
         self.start_victim()
 
     def restart_the_database(self) -> None:
-        """Stop the server for everybody."""
+        """Stop the database server and start it again."""
         assert self.server is not None
         self.server.stop()
         time.sleep(self.lasts / 2)
         self.server.start()
 
     def take_the_receiver_down(self) -> None:
-        """Cut the line of whoever sends a result."""
+        """Cut the connections that send results."""
         self.receiver_down = True
         time.sleep(self.lasts)
         self.receiver_down = False
 
     def fill_the_disk(self) -> None:
-        """Leave the database no room; it may give up, and is started again with room."""
+        """Fill the disk, free it, and restart the database server, which may have ended."""
         ballast = self.disk / "ballast"
         with suppress(OSError), ballast.open("wb", buffering=0) as file:
             while True:
@@ -84,7 +84,7 @@ class World:
         self.server.start()
 
     def set_a_clock(self) -> None:
-        """An hour ahead, an hour behind, and right again."""
+        """Set a node's clock an hour ahead, an hour behind, and right."""
         for seconds in (3600, -3600, 0):
             self.clock.write_text(str(seconds), "ascii")
             time.sleep(self.lasts / 2)
@@ -103,7 +103,7 @@ class World:
 
 
 def mount(folder: Path, mebibytes: int) -> bool:
-    """Mount a file system in memory, where we may: only a disk of our own can be filled."""
+    """Mount a file system in memory that a fault can fill; tell whether that was permitted."""
     folder.mkdir()
     size = f"size={mebibytes}m"
     done = subprocess.run(
@@ -113,6 +113,6 @@ def mount(folder: Path, mebibytes: int) -> bool:
 
 
 def unmount(folder: Path) -> None:
-    """Give it back."""
+    """Unmount it."""
     subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)

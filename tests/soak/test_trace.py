@@ -1,4 +1,4 @@
-"""The check of a trace names each step that the models do not allow."""
+"""The trace check names each step that the models do not allow."""
 
 import pytest
 
@@ -31,7 +31,7 @@ SENT = send(("", "queued", 1.0), ("queued", "claimed", 2.0), ("claimed", "done",
     ids=["applied", "failover", "a merge waits", "refused"],
 )  # fmt: skip
 def test_paths_of_the_model(trace: list[Step]) -> None:
-    """Each step is an action whose guard holds."""
+    """The check accepts steps that are actions whose guards hold."""
     assert problems(trace) == []
 
 
@@ -50,7 +50,7 @@ def test_paths_of_the_model(trace: list[Step]) -> None:
     ],
 )  # fmt: skip
 def test_steps_that_are_no_actions(trace: list[Step], problem: str) -> None:
-    """Each is named."""
+    """The check names each step that is no action."""
     assert problems(trace) == [problem]
 
 

@@ -8,7 +8,7 @@ row must be an action of `tests/model/Queue.tla` (inbox) or `tests/model/Outbox.
     queued  -> claimed                    Claim
     claimed -> done, ignored, parked      Settle
     claimed -> queued                     Requeue, or Settle without a positive reply
-    ended   -> queued                     Replay; not allowed here, since nobody replays
+    ended   -> queued                     Replay; not allowed here: the soak test does not replay
 
 The guards of the actions are checked as well: `MayRun` (nothing earlier of a lane is open),
 `OneClaimPerLane`, `OnlyOwnersSettle` (the actor is the name of the database session, one for each
@@ -153,7 +153,7 @@ class _Queue:
     def _settle(self, step: Step) -> Iterator[str]:
         claimant, _ = self.claims.get(step.id, ("", 0.0))
         if step.actor != claimant:
-            yield f"is settled by {step.actor or 'nobody'} and claimed by {claimant or 'nobody'}"
+            yield f"is settled by {step.actor or 'no node'} and claimed by {claimant or 'no node'}"
         if step.after == "done":
             self.accepted[step.id] = step.at
 

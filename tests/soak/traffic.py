@@ -1,8 +1,8 @@
 """
-What a hospital sends all the time: orders by rate, each changed later, and signed reports.
+The traffic of a hospital: orders at a rate, changes of each order, and signed reports.
 
-Each sender has patients of its own and repeats a message until it is acknowledged. The title of an
-order is a counter that only grows: the last one is listed in the end.
+Each sender has its own patients and repeats a message until it is acknowledged. The title of an
+order is a growing counter, so that the worklist must show the last one.
 """
 
 import threading
@@ -21,7 +21,7 @@ AMENDED = 3  # every so many reports get an addendum
 
 
 class OrderSender(threading.Thread):
-    """One connection's worth of orders, `rate` a second, until it is told to end."""
+    """Sends orders on one connection, `rate` a second, until `ending` is set."""
 
     def __init__(self, port: int, number: int, rate: float) -> None:
         super().__init__(daemon=True)
@@ -33,7 +33,7 @@ class OrderSender(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Send; catch up after an outage, as a queue at a sender does."""
+        """Send; after an outage catch up, as a sender's queue does."""
         began = time.monotonic()
         while not self.ending.is_set():
             if self.sent > (time.monotonic() - began) * self.rate:
@@ -70,7 +70,7 @@ class OrderSender(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """A radiologist: signs reports at a node that answers, and writes an addendum to each third."""
+    """A radiologist who signs reports at an available node and adds an addendum to each third."""
 
     def __init__(self, nodes: list[House], every: float) -> None:
         super().__init__(daemon=True)
@@ -78,12 +78,12 @@ class Reader(threading.Thread):
         self.begun: list[str] = []
         self.signed: list[str] = []
         self.amended: list[str] = []
-        """Reports whose addendum was confirmed; it is tried once."""
+        """Reports whose addendum was confirmed, after a single attempt."""
         self.ending = threading.Event()
 
     @override
     def run(self) -> None:
-        """Sign one after the other; what failed is tried again elsewhere until it is signed."""
+        """Sign reports one after the other; retry each at the next node until it is signed."""
         number = 0
         while not self.ending.wait(self.every):
             accession, turn = f"R{number}", 0
@@ -103,13 +103,13 @@ class Reader(threading.Thread):
             self.amended.append(accession)
 
     def _signed(self, accession: str, node: House) -> bool:
-        """Sign unless it is signed: an attempt may have gone through without its answer."""
+        """Sign unless signed already: an earlier attempt may have succeeded without a response."""
         identity = {"SiteID": "SITE1", "PatientMRN": f"MR{accession}", "Accession": accession}
         try:
             known = node.post("/api/report/status", {"clinicalInfo": [identity]}, expect=None)
             if not isinstance(known, list) or all(each["status"] != "Final" for each in known):
                 node.draft(f"MR{accession}", accession, f"Nothing found in {accession}.")
                 node.sign(f"MR{accession}", accession)
-        except Exception:  # noqa: BLE001  # whatever a dying node says
+        except Exception:  # noqa: BLE001  # any error of a failing node
             return False
         return True

@@ -1,4 +1,4 @@
-"""Compare what was seen in the end with what was promised."""
+"""Compare the observations of a run with the guarantees."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from tests.soak.faults import World
 from tests.soak.traffic import CHANGES, OrderSender, Reader
 
 GROWTH = 1.25  # of the memory between the second and the last quarter
-ALLOWANCE = 24 * 2**20  # bytes: what a short run takes to warm up
+ALLOWANCE = 24 * 2**20  # bytes that a short run needs to warm up
 
 
 def history(
     cluster: Cluster, senders: Sequence[OrderSender], ris: Sink, reader: Reader
 ) -> list[str]:
-    """Ask the checker about all orders and results."""
+    """Check the history of all orders and results."""
     steps = {f"STEP {step}": step for step in range(CHANGES)}
     events = [
         Event(kind, order, step)
@@ -37,24 +37,24 @@ def history(
 
 
 def counts(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
-    """Tell whether each message is stored once."""
+    """Check that each message is stored once."""
     ((stored,),) = cluster.query("SELECT count(*) FROM message")
     sent = sum(each.sent for each in senders)
     return [] if stored == sent else [f"{stored} messages are stored and {sent} were sent"]
 
 
 def texts(ris: Sink) -> list[str]:
-    """Tell which result has the text of another one."""
+    """Return the results with the text of another report."""
     named = [(release(message)[0], message) for message in ris.received]
     return [
-        f"{accession} has another's text"
+        f"{accession} has the text of another report"
         for accession, message in named
         if f"Nothing found in {accession}.".encode() not in message
     ]
 
 
 def paths(cluster: Cluster, world: World) -> list[str]:
-    """Compare the trace of the queues, and what the receiver read, with the models."""
+    """Compare the trace of the queues and the deliveries with the models."""
     numbers = trace.deliveries(cluster.url)
     sent = [(at, numbers[name]) for at, name in world.read if name in numbers]
     unknown = [f"{name} is no delivery" for _, name in world.read if name not in numbers]
@@ -62,10 +62,10 @@ def paths(cluster: Cluster, world: World) -> list[str]:
 
 
 def memory(samples: Sequence[int]) -> list[str]:
-    """Tell whether the memory of a node (bytes, in order) grew."""
+    """Check that the memory of a node (bytes, in order) did not grow."""
     quarter = len(samples) // 4
     if not quarter:
-        return ["too few samples of the memory"]
+        return ["too few memory samples"]
     before, after = median(samples[quarter : 2 * quarter]), median(samples[-quarter:])
     if after > before * GROWTH + ALLOWANCE:
         return [f"memory grew from {before / 2**20:.0f} to {after / 2**20:.0f} MiB"]

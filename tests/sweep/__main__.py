@@ -2,7 +2,7 @@
 `python -m tests.sweep`: fail every call of every main scenario, with every error (`make sweep`).
 
 Disk calls are failed by the file system of the power drill, system calls by strace. Exits with 1
-where a promise was broken or the service could not be started again.
+if a guarantee was violated or the service did not start again.
 """
 
 import argparse
@@ -29,21 +29,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("scenarios", nargs="*", default=[*SCENARIOS, "migration"])
     parser.add_argument("--step", type=int, default=1, help="fail every N-th call only")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bridge-sweep-"))
     wrong = 0
-    for place, scenario in enumerate(asked.scenarios):
+    for place, scenario in enumerate(options.scenarios):
         first = SCENARIO_NUMBERS * (1 + place) + 1
         own = folder / scenario
         own.mkdir()
         if scenario == "migration":
-            wrong += report(scenario, "disk", partial(sweep_migration, own, asked.step))
+            wrong += report(scenario, "disk", partial(sweep_migration, own, options.step))
             continue
         with installed(own) as running:
-            wrong += report(scenario, "disk", partial(sweep, running, scenario, first, asked.step))
+            wrong += report(
+                scenario, "disk", partial(sweep, running, scenario, first, options.step)
+            )
             if AVAILABLE:
                 second = first + SCENARIO_NUMBERS // 2
-                calls = partial(sweep_calls, running, scenario, second, own / "trace", asked.step)
+                calls = partial(sweep_calls, running, scenario, second, own / "trace", options.step)
                 wrong += report(scenario, "system calls", calls)
     return 1 if wrong else 0
 

@@ -2,8 +2,8 @@
 Fail the k-th call on the disk, for every k of a scenario, with each error.
 
 The service runs on the disk of `tests.power`, which fails one call and then works again. After each
-fault the service goes on, or it is started again and must start. At the end every acknowledged
-message has been applied once, and every release was delivered.
+fault the service continues, or it is restarted and must start. At the end every acknowledged
+message is applied once, and every release is delivered.
 """
 
 import shutil
@@ -20,15 +20,15 @@ from tests.acceptance.house import House, bridge
 from tests.acceptance.wire import Sender, verdict
 from tests.eventually import PATIENCE
 from tests.history import Event, Kind, violations
-from tests.power.drill import Mounted, Run, Watched, change_addresses, recording_disk
-from tests.sweep.scenarios import SCENARIOS, Seen
+from tests.power.drill import Mounted, RecordingReceiver, Run, change_addresses, recording_disk
+from tests.sweep.scenarios import SCENARIOS, Observations
 
 ERRORS = ("EIO", "ENOSPC", "EINTR", "SHORT")
 
 
 @dataclass
 class Swept:
-    """What became of a scenario: faults, restarts, and broken promises."""
+    """The result of a scenario: faults, restarts, and problems."""
 
     calls: int = 0
     faults: int = 0
@@ -42,7 +42,7 @@ class Installation:
 
     house: House
     disk: Mounted
-    ris: Watched
+    ris: RecordingReceiver
 
     def pid(self) -> int:
         """Return the process of the service."""
@@ -76,7 +76,7 @@ def installed(folder: Path) -> Iterator[Installation]:
     """Run an installation whose data directory is on a disk that can fail."""
     disk = folder / "disk"
     disk.mkdir()
-    with Watched() as ris:
+    with RecordingReceiver() as ris:
         house = House(disk / "home")
         house.destination("ris", ris.sink.port)
         house.make()
@@ -122,10 +122,10 @@ def sweep_migration(folder: Path, step: int = 1) -> Swept:
 
 def sweep(installation: Installation, scenario: str, first: int, step: int = 1) -> Swept:
     """Run a scenario once for each call and error; `step` leaves calls out."""
-    swept, seen, house = Swept(), Seen(), installation.house
+    swept, observed, house = Swept(), Observations(), installation.house
     run_scenario = SCENARIOS[scenario]
     installation.disk.fail(0, "-")
-    run_scenario(house, seen, first)
+    run_scenario(house, observed, first)
     house.settle()
     swept.calls = installation.disk.fail(0, "-")
     number = first
@@ -133,7 +133,7 @@ def sweep(installation: Installation, scenario: str, first: int, step: int = 1) 
         for error in ERRORS:
             number += 1
             installation.disk.fail(call, error)
-            run_scenario(house, seen, number)
+            run_scenario(house, observed, number)
             installation.disk.fail(0, "-")
             swept.faults += 1
             try:
@@ -141,23 +141,23 @@ def sweep(installation: Installation, scenario: str, first: int, step: int = 1) 
             except AssertionError as problem:
                 swept.wrong.append(f"{error} at call {call}: {str(problem)[-800:]}")
                 return swept
-    repeat(house, seen)
-    swept.wrong += broken_promises(installation, seen)
+    repeat(house, observed)
+    swept.wrong += broken_promises(installation, observed)
     return swept
 
 
-def repeat(house: House, seen: Seen) -> None:
-    """Send again what was not acknowledged, as every sender does."""
-    for message in seen.refused:
+def repeat(house: House, observed: Observations) -> None:
+    """Send unacknowledged messages again, as every sender does."""
+    for message in observed.refused:
         with Sender(house.mllp_port) as sender:
             code, _ = verdict(sender.ask(message))
             assert code == "AA", message[:200]
 
 
-def broken_promises(installation: Installation, seen: Seen) -> list[str]:
-    """Wait until all work is done; return what callers were promised and did not get."""
+def broken_promises(installation: Installation, observed: Observations) -> list[str]:
+    """Wait until all work is done; return the guarantees that were violated."""
     house = installation.house
-    released = {each.order for each in seen.events if each.kind is Kind.RELEASED}
+    released = {each.order for each in observed.events if each.kind is Kind.RELEASED}
     deadline = time.monotonic() + PATIENCE
     assert installation.ris.run is not None
     while time.monotonic() < deadline:
@@ -167,14 +167,14 @@ def broken_promises(installation: Installation, seen: Seen) -> list[str]:
         time.sleep(0.1)
     house.settle()
     listed, wrong = [], []
-    orders = {each.order for each in seen.events}
+    orders = {each.order for each in observed.events}
     for row in house.worklist():
         for each in row["orders"]:
             accession = each["Accession"]
             step = 2 if each.get("StudyDescription") == "STEP 2" else 1
             if accession in orders:
                 listed.append(Event(Kind.LISTED, accession, step))
-            if seen.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
+            if observed.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
                 wrong.append(f"{accession} is still of patient {each['PatientMRN']}")
     delivered = [each for each in delivered if each.order in orders]
-    return wrong + violations([*seen.events, *delivered, *listed])
+    return wrong + violations([*observed.events, *delivered, *listed])

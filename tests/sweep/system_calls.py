@@ -1,7 +1,7 @@
 """
 Fail the k-th system call of one kind in the running service: sockets, descriptors, threads, memory.
 
-`strace` injects the error; it counts the calls of each thread by itself.
+`strace` injects the error; it counts the calls of each thread separately.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.eventually import PATIENCE, eventually
-from tests.sweep.scenarios import SCENARIOS, Seen
+from tests.sweep.scenarios import SCENARIOS, Observations
 from tests.sweep.sweep import Installation, Swept, broken_promises, repeat
 
 FAULTS = {
@@ -29,7 +29,7 @@ AVAILABLE = shutil.which("strace") is not None
 
 @contextmanager
 def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
-    """Trace a process and its threads meanwhile."""
+    """Trace a process and its threads until the block ends."""
     command = ["strace", "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     status = Path(f"/proc/{pid}/status")
@@ -46,10 +46,10 @@ def sweep_calls(
     installation: Installation, scenario: str, first: int, log: Path, step: int = 1
 ) -> Swept:
     """Run a scenario once for each call of each kind and each of its errors."""
-    swept, seen, house = Swept(), Seen(), installation.house
+    swept, observed, house = Swept(), Observations(), installation.house
     run_scenario, number = SCENARIOS[scenario], first
     with traced(installation.pid(), log, "-e", f"trace={','.join(FAULTS)}"):
-        run_scenario(house, seen, number)
+        run_scenario(house, observed, number)
         house.settle()
     printed = log.read_text()
     for name, errors in FAULTS.items():
@@ -60,13 +60,13 @@ def sweep_calls(
                 number += 1
                 inject = f"inject={name}:error={error}:when={call}"
                 with traced(installation.pid(), log, "-e", f"trace={name}", "-e", inject):
-                    run_scenario(house, seen, number)
+                    run_scenario(house, observed, number)
                 swept.faults += 1
                 try:
                     swept.restarts += installation.revive()
                 except AssertionError as problem:
                     swept.wrong.append(f"{name} {error} at {call}: {str(problem)[-800:]}")
                     return swept
-    repeat(house, seen)
-    swept.wrong += broken_promises(installation, seen)
+    repeat(house, observed)
+    swept.wrong += broken_promises(installation, observed)
     return swept

@@ -1,4 +1,4 @@
-"""Single calls fail: no acknowledgment is false, nothing is lost, and the service goes on."""
+"""After a single failed call no acknowledgment is false, no data is lost, and the service runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     ("scenario", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("signature", 4000)]
 )
 def test_calls_of_the_disk(scenario: str, first: int, installation: Installation) -> None:
-    """Some calls of each scenario; `make sweep` fails all of them."""
+    """The guarantees hold after failed disk calls; `make sweep` fails each call of a scenario."""
     swept = sweep(installation, scenario, first, step=60)
     assert swept.faults >= 4
     assert swept.wrong == []
@@ -33,7 +33,7 @@ def test_calls_of_the_disk(scenario: str, first: int, installation: Installation
 
 @pytest.mark.skipif(not AVAILABLE, reason="strace is not installed")
 def test_system_calls(installation: Installation, tmp_path: Path) -> None:
-    """Connections break, and descriptors, threads and memory are refused."""
+    """The guarantees hold after failed calls for sockets, descriptors, threads and memory."""
     swept = sweep_calls(installation, "signature", 5000, tmp_path / "trace", step=15)
     assert swept.faults >= 4
     assert swept.wrong == []

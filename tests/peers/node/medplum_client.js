@@ -6,9 +6,9 @@ import { text } from "node:stream/consumers";
 
 const END = Buffer.from("\x1c\r");
 
-// Its flaw: whatever one read brings is one message to it. TCP may bring the application's word
-// about one message together with the receipt of the next, which it would then never see, and
-// wait for. So each frame is handed to it by itself.
+// Its defect: it takes each read for one message. TCP may deliver the application acknowledgment
+// of one message together with the commit acknowledgment of the next, which it would not see.
+// So each frame is passed to it separately.
 const emit = Socket.prototype.emit;
 Socket.prototype.emit = function (event, data, ...more) {
   if (event !== "data" || !Buffer.isBuffer(data)) return emit.call(this, event, data, ...more);

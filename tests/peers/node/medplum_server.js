@@ -1,4 +1,4 @@
-// @medplum/hl7 as a receiver of results: `PORT`; what it understood, a line for each message.
+// @medplum/hl7 as a receiver of results: `PORT`; prints each parsed message as a line.
 import { Hl7Server } from "@medplum/hl7";
 
 const server = new Hl7Server((connection) => {

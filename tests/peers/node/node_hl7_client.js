@@ -1,16 +1,16 @@
-// node-hl7-client as a sender: `PORT`; messages as a JSON array in, a reply a line out.
+// node-hl7-client as a sender: `PORT`; reads a JSON array of messages, prints a reply per line.
 import { Client, Message } from "node-hl7-client";
 import { text } from "node:stream/consumers";
 
-let told;
+let onReply;
 const client = new Client({ host: "127.0.0.1" });
-const connection = client.createConnection({ port: Number(process.argv[2]) }, (reply) => told(reply));
+const connection = client.createConnection({ port: Number(process.argv[2]) }, (reply) => onReply(reply));
 connection.on("data.error", (error) => {
   throw error;
 });
 await new Promise((resolve) => connection.on("connect", resolve));
 for (const message of JSON.parse(await text(process.stdin))) {
-  const reply = new Promise((resolve) => (told = resolve));
+  const reply = new Promise((resolve) => (onReply = resolve));
   await connection.sendMessage(new Message({ text: message.trimEnd() }));
   console.log(JSON.stringify((await reply).getMessage().toString()));
 }

@@ -1,4 +1,4 @@
-// node-hl7-server as a receiver of results: `PORT`; what it understood, a line for each message.
+// node-hl7-server as a receiver of results: `PORT`; prints each parsed message as a line.
 import { Server } from "node-hl7-server";
 
 const server = new Server({ bindAddress: "127.0.0.1" });

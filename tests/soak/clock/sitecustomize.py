@@ -1,4 +1,4 @@
-"""Python's own hook at its start: a clock that the soak sets, by a file of seconds."""
+"""Python's start-up hook: it shifts the clock by the seconds in a file of the soak test."""
 
 import os
 import time
