@@ -1,5 +1,5 @@
 // @vitest-environment node
-// How long something lasts is written by its two greatest units.
+// A duration is written with its two largest units.
 import { expect, test } from "vitest";
 import { parseTimeField, formatDuration, formatTime } from "./dates";
 
@@ -13,7 +13,7 @@ test.each([
   expect(formatDuration(milliseconds)).toBe(words);
 });
 
-test("what is not there is not written", () => {
+test("an empty time is written as an empty text", () => {
   expect(formatTime(null)).toBe("");
   expect(parseTimeField("")).toBeNull();
 });

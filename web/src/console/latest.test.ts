@@ -4,17 +4,17 @@ import { latestOnly } from "./latest";
 
 describe("latestOnly", () => {
   it("drops the late response to an older request", async () => {
-    const ask = latestOnly();
-    let late = (_: string): void => undefined;
-    const first = ask(() => new Promise<string>((resolve) => (late = resolve)));
-    expect(await ask(() => Promise.resolve("second"))).toBe("second");
-    late("first");
+    const request = latestOnly();
+    let resolveFirst = (_: string): void => undefined;
+    const first = request(() => new Promise<string>((resolve) => (resolveFirst = resolve)));
+    expect(await request(() => Promise.resolve("second"))).toBe("second");
+    resolveFirst("first");
     expect(await first).toBeUndefined();
   });
 
   it("returns each response that no later request has outdated", async () => {
-    const ask = latestOnly();
-    expect(await ask(() => Promise.resolve(1))).toBe(1);
-    expect(await ask(() => Promise.resolve(2))).toBe(2);
+    const request = latestOnly();
+    expect(await request(() => Promise.resolve(1))).toBe(1);
+    expect(await request(() => Promise.resolve(2))).toBe(2);
   });
 });

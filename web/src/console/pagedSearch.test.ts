@@ -3,7 +3,7 @@ import { PagedSearch } from "./pagedSearch.svelte";
 
 type Held = {
   body: Record<string, unknown>;
-  give: (rows: string[], further: number | null) => void;
+  respond: (rows: string[], further: number | null) => void;
 };
 
 function service(): Held[] {
@@ -13,7 +13,7 @@ function service(): Held[] {
     return new Promise((resolve) =>
       held.push({
         body,
-        give: (rows, further) => resolve(new Response(JSON.stringify({ rows, further }))),
+        respond: (rows, further) => resolve(new Response(JSON.stringify({ rows, further }))),
       }),
     );
   });
@@ -26,15 +26,15 @@ it("loads more rows of the query whose rows are shown", async () => {
   const held = service();
   const search = new PagedSearch<string>("/search");
   const first = search.start({ state: "parked" });
-  held[0]?.give(["a"], 7);
+  held[0]?.respond(["a"], 7);
   await first;
   const next = search.start({ state: "done" });
   void search.loadMore(); // the rows shown are about to be replaced
   expect([search.query, held.length]).toEqual([{ state: "parked" }, 2]);
-  held[1]?.give(["b"], 5);
+  held[1]?.respond(["b"], 5);
   await next;
   const more = search.loadMore();
-  held[2]?.give(["c"], null);
+  held[2]?.respond(["c"], null);
   await more;
   expect(held[2]?.body).toEqual({ state: "done", before: 5 });
   expect([search.found, search.query]).toEqual([
@@ -47,13 +47,13 @@ it("drops the next page of rows that are no longer shown", async () => {
   const held = service();
   const search = new PagedSearch<string>("/search");
   const first = search.start({});
-  held[0]?.give(["a"], 7);
+  held[0]?.respond(["a"], 7);
   await first;
   const more = search.loadMore();
   const next = search.start({ state: "done" });
-  held[2]?.give(["b"], null);
+  held[2]?.respond(["b"], null);
   await next;
-  held[1]?.give(["late"], null);
+  held[1]?.respond(["late"], null);
   await more;
   expect(search.found?.rows).toEqual(["b"]);
 });

@@ -3,7 +3,7 @@ import { connect, createReportFrame, type AnyReportEvent } from "./index";
 
 const ORIGIN = "https://reports.test";
 
-/** A frame with a window that records what it is sent. */
+/** A frame with a window that records its messages. */
 function framed() {
   const posted: [unknown, string][] = [];
   const app = { postMessage: (message: unknown, origin: string) => posted.push([message, origin]) };
@@ -17,20 +17,20 @@ function framed() {
   return { posted, frame, connection, deliver };
 }
 
-it("hears its own frame and origin only", async () => {
+it("accepts events of its own frame and origin only", async () => {
   const { connection, deliver } = framed();
-  const heard: AnyReportEvent[] = [];
-  connection.on("*", (event) => heard.push(event));
+  const received: AnyReportEvent[] = [];
+  connection.on("*", (event) => received.push(event));
   const ready = connection.next("report_ready");
   deliver({ type: "report_ready", status: "DRAFT" }, "https://evil.test");
   deliver({ type: "report_ready", status: "DRAFT" }, ORIGIN, {});
   deliver("report_ready");
   deliver({ type: "report_ready", status: "FINAL" });
   expect((await ready).status).toBe("FINAL");
-  expect(heard).toHaveLength(1);
+  expect(received).toHaveLength(1);
   connection.close();
   deliver({ type: "report_saved" });
-  expect(heard).toHaveLength(1);
+  expect(received).toHaveLength(1);
 });
 
 it("sends actions to the app's origin, with their parameters", () => {
@@ -61,7 +61,7 @@ it("shares the user's activity, at most every few seconds", () => {
   connection.close();
 });
 
-it("makes frames that may use what reports need", () => {
+it("creates frames with the permissions of reports", () => {
   const frame = createReportFrame(document, "Report");
   for (const name of [
     "microphone",
@@ -74,7 +74,7 @@ it("makes frames that may use what reports need", () => {
   }
 });
 
-it("takes a window of another site, which answers no question about itself", () => {
+it("accepts a window of another site, whose properties are not readable", () => {
   const posted: unknown[] = [];
   const forbidden = () => {
     throw new DOMException("", "SecurityError");

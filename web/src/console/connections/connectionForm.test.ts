@@ -24,10 +24,10 @@ const settingsOf = (name: string): Connection => ({
 type Answer = (body: unknown) => void;
 
 /** A service whose responses to some paths wait until the test releases them. */
-function service(told: Record<string, unknown>): Map<string, Answer[]> {
+function service(responses: Record<string, unknown>): Map<string, Answer[]> {
   const held = new Map<string, Answer[]>();
   vi.stubGlobal("fetch", (path: string) => {
-    if (path in told) return Promise.resolve(new Response(JSON.stringify(told[path])));
+    if (path in responses) return Promise.resolve(new Response(JSON.stringify(responses[path])));
     return new Promise((resolve) => {
       const answer: Answer = (body) => resolve(new Response(JSON.stringify(body)));
       held.set(path, [...(held.get(path) ?? []), answer]);
@@ -36,7 +36,7 @@ function service(told: Record<string, unknown>): Map<string, Answer[]> {
   return held;
 }
 
-const give = async (held: Map<string, Answer[]>, path: string, body: unknown) => {
+const respond = async (held: Map<string, Answer[]>, path: string, body: unknown) => {
   await waitFor(() => expect(held.get(path)?.length).toBeGreaterThan(0));
   held.get(path)?.shift()?.(body);
 };
@@ -54,9 +54,9 @@ describe("the settings of a connection", () => {
     await fireEvent.click(await screen.findByRole("button", { name: "Settings ris" }));
     await fireEvent.click(screen.getByRole("button", { name: "Settings pacs" }));
     const path = "/console/api/connections/destination/";
-    await give(held, `${path}pacs`, settingsOf("pacs"));
+    await respond(held, `${path}pacs`, settingsOf("pacs"));
     await screen.findByRole("dialog", { name: /pacs/ });
-    await give(held, `${path}ris`, settingsOf("ris"));
+    await respond(held, `${path}ris`, settingsOf("ris"));
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(screen.queryByRole("dialog", { name: /ris/ })).toBeNull();
   });
@@ -84,7 +84,7 @@ describe("the settings of a connection", () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(held.get(`${path}ris`)).toHaveLength(1);
     shown.unmount();
-    await give(held, `${path}ris`, { version: "1" });
+    await respond(held, `${path}ris`, { version: "1" });
     await waitFor(() => expect(onchanged).toHaveBeenCalled());
     expect(onclose).not.toHaveBeenCalled();
   });

@@ -12,10 +12,10 @@ it("stays on the page and shows an error if the session could not be ended", asy
       : Promise.reject(new TypeError("offline")),
   );
   const { location } = window;
-  const ways = vi.fn();
-  vi.stubGlobal("location", { ...location, assign: ways });
+  const assign = vi.fn();
+  vi.stubGlobal("location", { ...location, assign });
   render(App, { refusal: "" });
   await fireEvent.click(await screen.findByRole("button", { name: "Sign out" }));
   await screen.findByRole("alert");
-  expect(ways).not.toHaveBeenCalled();
+  expect(assign).not.toHaveBeenCalled();
 });

@@ -1,4 +1,4 @@
-// What is typed into a form while an answer is on its way stays.
+// Input that is typed while a request is pending is kept.
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
 import { afterEach, expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
@@ -9,11 +9,11 @@ import Users from "./Users.svelte";
 
 afterEach(cleanup);
 
-/** A service that answers questions at once, and a change when the test lets it. */
-function service(told: (path: string) => unknown) {
+/** A service that answers reads at once, and a change when the test releases it. */
+function service(read: (path: string) => unknown) {
   const held: (() => void)[] = [];
   const api = createApi({ token: null }, (path, init) => {
-    const answer = new Response(JSON.stringify(told(String(path))));
+    const answer = new Response(JSON.stringify(read(String(path))));
     if ((init?.method ?? "GET") === "GET") return Promise.resolve(answer);
     return new Promise((resolve) => held.push(() => resolve(answer)));
   });
@@ -29,7 +29,7 @@ const field = (label: string) => screen.getByLabelText<HTMLInputElement>(label);
 const type = (label: string, value: string) => fireEvent.input(field(label), { target: { value } });
 const press = (name: string) => fireEvent.click(screen.getByRole("button", { name }));
 
-it("as the next user, while the one before is added", async () => {
+it("keeps the next user while the previous one is added", async () => {
   const { api, arrive } = service(() => []);
   render(Users, { api, siteId: "SITE1" });
   await type("E-mail", "ada@site.test");
@@ -37,11 +37,11 @@ it("as the next user, while the one before is added", async () => {
   await press("Add");
   await type("E-mail", "bo@site.test");
   await arrive();
-  const left = ["E-mail", "Name"].map((label) => field(label).value);
-  expect(left).toEqual(["bo@site.test", ""]);
+  const kept = ["E-mail", "Name"].map((label) => field(label).value);
+  expect(kept).toEqual(["bo@site.test", ""]);
 });
 
-it("as another group that was opened for changing, whole", async () => {
+it("keeps another group that was opened meanwhile", async () => {
   const group = { name: "CT", tags: ["ct"], members: ["ada"], reviewers: null, configured: true };
   const { api, arrive } = service(() => [group]);
   render(Groups, { api, siteId: "SITE1" });
@@ -51,11 +51,11 @@ it("as another group that was opened for changing, whole", async () => {
   await press("Save");
   await press("Edit CT");
   await arrive();
-  const left = [field("Name").value, field("Tags, one per line").value];
-  expect(left).toEqual(["CT", "ct"]);
+  const kept = [field("Name").value, field("Tags, one per line").value];
+  expect(kept).toEqual(["CT", "ct"]);
 });
 
-it("as the next template", async () => {
+it("keeps the next template", async () => {
   const { api, arrive } = service(() => []);
   render(Templates, { api, siteId: "SITE1" });
   await waitFor(() => expect(field("Number").value).toBe("1"));
@@ -67,7 +67,7 @@ it("as the next template", async () => {
   expect([field("Name").value, field("Text").value]).toEqual(["", "Liver:"]);
 });
 
-it("as a site's settings, while others are saved", async () => {
+it("keeps a site's settings while earlier ones are saved", async () => {
   const settings = { syncLaunchInFrame: false, browserInit: true };
   const lists = { locations: [], hostOrigins: [] };
   const site = { name: "North", timeZone: "UTC", signDelay: 5, ...lists, settings };

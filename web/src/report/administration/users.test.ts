@@ -5,7 +5,7 @@ import Users from "./Users.svelte";
 
 afterEach(cleanup);
 
-it("shows who is on the site after the last change, however late an older list comes", async () => {
+it("shows the users after the last change, even if an older list arrives later", async () => {
   let role = "user";
   const held: (() => void)[] = [];
   const api = createApi({ token: null }, (_, init) => {

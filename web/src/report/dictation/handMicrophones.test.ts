@@ -2,7 +2,7 @@ import { ButtonEvent } from "dictation_support";
 import { expect, it } from "vitest";
 import { BUTTONS, actionsOf } from "./handMicrophones";
 
-it("does once what a button asks for when it is pressed, and nothing when it is let go", () => {
+it("executes the action of a button once when it is pressed, and none when it is released", () => {
   const { RECORD, TAB_FORWARD, COMMAND } = ButtonEvent;
   expect(actionsOf(RECORD, 0)).toEqual(["toggle"]);
   expect(actionsOf(RECORD, RECORD)).toEqual([]);
@@ -11,6 +11,6 @@ it("does once what a button asks for when it is pressed, and nothing when it is 
   expect(actionsOf(COMMAND, 0)).toEqual([]);
 });
 
-it("names bits that the devices have", () => {
+it("uses bits that the devices define", () => {
   for (const bit of Object.keys(BUTTONS)) expect(ButtonEvent[Number(bit)]).toBeTypeOf("string");
 });

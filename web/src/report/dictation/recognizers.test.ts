@@ -8,7 +8,7 @@ import { transcribe } from "./serverRecognizer";
 
 afterEach(() => vi.useRealTimers());
 
-/** The part of the Web Speech API that is used, played by hand. */
+/** A fake of the used part of the Web Speech API. */
 class Recognition {
   static made: Recognition[] = [];
   lang = "";
@@ -34,45 +34,45 @@ class Recognition {
 }
 
 function listening(language = "en-US") {
-  const told: string[] = [];
+  const events: string[] = [];
   const hearing: Hearing = {
     language,
     stream: { getAudioTracks: () => [] } as unknown as MediaStream,
-    heard: (words) => told.push(`heard ${words}`),
-    guessed: (words) => told.push(`guessed ${words}`),
-    failed: (failure) => told.push(`failed ${failure}`),
+    heard: (words) => events.push(`heard ${words}`),
+    guessed: (words) => events.push(`guessed ${words}`),
+    failed: (failure) => events.push(`failed ${failure}`),
   };
   const recognizer = browserRecognizer(Recognition as unknown as RecognitionMaker);
   recognizer.start(hearing);
-  return { recognizer, told, recognition: Recognition.made.at(-1) as Recognition };
+  return { recognizer, events, recognition: Recognition.made.at(-1) as Recognition };
 }
 
-it("gives final words once, and guesses beside them", () => {
-  const { told, recognition } = listening("zh-Hant");
+it("returns final words once, and interim words separately", () => {
+  const { events, recognition } = listening("zh-Hant");
   expect([recognition.lang, recognition.continuous]).toEqual(["zh-TW", true]);
   recognition.say(["no nodule", true], ["no eff", false]);
-  expect(told).toEqual(["heard no nodule", "guessed no eff"]);
+  expect(events).toEqual(["heard no nodule", "guessed no eff"]);
 });
 
-it("goes on after a silence until it is stopped", async () => {
-  const { recognizer, told, recognition } = listening();
+it("continues after a silence until it is stopped", async () => {
+  const { recognizer, events, recognition } = listening();
   recognition.onerror?.({ error: "no-speech" });
   recognition.onend?.();
   expect(recognition.starts).toBe(2);
   await recognizer.stop();
   recognition.onend?.();
   expect(recognition.starts).toBe(2);
-  expect(told).toEqual([]);
+  expect(events).toEqual([]);
 });
 
-it("tells a forbidden microphone from a recognizer that is none", () => {
+it("distinguishes a forbidden microphone from an unusable recognizer", () => {
   const denied = listening();
   denied.recognition.onerror?.({ error: "not-allowed" });
-  expect(denied.told).toEqual(["failed denied"]);
-  const none = listening();
-  none.recognition.onerror?.({ error: "network" });
-  none.recognition.onend?.();
-  expect([none.told, none.recognition.starts]).toEqual([["failed no_recognizer"], 1]);
+  expect(denied.events).toEqual(["failed denied"]);
+  const unusable = listening();
+  unusable.recognition.onerror?.({ error: "network" });
+  unusable.recognition.onend?.();
+  expect([unusable.events, unusable.recognition.starts]).toEqual([["failed no_recognizer"], 1]);
 });
 
 it("finds the browser's recognizer by either name", () => {
@@ -80,26 +80,26 @@ it("finds the browser's recognizer by either name", () => {
   expect(recognitionOf({})).toBeNull();
 });
 
-it("sends a recording again while the service cannot be reached, and no refusal twice", async () => {
+it("sends a recording again while the service is unreachable, and not after a refusal", async () => {
   const answers = [
     () => Promise.reject(new TypeError("offline")),
     () => Promise.resolve(new Response("{}", { status: 502 })),
     () => Promise.resolve(new Response('{"text":"No nodule."}')),
   ];
-  const asked: string[] = [];
+  const requests: string[] = [];
   const api = createApi({ token: "s" }, ((path: string) => {
-    asked.push(path);
+    requests.push(path);
     return (answers.shift() ?? (() => Promise.resolve(new Response("{}", { status: 415 }))))();
   }) as typeof fetch);
   const recording = new Blob(["x"], { type: "audio/webm" });
   expect(await transcribe(api, recording, "de-DE", [0, 0, 0])).toBe("No nodule.");
-  expect(asked).toHaveLength(3);
-  expect(asked[0]).toBe("/reporting/api/session/dictation?language=de-DE");
+  expect(requests).toHaveLength(3);
+  expect(requests[0]).toBe("/reporting/api/session/dictation?language=de-DE");
   await expect(transcribe(api, recording, "de-DE", [0, 0])).rejects.toMatchObject({ status: 415 });
-  expect(asked).toHaveLength(4);
+  expect(requests).toHaveLength(4);
 });
 
-it("measures how loud it is", () => {
+it("measures the loudness", () => {
   expect(loudness(new Uint8Array(8).fill(128))).toBe(0);
   expect(loudness(new Uint8Array([0, 255, 0, 255]))).toBe(1);
 });

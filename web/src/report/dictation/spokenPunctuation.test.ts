@@ -6,7 +6,7 @@ import { written } from "./spokenPunctuation";
 
 const at = (before: string) => ({ before });
 
-describe("what was heard, as it is written", () => {
+describe("the written form of recognized words", () => {
   it.each([
     [
       "en-US",
@@ -32,11 +32,11 @@ describe("what was heard, as it is written", () => {
     ["zh-CN", "未见结节句号换行心脏正常", "未见结节。\n心脏正常"],
     ["zh-Hant", "未見結節句號換行心臟正常", "未見結節。\n心臟正常"],
     ["ko-KR", "결절 없음 마침표 새 줄 심장 정상", "결절 없음.\n심장 정상"],
-  ])("%s: %s", (language, heard, wanted) => {
-    expect(written(heard, language, at(""))).toBe(wanted);
+  ])("%s: %s", (language, spoken, wanted) => {
+    expect(written(spoken, language, at(""))).toBe(wanted);
   });
 
-  it("goes on in the middle of a line, and begins after a stop", () => {
+  it("continues in the middle of a line, and capitalizes after a full stop", () => {
     expect(written("and clear", "en-US", at("Lungs are large"))).toBe(" and clear");
     expect(written("heart is normal", "en-US", at("Lungs clear."))).toBe(" Heart is normal");
     expect(written("comma clear", "en-US", at("Lungs"))).toBe(", clear");
@@ -44,7 +44,7 @@ describe("what was heard, as it is written", () => {
     expect(written("open parenthesis 5 close parenthesis", "en-US", at("x"))).toBe(" (5)");
   });
 
-  it("leaves words alone that only sound like marks", () => {
+  it("keeps words that only sound like punctuation", () => {
     expect(written("wall of the colon", "en-US", at(""))).toBe("Wall of the colon");
     expect(written("ascending colon normal", "en-US", at(""))).toBe("Ascending colon normal");
     expect(written("during the period of rest", "en-US", at(""))).toBe("During the period of rest");
@@ -53,12 +53,12 @@ describe("what was heard, as it is written", () => {
     expect(written("てんかん", "ja-JP", at(""))).toBe("てんかん");
   });
 
-  it("takes marks that the recognizer wrote by itself", () => {
+  it("keeps punctuation of the recognizer", () => {
     expect(written(", clear.", "en-US", at("Lungs"))).toBe(", clear.");
     expect(written("no nodule. period", "en-US", at(""))).toBe("No nodule.");
   });
 
-  it("knows every language, each with a stop, a line and a paragraph", () => {
+  it("has a full stop, a line and a paragraph in every language", () => {
     expect([...SPOKEN_LANGUAGES].sort()).toEqual([...CODES].sort());
     for (const code of CODES) {
       const all = commandsOf(code).map((each) => each.written);

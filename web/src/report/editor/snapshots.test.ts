@@ -20,7 +20,7 @@ import { fromEditor, toEditor } from "./text/conversion";
 import { canonical, plainText, type ReportDocument } from "./text/document";
 import { SCHEMA } from "./text/schema";
 
-/** A type as JSON files have it: words are strings, documents are read by their own tests. */
+/** A type as JSON files have it: literals are strings, documents have their own tests. */
 type Loose<T> = T extends ReportDocument
   ? object
   : T extends string
@@ -50,8 +50,8 @@ const read = {
 const open = (document: object) =>
   new Editor({ extensions: SCHEMA, content: toEditor(document as ReportDocument) });
 
-describe("the engine's answers", () => {
-  it("go through the editor unchanged, and read as the engine reads them", () => {
+describe("the engine's responses", () => {
+  it("pass the editor unchanged and have the engine's plain text", () => {
     for (const each of [read.draft, read.signed]) {
       const document = each.document as ReportDocument;
       expect(plainText(document)).toBe(each.content);
@@ -61,7 +61,7 @@ describe("the engine's answers", () => {
     }
   });
 
-  it("name places that the editor finds", () => {
+  it("have findings whose positions the editor finds", () => {
     const editor = open(read.draft.document);
     expect(read.checks.findings.map((each) => each.check)).toEqual([
       "emptyField",
@@ -75,7 +75,7 @@ describe("the engine's answers", () => {
     editor.destroy();
   });
 
-  it("say where the report stands, and what may be done", () => {
+  it("have the status of the report and the permitted actions", () => {
     expect([read.draft.status, read.signed.status]).toEqual(["Preliminary", "Addendum"]);
     expect(read.draft.can).toEqual(["edit", "sign", "prelim"]);
     expect(read.signed.addenda.map((each) => each.state)).toEqual(["signed", "draft"]);
@@ -83,7 +83,7 @@ describe("the engine's answers", () => {
     expect(read.presence.version).toBe(read.draft.version);
   });
 
-  it("have what stands beside the text", () => {
+  it("have the contents of the panels", () => {
     expect(read.priors.priors.map((each) => each.date)).toEqual(["2025-01-10"]);
     expect(plainText(read.prior.document as ReportDocument)).toBe("Earlier.");
     expect(read.history.prelims.map((each) => each.tag)).toEqual(["R"]);

@@ -13,7 +13,7 @@ describe("inactivity", () => {
     expect(activity.state(30 * MINUTE)).toEqual({ kind: "expired", idle: true });
   });
 
-  it("begins anew with any activity, the host's once a second", () => {
+  it("restarts with any activity, at most once a second for the host's", () => {
     const activity = fresh();
     activity.note(20 * MINUTE);
     expect(activity.state(45 * MINUTE).kind).toBe("active");
@@ -23,14 +23,14 @@ describe("inactivity", () => {
     expect(activity.state(76 * MINUTE - 1).kind).toBe("warning");
   });
 
-  it("cannot hold a session beyond its absolute end", () => {
+  it("does not extend a session beyond its absolute end", () => {
     const activity = fresh(40 * MINUTE);
     activity.note(39 * MINUTE);
     expect(activity.state(39.5 * MINUTE)).toEqual({ kind: "warning", seconds: 30, idle: false });
     expect(activity.state(40 * MINUTE)).toEqual({ kind: "expired", idle: false });
   });
 
-  it("is told to the engine at most twice a minute, and only if there was any", () => {
+  it("is reported to the engine at most twice a minute, and only after activity", () => {
     const activity = fresh();
     expect(activity.due(MINUTE)).toBe(false);
     activity.note(MINUTE);

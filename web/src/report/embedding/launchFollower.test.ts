@@ -17,13 +17,13 @@ function follower(answer: Response, more: Partial<Follower> = {}) {
 
 const problem = (status: number, code: string) => Response.json({ code }, { status });
 
-it("saves, opens the launch and hands over the new page", async () => {
+it("saves, opens the launch and returns the new page", async () => {
   const { posted, follower: given } = follower(Response.json({ session: "next" }));
   expect(await follow(given, REQUEST)).toEqual({ kind: "switched", boot: { session: "next" } });
   expect(posted).toEqual([["follow", { sequence: 4 }]]);
 });
 
-it("stays where saving fails or takes too long, and where a question is open", async () => {
+it("stays if saving fails or takes too long, or a dialog is open", async () => {
   const never = new Promise<void>(() => undefined);
   const cases: [Partial<Follower>, string][] = [
     [{ ready: () => Promise.reject(new Error("offline")) }, "unsaved"],
@@ -37,7 +37,7 @@ it("stays where saving fails or takes too long, and where a question is open", a
   }
 });
 
-it("tells a newer launch from one that cannot be opened", async () => {
+it("distinguishes a newer launch from one that cannot be opened", async () => {
   const newer = follower(problem(409, "superseded"));
   expect(await follow(newer.follower, REQUEST)).toEqual({ kind: "superseded" });
   const away = follower(problem(503, "unavailable"));

@@ -19,7 +19,7 @@ function media(before: MediaDeviceInfo[], after = before, granted = true) {
 
 const TWO = [device("a", "Desk"), device("b", "Hand"), device("c", "Camera", "videoinput")];
 
-it("lists microphones with at most one active, the chosen one", async () => {
+it("lists microphones; the selected one is active", async () => {
   const microphones = createMicrophones({ media: media(TWO), storage: null });
   expect(await microphones.list()).toEqual([
     { deviceId: "a", label: "Desk", isActive: true },
@@ -30,7 +30,7 @@ it("lists microphones with at most one active, the chosen one", async () => {
   await expect(microphones.choose("z")).rejects.toMatchObject({ code: "unknown_device" });
 });
 
-it("asks for permission where the browser hides the names", async () => {
+it("requests permission if the browser hides the names", async () => {
   const hidden = [device("", "")];
   const granted = createMicrophones({ media: media(hidden, TWO), storage: null });
   expect(await granted.list()).toHaveLength(2);
@@ -38,7 +38,7 @@ it("asks for permission where the browser hides the names", async () => {
   expect(await denied.list()).toEqual([]);
 });
 
-it("lists none where pages may not listen at all", async () => {
+it("lists none if the page has no media devices", async () => {
   const none = createMicrophones({ media: undefined, storage: null });
   expect(await none.list()).toEqual([]);
   await expect(none.choose("a")).rejects.toMatchObject({ code: "unknown_device" });

@@ -6,7 +6,7 @@ const SITES = [{ SiteID: "S", name: "Site", timeZone: "UTC", role: "user" }] as 
 const PROFILE = { email: "rea@site.test", sites: [...SITES] } as unknown as Profile;
 
 describe("the account", () => {
-  it("is there once the engine is reached again", async () => {
+  it("is loaded when the engine is reachable again", async () => {
     const answers = [() => Promise.reject(new ApiProblem(0, "unreachable", "")), () => PROFILE];
     const api = { ...createApi({ token: null }), get: () => answers.shift()?.() as never };
     const account = new Account(api);

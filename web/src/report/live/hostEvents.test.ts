@@ -21,18 +21,18 @@ function change(event: string, more: Partial<LiveChange> = {}): LiveChange {
 }
 
 const DRAFT = { status: "DRAFT", mine: true } as const;
-const namesOf = (told: LiveChange, before = DRAFT as Parameters<typeof translate>[1]) =>
-  translate(told, before)[0].map(([event]) => event);
+const namesOf = (data: LiveChange, before = DRAFT as Parameters<typeof translate>[1]) =>
+  translate(data, before)[0].map(([event]) => event);
 
 describe("a change becomes events", () => {
-  it("a signature carries when and what, and the status follows", () => {
-    const told = change("report_signed", {
+  it("a signature has its time and content, and the status follows", () => {
+    const data = change("report_signed", {
       status: "Final",
       signedAt: "2026-01-01T00:00:00.000Z",
       content: "x",
       html_content: "<p>x</p>",
     });
-    expect(translate(told, DRAFT)[0]).toEqual([
+    expect(translate(data, DRAFT)[0]).toEqual([
       [
         "report_signed",
         { signedAt: "2026-01-01T00:00:00.000Z", content: "x", html_content: "<p>x</p>" },
@@ -41,19 +41,19 @@ describe("a change becomes events", () => {
     ]);
   });
 
-  it("an addendum's content comes with the report's", () => {
-    const told = change("addendum_content_updated", {
+  it("an addendum's content follows that of the report", () => {
+    const data = change("addendum_content_updated", {
       status: "Draft",
       content: "addendum",
       reportContent: "report",
     });
-    expect(translate(told, DRAFT)[0]).toEqual([
+    expect(translate(data, DRAFT)[0]).toEqual([
       ["report_content_updated", { content: "report" }],
       ["addendum_content_updated", { content: "addendum" }],
     ]);
   });
 
-  it("a takeover is told to the previous editor, once, and not to others", () => {
+  it("a transfer notifies only the previous editor, once", () => {
     const taken = change("report_transferred", { mine: false, newOwnerName: "Otto" });
     const [events, after] = translate(taken, DRAFT);
     expect(events).toEqual([["report_transferred", { newOwnerName: "Otto" }]]);
@@ -61,7 +61,7 @@ describe("a change becomes events", () => {
     expect(namesOf(change("report_transferred", { mine: true }))).toEqual([]);
   });
 
-  it("what was deleted elsewhere is discarded here, without a status", () => {
+  it("a deletion discards the report, without a status", () => {
     expect(namesOf(change("report_deleted", { gone: true, status: "Draft" }))).toEqual([
       "report_discarded",
     ]);
@@ -83,7 +83,7 @@ describe("a change becomes events", () => {
   });
 });
 
-/** A host and a live line that say what is emitted. */
+/** A host and a live stream that record the emitted events. */
 function lines() {
   const handlers = new Map<string, (data: unknown) => void>();
   const emitted: string[] = [];
@@ -109,24 +109,24 @@ function lines() {
   forwardChanges(host, live, true);
   return {
     emitted,
-    told: (data: LiveChange) => handlers.get("change")?.(data),
+    receive: (data: LiveChange) => handlers.get("change")?.(data),
     ready: (status: string) => watcher("report_ready", { status }),
   };
 }
 
 describe("changes before report_ready", () => {
   it("wait for it and are compared with its status", () => {
-    const { emitted, told, ready } = lines();
-    told(change("report_opened", { status: "Draft", mine: true }));
-    told(change("report_signed", { status: "Final" }));
+    const { emitted, receive, ready } = lines();
+    receive(change("report_opened", { status: "Draft", mine: true }));
+    receive(change("report_signed", { status: "Final" }));
     expect(emitted).toEqual([]);
     ready("FINAL");
     expect(emitted).toEqual(["report_status_changed", "report_signed", "report_status_changed"]);
   });
 
-  it("tell at once that the report was thrown away: it will not be opened", () => {
-    const { emitted, told } = lines();
-    told(change("report_deleted", { gone: true }));
+  it("notify at once of a discarded report, which will not open", () => {
+    const { emitted, receive } = lines();
+    receive(change("report_deleted", { gone: true }));
     expect(emitted).toEqual(["report_discarded"]);
   });
 });

@@ -13,7 +13,7 @@ interface Call {
   bearer: string | null;
 }
 
-/** An engine whose stream gives one text after the other. */
+/** An engine whose stream sends the given texts in turn. */
 function engine(texts: (string | number)[]) {
   const calls: Call[] = [];
   const api = createApi({ token: "secret" }, async (input, init) => {
@@ -35,7 +35,7 @@ function engine(texts: (string | number)[]) {
 const quickly = { pauseMs: () => 1 };
 const CHANGE = 'id: 5\nevent: change\ndata: {"event":"report_signed","own":false}\n\n';
 
-it("asks for what it missed when the line was cut", async () => {
+it("requests missed events after a broken connection", async () => {
   const { api, calls } = engine([CHANGE, ": beat\n\n"]);
   live = createLiveStream(api, { after: 3, ...quickly });
   const changed = vi.fn();
@@ -46,18 +46,18 @@ it("asks for what it missed when the line was cut", async () => {
   expect(calls[1]?.lastEventId).toBe("5");
 });
 
-it("says when the engine cannot be reached, and when it can again", async () => {
+it("reports when the engine is unreachable, and when it is reachable again", async () => {
   const { api } = engine([": beat\n\n", 503, ": beat\n\n"]);
   live = createLiveStream(api, quickly);
-  const told: unknown[] = [];
-  live.on("connection", (data) => told.push(data));
+  const states: unknown[] = [];
+  live.on("connection", (data) => states.push(data));
   await vi.waitFor(
-    () => expect(told.slice(0, 2)).toEqual([{ online: false }, { online: true }]),
+    () => expect(states.slice(0, 2)).toEqual([{ online: false }, { online: true }]),
     PATIENT,
   );
 });
 
-it("ends with the session, whether it is told or refused", async () => {
+it("ends with the session, by an event or a refusal", async () => {
   for (const text of ['event: ended\ndata: {"reason":"inactivity"}\n\n', 401]) {
     const { api, calls } = engine([text]);
     live = createLiveStream(api, quickly);

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { createParser } from "./sse";
 
-it("reads events however the text is cut", () => {
+it("reads events for any division of the text", () => {
   const text =
     'retry: 1000\n: hi\n\nid: 7\nevent: change\ndata: {"a":\ndata: 1}\n\nevent: x\n\ndata: last\n\n';
   const wanted = [

@@ -8,7 +8,7 @@ HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
 };
 afterEach(cleanup);
 
-it("makes one token, however often its button is clicked before the answer", async () => {
+it("creates one token, even if its button is clicked again before the response", async () => {
   const answers: ((response: Response) => void)[] = [];
   const api = createApi({ token: null }, (_, init) =>
     init?.method === "POST"

@@ -10,7 +10,7 @@ HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
 };
 afterEach(cleanup);
 
-it("leaves the next report's dialog alone when its own answer comes after it was closed", async () => {
+it("does not close the next report's dialog when its response arrives after it was closed", async () => {
   let answer: (response: Response) => void = () => undefined;
   const api = createApi({ token: null }, () => new Promise((resolve) => (answer = resolve)));
   const row = { reportId: "R1", status: "Ordered", userEmail: "", orders: [] } as unknown as Row;

@@ -22,7 +22,7 @@ describe("names and dates of orders", () => {
   ])("%s reads %s", (given, shown) => expect(formatTagDate(given, "en-US")).toBe(shown));
 });
 
-describe("what is to be read first", () => {
+describe("the priority of an order", () => {
   it.each([
     ["Ordered", "S", "STAT"],
     ["Draft", "s", "STAT"],
@@ -36,7 +36,7 @@ describe("what is to be read first", () => {
     expect(priorityOf(priority === undefined ? { status } : { status, priority })).toBe(shown);
   });
 
-  it("waits since its order came, until it is signed", () => {
+  it("waits from the arrival of the order until the signature", () => {
     const row = { status: "Ordered", orderedAt: "2026-01-31T08:00:00Z", createdAt: 5 } as const;
     expect(waitsSince(row)).toBe(Date.UTC(2026, 0, 31, 8));
     expect(waitsSince({ status: "Draft", createdAt: 5 })).toBe(5);

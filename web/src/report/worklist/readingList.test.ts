@@ -36,7 +36,7 @@ const next = async (...rows: string[]) => {
 };
 
 describe("the list that a report was opened from", () => {
-  it("goes on with the report behind it, also where it has left the list", async () => {
+  it("continues with the next report, also after its report has left the list", async () => {
     expect(await next("r1", "r2", "r3", "r4")).toMatchObject({ reportId: "r3", index: 2 });
     expect(await next("r1", "r3", "r4")).toMatchObject({ reportId: "r3", following: ["r4"] });
     expect(await next("r0", "r1", "r4", "r5")).toMatchObject({ reportId: "r4", index: 2 });
@@ -45,7 +45,7 @@ describe("the list that a report was opened from", () => {
     expect(await next("r1", "r2")).toBeNull();
   });
 
-  it("belongs to its report, and is returned to once", () => {
+  it("belongs to its report, and is restored once", () => {
     keepReadingList(LIST);
     expect(readingListOf("r2")).toEqual(LIST);
     expect(readingListOf("r9")).toBeNull();

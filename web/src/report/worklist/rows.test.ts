@@ -15,14 +15,14 @@ const QUERY: Query = {
   descending: false,
 };
 
-/** An engine with so many reports; answers when `answer` is called. */
+/** An engine with `total` reports; it responds when `answer` is called. */
 function engine(total: number) {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const waiting: (() => void)[] = [];
   let failing = false;
   const get = (path: string) =>
     new Promise<Stretch>((resolve, reject) => {
-      asked.push(path);
+      requests.push(path);
       waiting.push(() => {
         if (failing) return reject(new ApiProblem(0, "unreachable", ""));
         const query = new URLSearchParams(path.split("?")[1]);
@@ -38,11 +38,16 @@ function engine(total: number) {
     for (const each of waiting.splice(0)) each();
     await new Promise((resolve) => setTimeout(resolve));
   };
-  return { api: { get } as unknown as Api, asked, answer, fail: (now: boolean) => (failing = now) };
+  return {
+    api: { get } as unknown as Api,
+    requests,
+    answer,
+    fail: (now: boolean) => (failing = now),
+  };
 }
 
 describe("the address of a stretch", () => {
-  it("bears every filter that is set, encoded", () => {
+  it("has every filter, encoded", () => {
     expect(addressOf("/base", QUERY, 100, 50)).toBe(
       "/base/rows?SiteID=SITE+1&status=Ordered&status=Draft&q=a%26b&sort=created" +
         "&descending=false&offset=100&limit=50",
@@ -50,9 +55,9 @@ describe("the address of a stretch", () => {
   });
 });
 
-describe("the rows that are here", () => {
+describe("the row cache", () => {
   it("fetches whole pages, each once", async () => {
-    const { api, asked, answer } = engine(1000);
+    const { api, requests, answer } = engine(1000);
     const cache = new RowCache(api, "", QUERY, () => undefined);
     void cache.want(0, 10);
     void cache.want(5, 15);
@@ -60,13 +65,13 @@ describe("the rows that are here", () => {
     void cache.want(90, 110);
     await answer();
 
-    expect(asked.map((each) => /offset=(\d+)/.exec(each)?.[1])).toEqual(["0", String(PAGE)]);
+    expect(requests.map((each) => /offset=(\d+)/.exec(each)?.[1])).toEqual(["0", String(PAGE)]);
     expect(cache.at(105)?.reportId).toBe("R105");
     expect(cache.at(205)).toBeUndefined();
     expect(cache.total).toBe(1000);
   });
 
-  it("waits for what is on its way", async () => {
+  it("waits for a pending request", async () => {
     const { api, answer } = engine(3);
     const cache = new RowCache(api, "", QUERY, () => undefined);
     void cache.want(0, 10);
@@ -75,22 +80,22 @@ describe("the rows that are here", () => {
     expect(await again).toBe(7);
   });
 
-  it("asks again after a change, also when the answer before it was still on its way", async () => {
-    const { api, asked, answer } = engine(3);
+  it("requests again after a change, also while a request is pending", async () => {
+    const { api, requests, answer } = engine(3);
     const cache = new RowCache(api, "", QUERY, () => undefined);
     void cache.want(0, 3);
     await answer();
     void cache.refresh();
-    void cache.refresh(); // a second change while the first answer is on its way
+    void cache.refresh(); // a second change while the first request is pending
     await answer();
     await answer();
-    expect(asked).toHaveLength(3);
+    expect(requests).toHaveLength(3);
   });
 
-  it("keeps what it has while the engine cannot be reached, and says so", async () => {
+  it("keeps its rows while the engine is unreachable, and reports it", async () => {
     const { api, answer, fail } = engine(3);
-    let told = 0;
-    const cache = new RowCache(api, "", QUERY, () => (told += 1));
+    let notifications = 0;
+    const cache = new RowCache(api, "", QUERY, () => (notifications += 1));
     void cache.want(0, 3);
     await answer();
     fail(true);
@@ -100,10 +105,10 @@ describe("the rows that are here", () => {
     fail(false);
     void cache.want(0, 3);
     await answer();
-    expect([cache.failed, told]).toEqual([false, 3]);
+    expect([cache.failed, notifications]).toEqual([false, 3]);
   });
 
-  it("keeps few pages of a long list", async () => {
+  it("limits the cached pages of a long list", async () => {
     const { api, answer } = engine(100_000);
     const cache = new RowCache(api, "", QUERY, () => undefined);
     for (let page = 0; page < 60; page += 1) {
@@ -114,13 +119,13 @@ describe("the rows that are here", () => {
     expect(cache.at(59 * PAGE)?.reportId).toBe(`R${59 * PAGE}`);
   });
 
-  it("tells nobody once it is closed", async () => {
+  it("sends no notification after it is closed", async () => {
     const { api, answer } = engine(3);
-    let told = 0;
-    const cache = new RowCache(api, "", QUERY, () => (told += 1));
+    let notifications = 0;
+    const cache = new RowCache(api, "", QUERY, () => (notifications += 1));
     void cache.want(0, 3);
     cache.close();
     await answer();
-    expect([told, cache.loaded]).toEqual([0, false]);
+    expect([notifications, cache.loaded]).toEqual([0, false]);
   });
 });

@@ -14,7 +14,7 @@ vi.stubGlobal(
 );
 afterEach(cleanup);
 
-it("is told of changes from the rows on that it shows, though another view was chosen meanwhile", async () => {
+it("follows changes from the cursor of the shown rows, also if another view was selected meanwhile", async () => {
   const rows: (() => void)[] = [];
   const followed: string[] = [];
   const api = createApi({ token: null }, (input) => {

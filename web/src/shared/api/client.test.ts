@@ -2,29 +2,29 @@
 import { describe, expect, it } from "vitest";
 import { ApiProblem, createApi } from "./client";
 
-const answering = (status: number, body: unknown, seen: Request[] = []) =>
+const answering = (status: number, body: unknown, requests: Request[] = []) =>
   (async (path: string, init: RequestInit) => {
-    seen.push(new Request(new URL(path, "http://localhost"), init));
+    requests.push(new Request(new URL(path, "http://localhost"), init));
     return new Response(status === 204 ? null : JSON.stringify(body), { status });
   }) as typeof fetch;
 
-describe("the door to the engine", () => {
+describe("the API client", () => {
   it("sends the session as the bearer, and a body as JSON", async () => {
-    const seen: Request[] = [];
-    const api = createApi({ token: "secret" }, answering(200, { version: 2 }, seen));
+    const requests: Request[] = [];
+    const api = createApi({ token: "secret" }, answering(200, { version: 2 }, requests));
 
     expect(await api.post("/save", { text: "x" })).toEqual({ version: 2 });
-    expect(seen[0]?.headers.get("authorization")).toBe("Bearer secret");
-    expect(await seen[0]?.json()).toEqual({ text: "x" });
+    expect(requests[0]?.headers.get("authorization")).toBe("Bearer secret");
+    expect(await requests[0]?.json()).toEqual({ text: "x" });
   });
 
-  it("leaves the caller to the cookie where there is no token", async () => {
-    const seen: Request[] = [];
-    await createApi({ token: null }, answering(200, {}, seen)).get("/x");
-    expect(seen[0]?.headers.has("authorization")).toBe(false);
+  it("sends no token if there is none, so that the cookie applies", async () => {
+    const requests: Request[] = [];
+    await createApi({ token: null }, answering(200, {}, requests)).get("/x");
+    expect(requests[0]?.headers.has("authorization")).toBe(false);
   });
 
-  it("turns a refusal into its code and detail", async () => {
+  it("converts a refusal to its code and detail", async () => {
     const api = createApi(
       { token: null },
       answering(409, { code: "version_conflict", detail: "d" }),
@@ -34,16 +34,16 @@ describe("the door to the engine", () => {
     expect(problem).toMatchObject({ status: 409, code: "version_conflict", detail: "d" });
   });
 
-  it("says unreachable with status 0", async () => {
+  it("reports an unreachable engine with status 0", async () => {
     const api = createApi({ token: null }, () => Promise.reject(new TypeError("failed")));
     await expect(api.get("/x")).rejects.toMatchObject({ status: 0, code: "unreachable" });
   });
 
-  it("has no value for an answer without a body", async () => {
+  it("returns no value for a response without a body", async () => {
     expect(await createApi({ token: null }, answering(204, null)).post("/x")).toBeUndefined();
   });
 
-  it("ends a call without an answer as unreachable, before and within the body", async () => {
+  it("ends a call without a response as a timeout, before and within the body", async () => {
     const aborted = (signal: AbortSignal) =>
       new Promise<never>((_, reject) =>
         signal.addEventListener("abort", () => reject(signal.reason as Error)),

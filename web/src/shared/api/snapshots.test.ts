@@ -1,5 +1,5 @@
-// The answers that the engine's own tests wrote down are what the app's types say they are: the
-// compiler compares them, and at run time no member is missing.
+// The responses that the engine's tests have written match the app's types: the compiler compares
+// them, and at run time no member is missing.
 import { describe, expect, it } from "vitest";
 import account from "../../../snapshots/account.json";
 import boot from "../../../snapshots/boot.json";
@@ -11,7 +11,7 @@ import type { Page } from "../../report/editor/page";
 import type { Profile } from "../../report/home/account.svelte";
 import type { Stretch } from "../../report/worklist/rows";
 
-/** A type as JSON files are typed: words are any words. */
+/** A type as JSON files have it: literals are strings. */
 type Written<T> = T extends string
   ? string
   : T extends readonly (infer E)[]
@@ -20,8 +20,8 @@ type Written<T> = T extends string
       ? { [K in keyof T]: Written<T[K]> }
       : T;
 
-describe("the engine's answers", () => {
-  it("are typed as they are written", () => {
+describe("the engine's responses", () => {
+  it("match the types of the app", () => {
     const stretch: Written<Stretch> = rows;
     const profile: Written<Profile> = account;
     const changed: { reportIds: string[]; cursor: number } = changes;

@@ -1,4 +1,4 @@
-// Every catalogue is complete, with the same parameters; and no component contains texts of its own.
+// Every catalogue is complete, with the same parameters; and no component contains literal texts.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "svelte/compiler";
@@ -107,7 +107,7 @@ function literals(node: unknown, found: string[] = []): string[] {
 const SAME_EVERYWHERE =
   /^(?:\(?(?:Ctrl|Shift|Alt|Tab|Enter)[^\p{Ll}]*\w*\)?|PDF|DOCX|RTF|HTML|JSON|CPT|ICD-10)$/u;
 
-it("no component contains texts of its own", () => {
+it("no component contains literal texts", () => {
   const found = sources
     .filter(([file]) => file.endsWith(".svelte"))
     .flatMap(([file, text]) =>

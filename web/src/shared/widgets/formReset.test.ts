@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { updateUnchanged, clearAfterSend } from "./formReset";
 
-it("clears what was sent, and keeps what was typed while the request was running", () => {
+it("clears the sent values, and keeps input that was typed while the request was pending", () => {
   const form = { email: "ada@site.test", name: "Ada", role: "user" };
   const arrived = clearAfterSend(form, { email: "", name: "" });
   form.email = "bo@site.test";

@@ -12,9 +12,9 @@ afterEach(() => {
 });
 
 it("activates a draft once, even if its button is clicked again before the response", async () => {
-  const asked: string[] = [];
+  const requests: string[] = [];
   vi.stubGlobal("fetch", (path: string) => {
-    asked.push(path);
+    requests.push(path);
     return new Promise(() => undefined);
   });
   const onactivated = () => Promise.resolve();
@@ -25,7 +25,7 @@ it("activates a draft once, even if its button is clicked again before the respo
   const button = screen.getByRole("button", { name: /Activate/i, hidden: true });
   await fireEvent.click(button);
   await fireEvent.click(button);
-  const count = () => asked.filter((path) => path.endsWith("/activate")).length;
+  const count = () => requests.filter((path) => path.endsWith("/activate")).length;
   await waitFor(() => expect(count()).toBe(1));
   await new Promise((resolve) => setTimeout(resolve, 30));
   expect(count()).toBe(1);

@@ -8,20 +8,20 @@ type Answer = (body: unknown, status?: number) => void;
 const OPENED = { sources: { "orders.yaml": "a" }, newer: {}, used: {}, others: [], held: [] };
 const FOUND = { ...OPENED, kind: "orders", issues: [], needed: [], in_force: null, draft: null };
 
-/** A service whose responses to some requests wait; `asked` lists all requests. */
-function service(holding: RegExp, told: (request: string) => unknown = () => FOUND) {
+/** A service whose responses to some requests wait; `requests` lists all requests. */
+function service(holding: RegExp, respond: (request: string) => unknown = () => FOUND) {
   const held = new Map<string, Answer>();
-  const asked: string[] = [];
+  const requests: string[] = [];
   vi.stubGlobal("fetch", (path: string, init: RequestInit = {}) => {
     const request = `${init.method ?? "GET"} ${path.replace(/^.*\/mappings?\/orders/, "")}`;
-    asked.push(request);
+    requests.push(request);
     const answer = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status });
-    if (!holding.test(request)) return Promise.resolve(answer(told(request)));
+    if (!holding.test(request)) return Promise.resolve(answer(respond(request)));
     return new Promise((resolve) =>
       held.set(request, (body, status) => resolve(answer(body, status))),
     );
   });
-  return { held, asked };
+  return { held, requests };
 }
 
 afterEach(() => {
@@ -30,7 +30,7 @@ afterEach(() => {
 });
 
 it("is locked while a draft is discarded, and saved if that fails", async () => {
-  const { held, asked } = service(/^DELETE/);
+  const { held, requests } = service(/^DELETE/);
   const draft = new DefinitionDraft("orders");
   await draft.open();
   draft.edit("orders.yaml", "ab");
@@ -39,12 +39,12 @@ it("is locked while a draft is discarded, and saved if that fails", async () => 
   expect(draft.locked).toBe(true);
   held.get("DELETE /draft")?.({ detail: "not now" }, 500);
   await discarded;
-  await waitFor(() => expect(asked).toContain("PUT /draft"));
+  await waitFor(() => expect(requests).toContain("PUT /draft"));
   expect([draft.locked, draft.textOf("orders.yaml")]).toEqual([false, "ab"]);
 });
 
 it("is saved before a rollback; without saving there is no rollback", async () => {
-  const { held, asked } = service(/^PUT/);
+  const { held, requests } = service(/^PUT/);
   const draft = new DefinitionDraft("orders");
   await draft.open();
   draft.edit("orders.yaml", "ab");
@@ -55,7 +55,7 @@ it("is saved before a rollback; without saving there is no rollback", async () =
   await changed;
   expect(action).not.toHaveBeenCalled();
   expect(draft.textOf("orders.yaml")).toBe("ab");
-  expect(asked.filter((each) => each === "GET ")).toHaveLength(1);
+  expect(requests.filter((each) => each === "GET ")).toHaveLength(1);
 });
 
 it("is compared with the version selected last, even if another one arrives later", async () => {

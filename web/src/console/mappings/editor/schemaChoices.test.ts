@@ -9,7 +9,7 @@ const published = JSON.parse(
 const labels = (path: (string | number)[], kind = "orders") =>
   choicesAt(published, path, kind).map((each) => each.label);
 
-describe("what the published schema offers", () => {
+describe("the choices of the published schema", () => {
   it("names the members of a kind, and not those of another", () => {
     expect(labels([])).toEqual(expect.arrayContaining(["include", "accept", "tags", "metadata"]));
     expect(labels([])).not.toContain("segments");
@@ -17,7 +17,7 @@ describe("what the published schema offers", () => {
     expect(labels([], "")).toEqual(expect.arrayContaining(["tags", "segments"]));
   });
 
-  it("names keys and words below, through references and alternatives", () => {
+  it("follows references and alternatives to nested keys and values", () => {
     expect(labels(["kind"])).toEqual(["orders", "patients", "results", "status"]);
     expect(labels(["tags"])).toEqual(expect.arrayContaining(["PatientMRN", "Accession"]));
     expect(labels(["tags", "PatientMRN"])).toEqual(expect.arrayContaining(["from", "required"]));
@@ -28,7 +28,7 @@ describe("what the published schema offers", () => {
     expect(labels(["tags", "Nothing", "like", "it"])).toEqual([]);
   });
 
-  it("knows where places of a message may stand", () => {
+  it("knows which values are paths of message fields", () => {
     expect(takesPlaces(published, ["tags", "Accession"], "orders")).toBe(true);
     expect(takesPlaces(published, ["tags", "Accession", "from", 0], "orders")).toBe(true);
     expect(takesPlaces(published, ["kind"], "orders")).toBe(false);

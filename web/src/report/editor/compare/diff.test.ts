@@ -9,7 +9,7 @@ const side = (pieces: readonly Piece[], left: "added" | "removed") =>
     .join("");
 
 describe("the difference of two texts", () => {
-  it("names words, and numbers as a whole", () => {
+  it("compares words and complete numbers", () => {
     expect(diffWords("Nodule of 4.5 mm.", "Nodule of 6 mm.")).toEqual([
       { kind: "same", text: "Nodule of " },
       { kind: "removed", text: "4.5" },
@@ -18,7 +18,7 @@ describe("the difference of two texts", () => {
     ]);
   });
 
-  it("loses nothing of either text, whatever they are", () => {
+  it("keeps both texts completely", () => {
     let seed = 7;
     const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
     const words = ["left", "right", " ", "4", ".", "肺", "\n"];
@@ -32,7 +32,7 @@ describe("the difference of two texts", () => {
   });
 
   it("finds the fewest edits of a known pair", () => {
-    // The example of Myers' paper, each letter a word of its own: five edits.
+    // The example of Myers' paper with five edits; each letter is a separate word.
     const pieces = diffWords("甲乙丙甲乙乙甲", "丙乙甲乙甲丙");
     const changed = pieces.filter((each) => each.kind !== "same").map((each) => each.text);
     expect(changed.join("")).toHaveLength(5);
@@ -40,7 +40,7 @@ describe("the difference of two texts", () => {
     expect(diffWords("", "")).toEqual([]);
   });
 
-  it("puts lines side by side, with what one side lacks", () => {
+  it("aligns lines side by side, with gaps for missing lines", () => {
     const pairs = diffLines(
       ["Lungs clear.", "Heart normal."],
       ["Lungs clear.", "New.", "Heart big."],

@@ -14,7 +14,7 @@ const table = (before: ReportDocument, after: ReportDocument) =>
   ]);
 
 describe("two reports side by side", () => {
-  it("have sections of the same heading beside each other, whatever its case and colon", () => {
+  it("align sections of the same heading, regardless of case and colon", () => {
     const before = fromText("FINDINGS:\nLungs clear.\nIMPRESSION:\nNormal.");
     const after: ReportDocument = {
       type: "doc",
@@ -33,7 +33,7 @@ describe("two reports side by side", () => {
     ]);
   });
 
-  it("are aligned where a section is missing, new, or in another place", () => {
+  it("align sections that are missing, new or moved", () => {
     const before = fromText("Technique:\nCT.\nFindings:\nNodule.\nImpression:\nSame.");
     const after = fromText("Impression:\nSame.\nComparison:\nNone.\nFindings:\nNodule.");
     expect(table(before, after)).toEqual([
@@ -48,7 +48,7 @@ describe("two reports side by side", () => {
     ]);
   });
 
-  it("lose no line: each line of both is shown once", () => {
+  it("show each line of both once", () => {
     const before = fromText("Above.\nFINDINGS\nA\nFINDINGS\nB\nEND OF REPORT\n\nLast: 4 mm.");
     const after = fromText("findings:\nA2\nOther:\nEnd of report:\nlast");
     const rows = table(before, after);
@@ -62,7 +62,7 @@ describe("two reports side by side", () => {
     );
   });
 
-  it("take no sentence for a heading", () => {
+  it("do not treat a sentence as a heading", () => {
     const before = fromText("Nodule measures 4 mm.\nCT and MRI:");
     const after = fromText("nodule measures 4 mm.\nCT and MRI:");
     expect(table(before, after)[0]?.[2]).toBe(true);

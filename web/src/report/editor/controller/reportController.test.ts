@@ -1,4 +1,4 @@
-// What the page hears and is asked for while an answer is on its way.
+// Events and actions of the page while a request is pending.
 import { expect, it, vi } from "vitest";
 import { createApi } from "../../../shared/api/client";
 import { createEndpoints } from "../endpoints";
@@ -6,43 +6,43 @@ import draft from "../snapshots/draft.json";
 import { discard, sign } from "./reportActions";
 import { ReportController } from "./reportController.svelte";
 
-/** An engine that holds back its answers to some paths; all that it was asked stands in `asked`. */
-function engine(holding: string[], told: Record<string, unknown> = {}) {
+/** An engine whose responses to some paths wait; `requests` lists all requests. */
+function engine(holding: string[], responses: Record<string, unknown> = {}) {
   const page = { ...draft, version: 3 };
-  const asked: string[] = [];
+  const requests: string[] = [];
   const held: ((status?: number) => void)[] = [];
   const api = createApi({ token: null }, (given) => {
     const path = String(given).replace("/reporting/api/session/", "");
-    asked.push(path);
-    const body = told[path] ?? (path === "macros" ? { macros: [] } : page);
+    requests.push(path);
+    const body = responses[path] ?? (path === "macros" ? { macros: [] } : page);
     const answer = (status = 200) => new Response(JSON.stringify(body), { status });
     if (!holding.includes(path)) return Promise.resolve(answer());
     return new Promise((resolve) => held.push((status) => resolve(answer(status))));
   });
-  const count = (path: string) => asked.filter((each) => each === path).length;
-  return { controller: new ReportController(createEndpoints(api)), page, asked, held, count };
+  const count = (path: string) => requests.filter((each) => each === path).length;
+  return { controller: new ReportController(createEndpoints(api)), page, requests, held, count };
 }
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 5));
 
-it("is looked at behind the save during which a change was heard", async () => {
+it("is loaded after a pending save if a change arrives meanwhile", async () => {
   const { controller, page, held, count } = engine(["save"]);
   await controller.open();
   controller.report?.saver.edited();
   const saved = controller.flush();
   await turn();
-  const heard = [controller.refresh(), controller.refresh()];
+  const refreshed = [controller.refresh(), controller.refresh()];
   await turn();
   expect([count("save"), count("report")]).toEqual([1, 1]);
   Object.assign(page, { now: page.now + 1, version: 4 });
   held.pop()?.();
   await saved;
-  Object.assign(page, { now: page.now + 1, ownerName: "Somebody Else" });
-  await Promise.all(heard);
-  expect(controller.page?.ownerName).toBe("Somebody Else");
+  Object.assign(page, { now: page.now + 1, ownerName: "Another User" });
+  await Promise.all(refreshed);
+  expect(controller.page?.ownerName).toBe("Another User");
 });
 
-it("is signed once, however often that is asked for before the answer", async () => {
+it("is signed once, even if Sign is repeated before the response", async () => {
   const { controller, held, count } = engine(["sign"], { checks: { findings: [] } });
   await controller.open();
   const both = [sign(controller), sign(controller)];
@@ -55,7 +55,7 @@ it("is signed once, however often that is asked for before the answer", async ()
   expect(count("sign")).toBe(2);
 });
 
-it("is not typed in while it is thrown away, and is unsaved as before where that fails", async () => {
+it("is locked while it is discarded, and is still unsaved if that fails", async () => {
   const { controller, held, count } = engine(["discard"]);
   await controller.open();
   const part = controller.report;
@@ -70,7 +70,7 @@ it("is not typed in while it is thrown away, and is unsaved as before where that
   expect(count("save")).toBe(1);
 });
 
-it("opens with the macros there are, so that none is typed in vain, and does without late ones", async () => {
+it("opens after the macros are loaded, and without them if they are late", async () => {
   const { controller, held, count } = engine(["macros"]);
   const opened = controller.open();
   await turn();
@@ -87,14 +87,14 @@ it("opens with the macros there are, so that none is typed in vain, and does wit
   expect(late.view).toBe("report");
 });
 
-it("keeps the macros that it has where they cannot be asked for", async () => {
+it("keeps its macros if they cannot be loaded", async () => {
   const holding: string[] = [];
   const { controller, held } = engine(holding, { macros: { macros: [{ trigger: ".n" }] } });
   await controller.open();
   holding.push("macros");
-  const asked = controller.loadMacros();
+  const requests = controller.loadMacros();
   await turn();
   held.pop()?.(500);
-  await asked;
+  await requests;
   expect(controller.macros).toHaveLength(1);
 });

@@ -1,4 +1,4 @@
-// What is typed while an answer is on its way stays.
+// Input that is typed while a request is pending is kept.
 import type { Editor } from "@tiptap/core";
 import { afterEach, expect, it } from "vitest";
 import { ApiProblem } from "../../../shared/api/client";
@@ -9,7 +9,7 @@ import { createEditor } from "../text/editor";
 import { madeOf } from "./keyFindings";
 import { TextPart } from "./textPart.svelte";
 
-// jsdom lays nothing out: scrolling to the selection asks for rectangles.
+// jsdom has no layout, but scrolling to the selection reads rectangles.
 Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
 Range.prototype.getBoundingClientRect = () => new DOMRect();
 
@@ -38,24 +38,24 @@ function written(text: string, journal: Journal | null = null): TextPart & { edi
   return Object.assign(part, { editor });
 }
 
-it("is in what a template makes of the text", async () => {
+it("is in the text that a template produces", async () => {
   const part = written("one");
-  const asked: string[] = [];
+  const requests: string[] = [];
   const made = await madeOf(part, (content) => {
-    if (asked.push(plainText(content)) === 1) insertText(part.editor, "two ");
+    if (requests.push(plainText(content)) === 1) insertText(part.editor, "two ");
     return Promise.resolve(plainText(content));
   });
-  expect([asked.length, made]).toEqual([2, plainText(part.content())]);
+  expect([requests.length, made]).toEqual([2, plainText(part.content())]);
   expect(made).toContain("two");
 });
 
-it("makes nothing of a text that somebody else writes by then", async () => {
+it("does not apply a template to a text that another user edits by then", async () => {
   const part = written("one");
   const ask = () => Promise.resolve(part.editor.setEditable(false, false));
   await expect(madeOf(part, ask)).rejects.toMatchObject({ code: "not_editable" });
 });
 
-it("is not replaced by what this computer kept: a person decides", async () => {
+it("is not replaced by the journal: the user decides", async () => {
   const entry = { content: fromText("kept"), version: 3, at: 1 };
   let read: (entry: unknown) => void = () => undefined;
   const journal = {
@@ -72,7 +72,7 @@ it("is not replaced by what this computer kept: a person decides", async () => {
   expect(part.kept?.content).toEqual(entry.content);
 });
 
-it("is no conflict when the engine has an earlier save of ours that had no answer", async () => {
+it("is no conflict if the engine has an earlier save whose response was lost", async () => {
   const part = written("one");
   const typed = (text: string) => {
     insertText(part.editor, text);
@@ -85,7 +85,7 @@ it("is no conflict when the engine has an earlier save of ours that had no answe
   typed("three ");
   answer = () => Promise.resolve();
   expect(part.isStored(early)).toBe(true);
-  part.take(early); // what the page finds when it looks again
+  part.take(early); // the page as it is after a reload
   expect([part.theirs, part.saver.dirty, plainText(part.content())]).toEqual([
     null,
     true,
@@ -95,7 +95,7 @@ it("is no conflict when the engine has an earlier save of ours that had no answe
   expect(part.saver.saving.phase).toBe("saved");
 });
 
-it("is not kept when another window has changed it back to what it was", async () => {
+it("is saved if another window has restored the earlier text", async () => {
   const part = written("one");
   insertText(part.editor, "two ");
   part.saver.edited();

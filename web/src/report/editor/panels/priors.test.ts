@@ -13,7 +13,7 @@ const prior = (reportId: string, StudyDescription: string): Prior =>
 
 afterEach(cleanup);
 
-it("shows the prior that was asked for last, however late another one comes", async () => {
+it("shows the prior that was selected last, even if another one arrives later", async () => {
   const all = [prior("r1", "CT chest"), prior("r2", "CT head")];
   const answers = new Map<string, (prior: Prior) => void>();
   const endpoints = {

@@ -3,14 +3,14 @@ import { describe, expect, it } from "vitest";
 import { adopted, begun, done, due, edited, FRESH, isDirty, lost, PACE, refused } from "./autosave";
 
 describe("autosave", () => {
-  it("waits for a pause in the typing, but not for ever", () => {
+  it("waits for a pause in typing, up to a limit", () => {
     let state = edited(FRESH, 1000);
     expect(due(state, PACE)).toBe(1000 + PACE.quiet);
     for (let now = 1100; now < 10_000; now += 100) state = edited(state, now);
     expect(due(state, PACE)).toBe(1000 + PACE.longest);
   });
 
-  it("is not saved before the engine has the newest edit", () => {
+  it("counts as saved after the engine has the newest edit", () => {
     let state = begun(edited(FRESH, 0));
     expect(due(state, PACE)).toBeNull();
     state = done(edited(state, 50), 100);
@@ -20,7 +20,7 @@ describe("autosave", () => {
     expect([state.phase, state.savedAt, isDirty(state)]).toEqual(["saved", 200, false]);
   });
 
-  it("tries again when the engine cannot be reached, later and later, for ever", () => {
+  it("retries without limit and with growing delays while the engine is unreachable", () => {
     let state = edited(FRESH, 0);
     const waits: number[] = [];
     for (let count = 0; count < 8; count += 1) {
@@ -32,7 +32,7 @@ describe("autosave", () => {
     expect(done(begun(state), 9).failures).toBe(0);
   });
 
-  it("does nothing by itself after a refusal, and keeps counting what is typed", () => {
+  it("does not retry after a refusal, and still counts edits", () => {
     const state = edited(refused(begun(edited(FRESH, 0)), "being_edited"), 10);
     expect(due(state, PACE)).toBeNull();
     expect([state.phase, state.reason, isDirty(state)]).toEqual(["refused", "being_edited", true]);

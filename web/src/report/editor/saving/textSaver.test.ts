@@ -6,7 +6,7 @@ import { openJournal } from "./journal";
 import { TextSaver } from "./textSaver.svelte";
 import { recovery } from "./recovery";
 
-class Shelf implements Journal {
+class MemoryJournal implements Journal {
   readonly kept = new Map<string, Entry<unknown>>();
   keep<Content>(part: string, entry: Entry<Content>): Promise<void> {
     this.kept.set(part, entry);
@@ -24,16 +24,16 @@ class Shelf implements Journal {
   }
 }
 
-/** A text that is typed into, and an engine that answers as it is told. */
+/** A text, and an engine with the given responses. */
 function controller(answers: (Error | Promise<void> | null)[] = [], full = false) {
-  const shelf = new Shelf();
+  const journal = new MemoryJournal();
   const sent: string[] = [];
   let text = "";
   const onJournalFailed = vi.fn();
-  if (full) shelf.keep = () => Promise.reject(new Error("full"));
+  if (full) journal.keep = () => Promise.reject(new Error("full"));
   const saver = new TextSaver({
     part: "report",
-    journal: shelf,
+    journal,
     content: () => fromText(text),
     version: () => 7,
     onJournalFailed,
@@ -48,11 +48,11 @@ function controller(answers: (Error | Promise<void> | null)[] = [], full = false
     text += more;
     saver.edited();
   };
-  const shelved = () => {
-    const entry = shelf.kept.get("report") as Entry<ReportDocument> | undefined;
+  const journaled = () => {
+    const entry = journal.kept.get("report") as Entry<ReportDocument> | undefined;
     return entry && plainText(entry.content);
   };
-  return { saver, sent, type, shelved, onJournalFailed };
+  return { saver, sent, type, journaled, onJournalFailed };
 }
 
 const offline = () => new ApiProblem(0, "unreachable", "");
@@ -60,28 +60,28 @@ const offline = () => new ApiProblem(0, "unreachable", "");
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
 
-describe("a text that is kept", () => {
-  it("is in the journal within half a second, and forgotten there once the engine has it", async () => {
-    const { sent, type, shelved } = controller();
+describe("a text with a journal", () => {
+  it("is in the journal within half a second, and removed once the engine has it", async () => {
+    const { sent, type, journaled } = controller();
     type("a");
     await vi.advanceTimersByTimeAsync(500);
-    expect([shelved(), sent]).toEqual(["a", []]);
+    expect([journaled(), sent]).toEqual(["a", []]);
     await vi.advanceTimersByTimeAsync(2000);
-    expect([shelved(), sent]).toEqual([undefined, ["a"]]);
+    expect([journaled(), sent]).toEqual([undefined, ["a"]]);
   });
 
-  it("never lacks more than half a second while somebody types on", async () => {
-    const { type, shelved } = controller(Array(50).fill(offline()) as Error[]);
+  it("lacks at most half a second in the journal while the user types", async () => {
+    const { type, journaled } = controller(Array(50).fill(offline()) as Error[]);
     let typed = "";
     for (let count = 0; count < 100; count += 1) {
       typed += "x";
       type("x");
       await vi.advanceTimersByTimeAsync(100);
-      if (count > 10) expect(typed.length - (shelved() ?? "").length).toBeLessThanOrEqual(5);
+      if (count > 10) expect(typed.length - (journaled() ?? "").length).toBeLessThanOrEqual(5);
     }
   });
 
-  it("goes to the engine within a second where this computer keeps nothing any more", async () => {
+  it("is sent to the engine within a second if the journal fails", async () => {
     const { sent, type, onJournalFailed } = controller([], true);
     let typed = "";
     for (let count = 0; count < 100; count += 1) {
@@ -93,22 +93,22 @@ describe("a text that is kept", () => {
     expect(onJournalFailed).toHaveBeenCalled();
   });
 
-  it("is saved by itself when the engine is back", async () => {
-    const { saver, sent, type, shelved } = controller([offline(), offline()]);
+  it("is saved when the engine is reachable again", async () => {
+    const { saver, sent, type, journaled } = controller([offline(), offline()]);
     type("a");
     await vi.advanceTimersByTimeAsync(1500);
-    expect([saver.saving.phase, shelved()]).toEqual(["offline", "a"]);
+    expect([saver.saving.phase, journaled()]).toEqual(["offline", "a"]);
     type("b");
     await vi.advanceTimersByTimeAsync(6000);
     expect([saver.saving.phase, sent]).toEqual(["saved", ["ab"]]);
   });
 
-  it("stays in the journal when the engine refuses it, and is not sent again unasked", async () => {
-    const { saver, sent, type, shelved } = controller([new ApiProblem(409, "being_edited", "")]);
+  it("stays in the journal if the engine refuses it, and is not sent again until resumed", async () => {
+    const { saver, sent, type, journaled } = controller([new ApiProblem(409, "being_edited", "")]);
     type("a");
     await vi.advanceTimersByTimeAsync(60_000);
     expect([saver.saving.phase, saver.saving.reason]).toEqual(["refused", "being_edited"]);
-    expect([shelved(), sent]).toEqual(["a", []]);
+    expect([journaled(), sent]).toEqual(["a", []]);
     saver.resume();
     await vi.advanceTimersByTimeAsync(2000);
     expect(sent).toEqual(["a"]);
@@ -121,14 +121,14 @@ describe("a text that is kept", () => {
     new ApiProblem(599, "no_problem_body", ""),
     new ApiProblem(429, "too_many_requests", ""),
     new ApiProblem(408, "no_problem_body", ""),
-    new ApiProblem(403, "no_problem_body", ""), // a proxy's page: the engine has not refused
+    new ApiProblem(403, "no_problem_body", ""), // from a proxy, not from the engine
     new ApiProblem(0, "timeout", ""),
-    new SyntaxError("a page in place of the answer"),
-  ])("is saved by itself after $status $code", async (problem) => {
-    const { saver, sent, type, shelved } = controller([problem, problem]);
+    new SyntaxError("a page instead of JSON"),
+  ])("is saved after $status $code", async (problem) => {
+    const { saver, sent, type, journaled } = controller([problem, problem]);
     type("a");
     await vi.advanceTimersByTimeAsync(1500);
-    expect([saver.saving.phase, saver.saving.trouble, shelved()]).toEqual([
+    expect([saver.saving.phase, saver.saving.trouble, journaled()]).toEqual([
       "offline",
       "failing",
       "a",
@@ -137,7 +137,7 @@ describe("a text that is kept", () => {
     expect([saver.saving.phase, saver.saving.trouble, sent]).toEqual(["saved", "", ["a"]]);
   });
 
-  it("is reported as not saved within five seconds, also while somebody types on", async () => {
+  it("is reported as not saved within five seconds, also while the user types", async () => {
     const { saver, type } = controller([new Promise(() => undefined)]);
     for (let count = 0; count < 48; count += 1) {
       type("x");
@@ -146,7 +146,7 @@ describe("a text that is kept", () => {
     expect([saver.saving.phase, saver.saving.trouble]).toEqual(["saving", "failing"]);
   });
 
-  it("is not reported as not saved while answers come", async () => {
+  it("is not reported as not saved while responses arrive", async () => {
     const { saver, type } = controller();
     for (let count = 0; count < 100; count += 1) {
       type("x");
@@ -155,7 +155,7 @@ describe("a text that is kept", () => {
     }
   });
 
-  it("is sent to its last letter before anybody signs", async () => {
+  it("is sent completely before a signature", async () => {
     const { saver, sent, type } = controller();
     type("a");
     const flushed = saver.flush();
@@ -165,11 +165,11 @@ describe("a text that is kept", () => {
   });
 });
 
-describe("text that was kept", () => {
+describe("text in the journal", () => {
   const entry = { content: fromText("typed"), version: 3, at: 0 };
   const stored = { document: fromText("stored"), version: 3, writable: true };
 
-  it("goes back, is forgotten, or is asked about", () => {
+  it("is restored, is removed, or needs a decision", () => {
     expect(recovery(null, stored)).toBe("nothing");
     expect(recovery(entry, { ...stored, document: fromText("typed") })).toBe("forget");
     expect(recovery(entry, stored)).toBe("restore");
@@ -177,7 +177,7 @@ describe("text that was kept", () => {
     expect(recovery(entry, { ...stored, writable: false })).toBe("ask");
   });
 
-  it("has no place where the browser gives none", async () => {
+  it("is not available without storage", async () => {
     expect(await openJournal("r", "", { crypto: globalThis.crypto })).toBeNull();
     expect(
       await openJournal("r", "", { crypto: {} as Crypto, indexedDB: {} as IDBFactory }),

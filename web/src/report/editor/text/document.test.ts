@@ -5,7 +5,7 @@ const paragraph = (...content: unknown[]) =>
   ({ type: "doc", content: [{ type: "paragraph", content }] }) as ReportDocument;
 
 describe("a document", () => {
-  it("reads as the engine's plain text does", () => {
+  it("has the plain text of the engine", () => {
     const document: ReportDocument = {
       type: "doc",
       content: [
@@ -24,12 +24,12 @@ describe("a document", () => {
     expect(plainText(document)).toBe("Findings\nNodule [size]mm\n1. one\n2. ");
   });
 
-  it("comes from text and goes back to it, whatever the line ends", () => {
+  it("is converted from text and back, with any line ends", () => {
     expect(plainText(fromText("a\r\nb\r\rc"))).toBe("a\nb\n\nc");
     expect(fromText("")).toEqual({ type: "doc", content: [] });
   });
 
-  it("has one spelling, however it is cut into runs", () => {
+  it("has one canonical form for any division into runs", () => {
     const one = paragraph({ type: "text", text: "ab", marks: [] });
     const other = paragraph(
       { type: "text", text: "a" },

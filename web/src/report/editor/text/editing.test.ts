@@ -18,7 +18,7 @@ import { createEditor, goBack } from "./editor";
 import { macroBefore, type Macro } from "./macros";
 import { cleanPasted } from "./pasting";
 
-// jsdom lays nothing out: scrolling to the selection asks for rectangles.
+// jsdom has no layout, but scrolling to the selection reads rectangles.
 Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
 Range.prototype.getBoundingClientRect = () => new DOMRect();
 
@@ -108,7 +108,7 @@ const at = (of: Editor, wanted: string, offset = 0) => {
 };
 
 describe("a document in the editor", () => {
-  it("comes out as it went in: every block, mark and field", () => {
+  it("is unchanged: every block, mark and field", () => {
     expect(canonical(fromEditor(open(EVERYTHING).state.doc))).toBe(canonical(EVERYTHING));
     expect(text(open(doc()))).toBe("");
     expect(canonical(fromEditor(open(NESTED).state.doc))).toBe(canonical(NESTED));
@@ -128,14 +128,14 @@ describe("a document in the editor", () => {
 });
 
 describe("brackets", () => {
-  it("come one after the other, in both directions and round the end", () => {
+  it("are selected in turn, in both directions and around the end", () => {
     const here = open(fromText("a [one] b\n[two][three]"));
-    const seen: string[] = [];
+    const visited: string[] = [];
     for (let count = 0; count < 4; count += 1) {
       bracketBy(here, 1);
-      seen.push(selected(here));
+      visited.push(selected(here));
     }
-    expect(seen).toEqual(["[one]", "[two]", "[three]", "[one]"]);
+    expect(visited).toEqual(["[one]", "[two]", "[three]", "[one]"]);
     bracketBy(here, -1);
     expect(selected(here)).toBe("[three]");
     bracketBy(here, -1);
@@ -165,8 +165,8 @@ describe("brackets", () => {
         ],
       }),
     );
-    const seen = Array.from({ length: 4 }, () => (press(here, "Tab"), selected(here)));
-    expect(seen).toEqual(["Clear.", "[size]", "Intact.", "[size]"]);
+    const visited = Array.from({ length: 4 }, () => (press(here, "Tab"), selected(here)));
+    expect(visited).toEqual(["Clear.", "[size]", "Intact.", "[size]"]);
     here.view.dispatch(here.state.tr.insertText("4 mm"));
     press(here, "Tab");
     expect(selected(here)).toBe("Intact.");
@@ -188,7 +188,7 @@ describe("brackets", () => {
     expect(here.state.selection.empty).toBe(true);
   });
 
-  it("are marked where they are typed, and no longer when they are closed", () => {
+  it("are marked when they are typed, and not after they are filled", () => {
     const here = open(fromText("a\nb [c]"));
     expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
     select(here, { from: 2, to: 2 });
@@ -199,7 +199,7 @@ describe("brackets", () => {
     expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
   });
 
-  it("offer the choices that their label names", () => {
+  it("offer the choices of their label", () => {
     expect(choices("[left / right]")).toEqual(["left", "right"]);
     expect(choices("[mm/cm]")).toEqual([]);
     expect(neighbour([], { from: 0, to: 0 }, 1)).toBeUndefined();
@@ -213,14 +213,14 @@ describe("macros", () => {
   };
   const MACROS = [macro(".nl", "Lungs [side] clear."), macro("nlchest", "A\nB")];
 
-  it("stand by themselves before the caret, the longest one", () => {
+  it("match as a separate word before the caret, the longest first", () => {
     expect(macroBefore("see .nl", MACROS)?.trigger).toBe(".nl");
     expect(macroBefore("x.nl", MACROS)).toBeUndefined();
     const both = [macro("l", ""), macro(" l", ""), macro(".l", "")];
     expect(macroBefore(".l", both)?.trigger).toBe(".l");
   });
 
-  it("are expanded by Tab, or by a space behind a sign, to their first bracket", () => {
+  it("are expanded by Tab, or by a space after a symbol, to their first bracket", () => {
     const here = open(fromText(".nl"), MACROS);
     select(here, { from: 4, to: 4 });
     expect(press(here, " ")).toBe(true);
@@ -254,7 +254,7 @@ describe("macros", () => {
 describe("lines", () => {
   const kinds = (of: Editor) => fromEditor(of.state.doc).content.map((each) => each.type);
 
-  it("become headings and lists and paragraphs again, and keep their text and caret", () => {
+  it("change to headings, lists and back, and keep text and caret", () => {
     const here = open(fromText("one\ntwo\nthree"));
     select(here, { from: 1, to: 9 });
     const apply = (kind: LineKind) => here.view.dispatch(toggleKind(here.state, kind));
@@ -270,7 +270,7 @@ describe("lines", () => {
     expect(kinds(here)).toEqual(["paragraph", "paragraph", "paragraph"]);
   });
 
-  it("leave the list from its middle, and Enter on an empty item ends it", () => {
+  it("leave a list from its middle by Enter on an empty item", () => {
     const here = open(doc({ type: "list", ordered: false, items: [[], []] }));
     select(here, { from: 2, to: 2 });
     press(here, "Enter");
@@ -278,7 +278,7 @@ describe("lines", () => {
     expect(kindAt(here.state)).toBe("paragraph");
   });
 
-  it("of a list move in and out, and take their sublists along", () => {
+  it("of a list are indented and outdented with their sublists", () => {
     const here = open(NESTED);
     const shift = { shiftKey: true, altKey: true };
     at(here, "d");
@@ -299,7 +299,7 @@ describe("lines", () => {
     expect(text(here)).toMatch(/^- a\n {2}1\. bcd\nNode/);
   });
 
-  it("of a list are split by Enter, and an empty one goes a level out", () => {
+  it("of a list are split by Enter, and an empty one is outdented", () => {
     const here = open(NESTED);
     at(here, "c", 1);
     press(here, "Enter");
@@ -323,7 +323,7 @@ describe("lines", () => {
     expect(text(here)).toMatch(/Node {3}mm\n4R {5}12\n- new\n- end$/);
   });
 
-  it("go on as a paragraph below a heading", () => {
+  it("continue as a paragraph below a heading", () => {
     const here = open(doc({ type: "section", title: "Findings" }));
     select(here, { from: 9, to: 9 });
     press(here, "Enter");
@@ -333,8 +333,8 @@ describe("lines", () => {
   });
 });
 
-describe("what comes in from elsewhere", () => {
-  it("is text when it is text, also where it looks like markup", () => {
+describe("inserted content", () => {
+  it("is plain text, also if it looks like markup", () => {
     const here = open(fromText("ab"));
     select(here, { from: 2, to: 2 });
     insertText(here, "<b>1</b>\n<i>2");
@@ -354,7 +354,7 @@ describe("what comes in from elsewhere", () => {
     expect(table).toMatchObject({ type: "table", content: [{}, { content: [{}, {}] }] });
   });
 
-  it("comes back as it was when it is copied within the text", () => {
+  it("is unchanged when it is copied within the text", () => {
     const here = open(NESTED);
     here.commands.selectAll();
     const { dom } = here.view.serializeForClipboard(here.state.selection.content());
@@ -387,13 +387,13 @@ describe("what comes in from elsewhere", () => {
     expect(text(here)).toBe("mine");
   });
 
-  it("is reduced to what a report holds when it is pasted", () => {
+  it("is reduced to the elements of a report when it is pasted", () => {
     const html =
       '<script>alert(1)</script><ul><li><p>a</p><ul><li>b</li></ul></li></ul><p>c<br>d<img src="x"></p>';
     expect(cleanPasted(html)).toBe("<ul><li>a<ul><li>b</li></ul></li></ul><p>c</p><p>d</p>");
   });
 
-  it("is kept or removed when it was suggested", () => {
+  it("is kept or removed if it is a suggestion", () => {
     const suggested = doc(
       { type: "paragraph", content: [{ type: "text", text: "Lungs: clear." }] },
       { type: "paragraph", content: [{ type: "text", text: "Nodule.", marks: ["suggested"] }] },
@@ -408,7 +408,7 @@ describe("what comes in from elsewhere", () => {
     expect(text(other)).toBe("Lungs: clear.");
   });
 
-  it("finds the place that a check names", () => {
+  it("has the positions of findings", () => {
     const here = open(EVERYTHING);
     const named = (block: number, item: number | null, start: number, end: number) => {
       const range = rangeOf(here.state.doc, { block, item, start, end });

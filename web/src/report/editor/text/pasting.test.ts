@@ -29,7 +29,7 @@ const marks = (html: string) => {
   return first.content.map((each) => [each.type === "text" ? each.text : "", each]);
 };
 
-/** A list paragraph as Word for Windows puts it on the clipboard. */
+/** A list paragraph in the clipboard format of Word for Windows. */
 const word = (marker: string, text: string, level = 1) =>
   `<p class=MsoListParagraphCxSpMiddle style='text-indent:-18.0pt;mso-list:l0 level${level} lfo1'>` +
   `<![if !supportLists]><span style='font-family:Symbol'><span style='mso-list:Ignore'>${marker}` +
@@ -37,7 +37,7 @@ const word = (marker: string, text: string, level = 1) =>
   `<span lang=EN-US>${text}<o:p></o:p></span></p>`;
 
 describe("lists of Word", () => {
-  it("are lists, bulleted and numbered, without the bullets that Word writes", () => {
+  it("become bulleted and numbered lists without Word's bullet characters", () => {
     const html = `<html><body><!--StartFragment-->${word("·", "one")}\n${word("·", "two")}
       <p class=MsoNormal>between<o:p></o:p></p>${word("1.", "first")}${word("2.", "second")}`;
     expect(lines(html)).toEqual(["- one", "- two", "between", "1. first", "2. second"]);
@@ -54,12 +54,12 @@ describe("lists of Word", () => {
     expect(lines(html)).toEqual(["1. a", "  1. b", "    - c", "  2. d", "2. e"]);
   });
 
-  it("keep the numbers of a list that goes on", () => {
+  it("keep the numbers of a continued list", () => {
     const html = word("1.", "a") + "<p class=MsoNormal>x</p>" + word("2.", "b") + word("3.", "c");
     expect(lines(html)).toEqual(["1. a", "x", "2. b", "3. c"]);
   });
 
-  it("are read where the bullet stands between comments, or where the style names the list", () => {
+  it("are recognized with a bullet between comments, and by their style", () => {
     const commented =
       "<p class=MsoListParagraph style='mso-list:l1 level1 lfo2'><!--[if !supportLists]-->" +
       "<span>o</span><span>&nbsp; </span><!--[endif]-->item</p>";
@@ -68,7 +68,7 @@ describe("lists of Word", () => {
     expect(lines(named)).toEqual(["1. a", "  1. b"]);
   });
 
-  it("of Word for the web are one list", () => {
+  it("of Word for the web become one list", () => {
     const item = (level: number, text: string) =>
       `<div class="ListContainerWrapper SCXW1"><ul class="BulletListStyle1">` +
       `<li data-aria-level="${level}"><p class="Paragraph"><span>${text}</span></p></li></ul></div>`;
@@ -121,12 +121,12 @@ describe("tables", () => {
     });
   });
 
-  it("come between the lines beside them", () => {
+  it("stay between the lines around them", () => {
     const html = `<p>before</p>${TABLE}<p>after</p>`;
     expect(lines(html)).toEqual(["before", "Node   mm", "4R     12", "- new", "after"]);
   });
 
-  it("give merged cells their empty neighbours", () => {
+  it("replace merged cells by empty cells", () => {
     const html =
       "<table><tr><td colspan=2>a</td><td rowspan=2>b</td></tr><tr><td>c</td><td>d</td></tr>" +
       "<tr><td>e</td></tr></table>";
@@ -142,14 +142,14 @@ describe("tables", () => {
     ]);
   });
 
-  it("hold headings, line breaks and tables as lines", () => {
+  it("contain headings, line breaks and nested tables as lines", () => {
     const html =
       "<table><tr><td><h2>H</h2>x<br>y</td><td><table><tr><td>i</td><td>j</td></tr></table></td>" +
       "</tr></table>";
     expect(lines(html)).toEqual(["H  i | j", "x", "y"]);
   });
 
-  it("that only lay a page out are no tables", () => {
+  it("for layout become lines", () => {
     expect(lines("<table><tr><td><p>a</p><p>b</p></td></tr></table>")).toEqual(["a", "b"]);
   });
 });
@@ -158,7 +158,7 @@ describe("Google Docs", () => {
   const google = (inner: string) =>
     `<meta charset='utf-8'><b style="font-weight:normal;" id="docs-internal-guid-1">${inner}</b>`;
 
-  it("is bold only where its styles say so", () => {
+  it("is bold only by its styles", () => {
     const html = google(
       '<p dir="ltr"><span style="font-weight:400;font-style:normal;text-decoration:none">plain </span>' +
         '<span style="font-weight:700">bold</span><span style="font-style:italic"> slanted</span></p>',
@@ -171,7 +171,7 @@ describe("Google Docs", () => {
     expect(marks("<p><b>still</b></p>")[0]?.[1]).toMatchObject({ marks: ["bold"] });
   });
 
-  it("nests its lists beside their items, and has empty lines as line breaks", () => {
+  it("has nested lists beside their items, and line breaks as empty lines", () => {
     const html = google(
       '<p>x</p><br><ol><li aria-level="1"><p role="presentation">a</p></li><ul>' +
         '<li aria-level="2"><p>b</p></li></ul><li><p>c</p></li></ol><br class="Apple-interchange-newline">',
@@ -181,7 +181,7 @@ describe("Google Docs", () => {
 });
 
 describe("lines", () => {
-  it("keep their order where emphasis spans a line break", () => {
+  it("keep their order if emphasis spans a line break", () => {
     expect(lines("<p>a <b>b<br>c</b> d</p><div>e<br>f<div>g</div></div>")).toEqual([
       "a b",
       "c d",
@@ -191,11 +191,11 @@ describe("lines", () => {
     ]);
   });
 
-  it("of lists that begin elsewhere keep their numbers", () => {
+  it("of lists with another start keep their numbers", () => {
     expect(lines('<ol start="3"><li>c</li><li>d</li></ol>')).toEqual(["3. c", "4. d"]);
   });
 
-  it("of deep lists stay within what the engine takes", () => {
+  it("of deep lists stay within the engine's limit", () => {
     const deep = "<ul><li>x".repeat(12) + "</li></ul>".repeat(12);
     const depth = Math.max(...lines(deep).map((each) => each.indexOf("-") / 2 + 1));
     expect([depth, lines(deep).length]).toEqual([9, 12]);

@@ -6,7 +6,7 @@ import { fromText, MAX_COLUMNS, tableGrid, type ReportDocument } from "./documen
 import { createEditor, goBack } from "./editor";
 import { changeTable, insertTable, nextCell } from "./tables";
 
-// jsdom lays nothing out: scrolling to the selection asks for rectangles.
+// jsdom has no layout, but scrolling to the selection reads rectangles.
 Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
 Range.prototype.getBoundingClientRect = () => new DOMRect();
 
@@ -48,7 +48,7 @@ describe("a table", () => {
     expect(kinds(here)).toEqual(["paragraph", "paragraph"]);
   });
 
-  it("takes the place of an empty line, and is no part of another table", () => {
+  it("replaces an empty line, and is not nested in another table", () => {
     const here = open(fromText("one\n\ntwo"));
     select(here, { from: 6, to: 6 });
     insertTable(here);
@@ -57,14 +57,14 @@ describe("a table", () => {
     expect(kinds(here)).toEqual(["paragraph", "table", "table", "paragraph"]);
   });
 
-  it("can be inserted whatever is selected", () => {
+  it("can be inserted with any selection", () => {
     const here = open(fromText("one\ntwo"));
     here.commands.selectAll();
     insertTable(here);
     expect(kinds(here)).toEqual(["paragraph", "paragraph", "table"]);
   });
 
-  it("gets and loses rows and columns; without the last of them it is gone", () => {
+  it("gets and loses rows and columns; without columns it is removed", () => {
     const here = open(fromText(""));
     insertTable(here);
     changeTable(here, "row_above");
@@ -84,14 +84,14 @@ describe("a table", () => {
     expect(kinds(here)).not.toContain("table");
   });
 
-  it("has no more columns than the engine takes", () => {
+  it("has at most the engine's number of columns", () => {
     const here = open(fromText(""));
     insertTable(here);
     for (let number = 0; number < MAX_COLUMNS + 3; number += 1) changeTable(here, "column_after");
     expect(size(here)).toEqual([3, MAX_COLUMNS]);
   });
 
-  it("gets a row by Tab in its last cell; outside a table Tab is nothing of it", () => {
+  it("gets a row by Tab in its last cell; outside a table Tab has no effect", () => {
     const here = open(fromText("one"));
     expect(nextCell(here, 1)).toBe(false);
     insertTable(here);

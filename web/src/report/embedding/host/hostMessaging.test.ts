@@ -19,7 +19,7 @@ const ready = (bus: HostBus) => bus.emit("report_ready", { status: "DRAFT" });
 const settle = () => new Promise((resolve) => setTimeout(resolve));
 
 describe("events", () => {
-  it("carry the document's members, and reach the host's origin only", () => {
+  it("have the members of the interface document, and reach only the host's origin", () => {
     const { bus, posted } = framed();
     ready(bus);
     expect(posted).toHaveLength(1);
@@ -34,7 +34,7 @@ describe("events", () => {
     });
   });
 
-  it("begin with report_ready; what came earlier follows it", () => {
+  it("start with report_ready, which earlier events follow", () => {
     const { bus, posted } = framed();
     bus.emit("report_signed", {});
     bus.emit("report_transfer_proceeded", {});
@@ -46,14 +46,14 @@ describe("events", () => {
     ]);
   });
 
-  it("go nowhere when the host is not allowed", () => {
+  it("are not sent to a host that is not allowed", () => {
     const { bus, posted } = framed({ ancestor: "https://evil.test" });
     ready(bus);
     expect(bus.embedded).toBe(false);
     expect(posted).toEqual([]);
   });
 
-  it("go to WebView2 as strings, or as objects where the site wants them", () => {
+  it("are strings in WebView2, or objects if the site selects them", () => {
     for (const objects of [false, true]) {
       const postMessage = vi.fn();
       const webview = { postMessage, addEventListener: vi.fn(), removeEventListener: vi.fn() };
@@ -71,56 +71,56 @@ describe("the host's origin", () => {
   const of = (options: FakeOptions, origins: string[], anyHost = false) =>
     hostOrigins({ origins, window: fakeWindow(options).window, anyHost });
 
-  it("is the configured one that the browser names", () => {
+  it("is the configured origin that the browser reports", () => {
     expect(of({ ancestor: HOST }, ["https://other.test", HOST])).toEqual([HOST]);
     expect(of({ referrer: `${HOST}/viewer?x=1` }, [HOST])).toEqual([HOST]);
     expect(of({ kind: "tab", referrer: `${HOST}/` }, [HOST])).toEqual([HOST]);
     expect(of({ ancestor: "null" }, [])).toEqual([]);
   });
 
-  it("is the embedding one only where none are configured and the link allows it", () => {
+  it("is the embedding origin only without configured ones, if the link permits it", () => {
     expect(of({ ancestor: HOST }, [], true)).toEqual([HOST]);
     expect(of({ ancestor: HOST }, [], false)).toEqual([]);
     expect(of({}, [], true)).toEqual([]);
   });
 
-  it("is any of the configured ones where the browser says nothing", () => {
+  it("is any configured origin if the browser reports none", () => {
     expect(of({}, [HOST, "https://other.test"])).toEqual([HOST, "https://other.test"]);
   });
 });
 
 describe("actions", () => {
-  it("are heard from the host's window and origin only, as objects or strings", async () => {
+  it("are accepted only from the host's window and origin, as objects or strings", async () => {
     const { bus, deliver } = framed();
-    const heard = vi.fn();
-    bus.on("save_report", heard);
+    const handler = vi.fn();
+    bus.on("save_report", handler);
     ready(bus);
     deliver({ action: "save_report" }, "https://evil.test");
     deliver({ action: "save_report" }, HOST, {});
     deliver("not json", HOST);
     deliver(null, HOST);
     deliver({ action: "toString" }, HOST);
-    expect(heard).not.toHaveBeenCalled();
+    expect(handler).not.toHaveBeenCalled();
     deliver({ action: "save_report" }, HOST);
     deliver(JSON.stringify({ action: "save_report" }), HOST);
     await settle();
-    expect(heard).toHaveBeenCalledTimes(2);
+    expect(handler).toHaveBeenCalledTimes(2);
   });
 
-  it("wait for report_ready, twenty of them", async () => {
+  it("wait for report_ready, up to twenty of them", async () => {
     const { bus, deliver } = framed();
-    const heard = vi.fn();
-    bus.on("select_next_bracket", heard);
+    const handler = vi.fn();
+    bus.on("select_next_bracket", handler);
     for (let count = 0; count < MAX_WAITING + 5; count++) {
       deliver({ action: "select_next_bracket" }, HOST);
     }
-    expect(heard).not.toHaveBeenCalled();
+    expect(handler).not.toHaveBeenCalled();
     ready(bus);
     await settle();
-    expect(heard).toHaveBeenCalledTimes(MAX_WAITING);
+    expect(handler).toHaveBeenCalledTimes(MAX_WAITING);
   });
 
-  it("that change the report are carried out in the order they came in", async () => {
+  it("that change the report are executed in order", async () => {
     const { bus, deliver } = framed();
     const done: string[] = [];
     bus.on("create_addendum", async () => {
@@ -138,7 +138,7 @@ describe("actions", () => {
     expect(done).toEqual(["user_activity", "create_addendum", "sign_addendum"]);
   });
 
-  it("are refused, not kept, while a question stands in place of the report", async () => {
+  it("are refused while a prompt replaces the report", async () => {
     const fake = fakeWindow({ ancestor: HOST });
     const promptOpen = true;
     const bus = createHostBus({
@@ -146,16 +146,16 @@ describe("actions", () => {
       window: fake.window,
       promptOpen: () => promptOpen,
     });
-    const heard = vi.fn();
-    bus.on("sign_report", heard);
+    const handler = vi.fn();
+    bus.on("sign_report", handler);
     fake.deliver({ action: "sign_report" }, HOST);
     expect(fake.posted[0]?.message).toMatchObject({ type: "action_failed", code: "not_open" });
     ready(bus);
     await settle();
-    expect(heard).not.toHaveBeenCalled();
+    expect(handler).not.toHaveBeenCalled();
   });
 
-  it("that fail, lack a parameter or a handler are answered with action_failed", async () => {
+  it("that fail, or lack a parameter or a handler, cause action_failed", async () => {
     const { bus, deliver, posted } = framed();
     bus.on("sign_report", () => Promise.reject(new ApiProblem(500, "already_signed", "signed")));
     bus.on("prelim_report", () => undefined);
@@ -175,7 +175,7 @@ describe("actions", () => {
     );
   });
 
-  it("have one handler each, and no other names", () => {
+  it("have one handler each, and only known names", () => {
     const { bus } = framed();
     for (const action of Object.keys(HANDLERS)) {
       const end = bus.on(action, () => undefined);
