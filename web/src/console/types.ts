@@ -133,7 +133,7 @@ export interface DashboardData extends ConnectionList {
   sent: Record<string, Record<string, number>>;
   /** Counts for each 5 minutes of the last hour; null for users limited to sites. */
   hour: { received: number[]; sent: number[] } | null;
-  /** The number of exceptions that nobody has reviewed. */
+  /** The number of unreviewed exceptions. */
   concerns: number;
   alerts: { key: string; severity: string; text: string; raised_at: number }[];
 }

@@ -66,7 +66,7 @@ export function createReportFrame(document: Document, title: string): HTMLIFrame
   return frame;
 }
 
-/** Another site's window lets nobody ask what it has. */
+/** The properties of another site's window are not readable. */
 function isFrame(target: HTMLIFrameElement | Window): target is HTMLIFrameElement {
   try {
     return "contentWindow" in target;

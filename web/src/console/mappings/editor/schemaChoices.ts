@@ -48,7 +48,7 @@ export function choicesAt(root: Schema, path: readonly KeyStep[], kind: string):
   return [...found.values()].filter((each) => allowed === null || allowed.has(each.label));
 }
 
-/** Whether a place in a message (PID-3.1) may stand at a path. */
+/** Whether a value at this path may be a message field (PID-3.1). */
 export function takesPlaces(root: Schema, path: readonly KeyStep[], kind: string): boolean {
   let here = [root];
   for (const step of path) here = here.flatMap((each) => below(root, each, step, kind));

@@ -21,7 +21,7 @@ export interface SignOptions {
 
 /**
  * Signs, unless the user must be asked first: check findings, suggested text that
- * nobody has accepted, or the site's confirmation. Concurrent callers share one signing.
+ * is not accepted, or the site's confirmation. Concurrent callers share one signing.
  */
 export function sign(controller: ReportController, options: SignOptions = {}): Promise<void> {
   const running = signing.get(controller);
@@ -61,7 +61,7 @@ function ask(
   throw new ApiProblem(400, "checks_pending", "");
 }
 
-/** Returns the suggested text that nobody has accepted, as findings. */
+/** Returns the suggested text that is not accepted, as findings. */
 function unaccepted({ editor }: TextPart): Finding[] {
   const doc = editor?.state.doc;
   if (!doc) return [];
