@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, select, text
 
 from bridge.admin import key_rotation
 from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.key_rotation import NotRotated, rotate_keys
+from bridge.engine.links import KeyRing
+from bridge.engine.service.accounts import second_factor
+from bridge.engine.service.accounts.users import ACCOUNTS
 from bridge.engine.service.launch.links import LINKS
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_application
@@ -52,7 +56,6 @@ class Place:
 
     def launch(self, accession: str, *, lazy: bool = False) -> str:
         """Launch for a user, and return the link."""
-        token = (self.folder / "secrets" / "engine.token").read_text().strip()
         body = {
             "clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": accession},
             "reportingApp": {},
@@ -60,13 +63,21 @@ class Place:
             "userInfo": {"UserEmail": "ann@site1.test", "UserName": "Ann"},
             "lazyLaunch": lazy,
         }
-        response = self._runner.run(
-            self._http.post(
-                "/api/report/launch/clinical", json=body, headers={"x-access-token": token}
-            )
-        )
+        response = self._post("launch/clinical", body)
         assert response.status_code == 200, response.text
         return str(response.json()["reportLink"])
+
+    def unassign(self, accession: str, key: str) -> int:
+        """Unassign a report with an Idempotency-Key, and return the status."""
+        body = {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": accession}
+        return self._post("unassign", body, {"idempotency-key": key}).status_code
+
+    def _post(
+        self, path: str, body: object, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        token = (self.folder / "secrets" / "engine.token").read_text().strip()
+        headers = {"x-access-token": token, **(headers or {})}
+        return self._runner.run(self._http.post(f"/api/report/{path}", json=body, headers=headers))
 
     def open(self, link: str) -> int:
         """Open a link, and return the status of the page."""
@@ -142,6 +153,29 @@ def test_links_whose_key_is_lost(place: Place) -> None:
     done = rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
     assert (done.links, done.unreadable) == (1, 1)
     assert place.open(good) == 200
+
+
+def test_answers_and_authenticators_outlive_their_key(place: Place) -> None:
+    """A repeated request gets its first answer, and the codes of an account stay valid."""
+    place.launch("A1")
+    assert place.unassign("A1", "k1") == 200
+    old = KeyRing(read_link_keys(place.keys), secrets.token_bytes)
+    with place.database.write() as connection:
+        second_factor.store(connection, 1, second_factor.seal(old, 1, b"secret"))
+    rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
+    assert place.unassign("A1", "k1") == 200
+    new = KeyRing(read_link_keys(place.keys), secrets.token_bytes)
+    with place.database.read() as connection:
+        row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == 1)).one()
+    sealed = second_factor.SealedSecret(row.totp_key_id, row.totp_sealed)
+    assert second_factor.unseal(new, 1, sealed) == b"secret"
+
+
+def test_a_link_that_is_launched_during_a_rotation(place: Place) -> None:
+    """The rotation waits for links of the old key that are not committed yet."""
+    links: list[str] = []
+    rotate_keys(place.settings, drop_old=True, sleep=lambda _: links.append(place.launch("A1")))
+    assert [place.open(link) for link in links] == [200]
 
 
 def test_one_rotation_at_a_time(place: Place) -> None:

@@ -136,7 +136,7 @@ class TestFailover:
 def test_a_session_must_be_confirmed() -> None:
     """
     A session is valid until other nodes may take over.
-    An old claim never becomes valid again.
+    A claim of an old session, or of one that was not confirmed, never becomes valid.
     """
     timer = Timer()
     heartbeat = Heartbeat(timer)
@@ -150,8 +150,11 @@ def test_a_session_must_be_confirmed() -> None:
     heartbeat.confirm(timer.now)
     assert claim.is_held
     heartbeat.begin_session()
+    unconfirmed = Lease(timer=timer, session=heartbeat.session)
+    assert not unconfirmed.is_held
     heartbeat.confirm(timer.now)
     assert not claim.is_held
+    assert not unconfirmed.is_held
 
 
 def test_polls_follow_due_times() -> None:

@@ -257,7 +257,11 @@ def test_claims_of_a_failed_courier_are_requeued(store: Database, outbox: Outbox
     assert other.requeue_expired_claims(NOW + 1000) == 0
     assert Outbox(store, "node-1").requeue_expired_claims(NOW, include_own=True) == 1
     assert _keys(other.claim(HERE, NOW, 10)) == ["a"]
-    assert outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW) == set()
+    assert outbox.extend([claimed.delivery_id], NOW + 900) == set()
+    late = DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED, reply=b"late", sent_at=NOW)
+    assert outbox.settle([late], NOW) == set()
+    detail = queries.delivery(store, claimed.delivery_id)
+    assert (detail.reply, detail.row.sent_at, detail.row.acknowledged_at) == (None, None, None)
     assert outbox.requeue_expired_claims(NOW + 1001) == 1
     (mine,) = outbox.claim(HERE, NOW + 1001, 10)
     outbox.extend([mine.delivery_id], NOW + 1500)

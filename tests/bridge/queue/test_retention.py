@@ -65,6 +65,19 @@ def test_ids_are_not_reused(intake: Intake, store: Database) -> None:
     assert after.message_id > receipts[-1].message_id
 
 
+def test_ids_are_not_reused_by_an_emptied_table(intake: Intake, store: Database) -> None:
+    """A message whose id was used before would not enter its lanes."""
+    (receipt,) = intake.enqueue(arrival())
+    inbox = Inbox(store, "node")
+    assert inbox.claim(NOW, 10)
+    with store.write() as connection:
+        for table in ("message_lane", "message_body", "message"):
+            connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608  # our own names
+    (after,) = intake.enqueue(arrival())
+    assert after.message_id > receipt.message_id
+    assert [each.message_id for each in inbox.claim(NOW, 10)] == [after.message_id]
+
+
 def test_deliveries(store: Database) -> None:
     """Old delivered results are removed with their bytes."""
     outbox = Outbox(store, "node")

@@ -160,6 +160,15 @@ def test_a_repeat_with_an_idempotency_key_changes_nothing(service: Service) -> N
     assert other.status_code == 409
 
 
+def test_an_idempotency_key_belongs_to_its_token(service: Service) -> None:
+    """The same key with another token is a new request."""
+    service.launch()
+    headers = {"Idempotency-Key": "k1"}
+    assert service.post("report/sign", ONE, headers=headers).status_code == 200
+    other = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()["token"]
+    assert service.post("report/sign", ONE, other, headers=headers).status_code == 500
+
+
 def test_stored_responses_are_sealed(service: Service) -> None:
     """The table of idempotency keys contains neither the token nor a digest of the request."""
     headers = {"Idempotency-Key": "k1"}
