@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from tests.eventually import PATIENCE
+from tests.trust import TRUSTED
 
 Call = Callable[[str, str, Any], httpx.Response]
 """Calls the API with a service token: method, path below `/api/`, body."""
@@ -33,5 +34,7 @@ def enrol(call: Call, url: str, email: str, password: str) -> None:
 
 def open_link(link: str, url: str, password: str) -> None:
     """Set a password by a link; `url` is the address of the service."""
-    answer = httpx.post(f"{url}/reporting/enrol", data=form_of(link, password), timeout=PATIENCE)
+    answer = httpx.post(
+        f"{url}/reporting/enrol", data=form_of(link, password), timeout=PATIENCE, verify=TRUSTED
+    )
     assert answer.status_code == httpx.codes.SEE_OTHER, answer.text

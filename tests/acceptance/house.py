@@ -21,6 +21,7 @@ import httpx
 from tests.acceptance.forked import Forked, Program
 from tests.acceptance.serving import Serving
 from tests.eventually import PATIENCE, eventually
+from tests.trust import TRUSTED
 
 TOKEN = "token.txt"
 _RESERVATIONS: list[socket.socket] = []
@@ -199,6 +200,7 @@ class House:
             self.url + path,
             headers={"x-access-token": self.token},
             timeout=PATIENCE,
+            verify=TRUSTED,
             **kwargs,
         )
         if expect is not None and reply.status_code != expect:
@@ -251,7 +253,7 @@ class House:
 
     def metric(self, name: str) -> float:
         """The value of one metric, by its name and labels as `/metrics` writes them."""
-        shown = httpx.get(f"{self.url}/metrics", timeout=PATIENCE).text.splitlines()
+        shown = httpx.get(f"{self.url}/metrics", timeout=PATIENCE, verify=TRUSTED).text.splitlines()
         return next(float(line.rpartition(" ")[2]) for line in shown if line.startswith(f"{name} "))
 
     def settle(self, patience: float = PATIENCE) -> None:
@@ -259,7 +261,9 @@ class House:
         depth = 'bridge_queue_depth{queue="inbox",state="'
 
         def is_settled() -> bool:
-            lines = httpx.get(f"{self.url}/metrics", timeout=PATIENCE).text.splitlines()
+            lines = httpx.get(
+                f"{self.url}/metrics", timeout=PATIENCE, verify=TRUSTED
+            ).text.splitlines()
             waiting = [
                 line for line in lines if line.startswith((f"{depth}queued", f"{depth}claimed"))
             ]  # none while the database does not answer

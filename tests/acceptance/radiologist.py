@@ -8,6 +8,7 @@ import httpx
 
 from tests.acceptance.house import House
 from tests.eventually import PATIENCE
+from tests.trust import TRUSTED
 
 BOOT = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', re.DOTALL)
 
@@ -20,7 +21,7 @@ class Window:
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}
         link = house.post("/api/report/launch/clinical", body)["reportLink"]
-        page = httpx.get(link, timeout=PATIENCE)
+        page = httpx.get(link, timeout=PATIENCE, verify=TRUSTED)
         boot = BOOT.search(page.text)
         assert boot is not None, page.status_code
         self.house = house
@@ -33,6 +34,7 @@ class Window:
             json=body,
             headers={"Authorization": f"Bearer {self.session}"},
             timeout=PATIENCE,
+            verify=TRUSTED,
         )
         assert reply.status_code == 200, reply.text
         state: dict[str, Any] = reply.json()

@@ -8,6 +8,7 @@ import httpx
 
 from tests.acceptance.forked import Forked, Program
 from tests.eventually import PATIENCE, eventually
+from tests.trust import TRUSTED
 
 
 class Serving:
@@ -51,6 +52,7 @@ class Serving:
 def is_ready(address: str) -> bool:
     """Tell whether the service at an address is ready."""
     try:
-        return httpx.get(f"{address}/readyz", timeout=10).status_code == httpx.codes.OK
+        answer = httpx.get(f"{address}/readyz", timeout=10, verify=TRUSTED)
     except httpx.HTTPError:
         return False
+    return answer.status_code == httpx.codes.OK

@@ -20,6 +20,7 @@ from tests.browser.signing_in import PASSWORD
 from tests.conftest import empty
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE, eventually
+from tests.trust import TRUSTED
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +34,22 @@ class Console:
     def __init__(self, house: House) -> None:
         self.house = house
         form = {"email": MARA, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{house.url}/reporting/login", data=form, timeout=PATIENCE)
+        answer = httpx.post(
+            f"{house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
+        )
         self.cookies = dict(answer.cookies)
 
     def call(self, method: str, path: str, body: object = None) -> httpx.Response:
         """Call an endpoint."""
         url, headers = f"{self.house.url}/console/api/{path}", {"origin": self.house.url}
         return httpx.request(
-            method, url, json=body, cookies=self.cookies, headers=headers, timeout=PATIENCE
+            method,
+            url,
+            json=body,
+            cookies=self.cookies,
+            headers=headers,
+            timeout=PATIENCE,
+            verify=TRUSTED,
         )
 
     def put(self, kind: str, name: str, table: dict[str, Any] | None, new: bool = False) -> None:

@@ -23,6 +23,7 @@ from bridge.store.database import Database
 from tests.databases import fresh_file
 from tests.enrolment import enrol
 from tests.eventually import PATIENCE
+from tests.trust import TRUSTED
 
 TOKEN = "service-secret"
 COOLING = 60  # seconds
@@ -102,6 +103,7 @@ class EngineServer:
             json=body,
             headers={"x-access-token": TOKEN},
             timeout=PATIENCE,
+            verify=TRUSTED,
         )
         assert answer.status_code < 300, answer.text
         return answer
@@ -140,7 +142,9 @@ class EngineServer:
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
         """Sign in as the login form does; return the cookies for a browser profile."""
         form = {"email": email, "password": password, "token": "", "next": ""}
-        answer = httpx.post(f"{self.url}/reporting/login", data=form, timeout=PATIENCE)
+        answer = httpx.post(
+            f"{self.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
+        )
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
         return [{"name": n, "value": v, "url": self.url} for n, v in answer.cookies.items()]
 

@@ -22,6 +22,7 @@ from tests.eventually import PATIENCE
 from tests.history import Event, Kind, violations
 from tests.power.drill import Mounted, RecordingReceiver, Run, change_addresses, recording_disk
 from tests.sweep.scenarios import SCENARIOS, Observations
+from tests.trust import TRUSTED
 
 ERRORS = ("EIO", "ENOSPC", "EINTR", "SHORT")
 
@@ -63,7 +64,10 @@ class Installation:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             try:
-                if httpx.get(f"{self.house.url}/readyz", timeout=5).status_code == 200:
+                if (
+                    httpx.get(f"{self.house.url}/readyz", timeout=5, verify=TRUSTED).status_code
+                    == 200
+                ):
                     return True
             except httpx.HTTPError:
                 pass

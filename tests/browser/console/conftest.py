@@ -14,6 +14,7 @@ from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE, eventually
+from tests.trust import TRUSTED
 
 OPERATOR, VIEWER, WITHOUT_ROLE = "olga@site1.test", "vera@site1.test", "sven@site1.test"
 CHIEF = "chen@site1.test"
@@ -30,7 +31,9 @@ class ServiceHarness:
     def cookies(self, email: str) -> dict[str, str]:
         """Sign in as a browser does; return the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
+        answer = httpx.post(
+            f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
+        )
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 
@@ -46,6 +49,7 @@ class ServiceHarness:
             cookies=self.cookies(email),
             headers=sent,
             timeout=PATIENCE,
+            verify=TRUSTED,
         )
 
     def found(self, email: str, **wanted: object) -> list[dict[str, object]]:

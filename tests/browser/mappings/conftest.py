@@ -19,6 +19,7 @@ from tests.browser.checked_pages import window
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
 from tests.eventually import PATIENCE
+from tests.trust import TRUSTED
 
 ADMINISTRATOR, OTHER_AUTHOR, RESTRICTED_AUTHOR = (
     "mara@example.org",
@@ -37,7 +38,9 @@ class MappingConsole:
     def sign_in(self, email: str) -> dict[str, str]:
         """Sign in as a browser does; return the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE)
+        answer = httpx.post(
+            f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
+        )
         assert answer.status_code == 303, answer.text
         return dict(answer.cookies)
 
@@ -50,6 +53,7 @@ class MappingConsole:
             cookies=self.sign_in(email),
             headers={"origin": self.house.url},
             timeout=PATIENCE,
+            verify=TRUSTED,
         )
 
     def draft(self, email: str, name: str, **files: str) -> httpx.Response:

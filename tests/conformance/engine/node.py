@@ -16,6 +16,7 @@ from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.store.database import Database
 from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
+from tests.trust import TRUSTED
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,7 +66,7 @@ def _wait(address: str, process: BaseProcess) -> None:
     def is_ready() -> bool:
         assert process.exitcode is None, "the node ended"
         try:
-            return httpx.get(f"{address}/readyz", timeout=PATIENCE).is_success
+            return httpx.get(f"{address}/readyz", timeout=PATIENCE, verify=TRUSTED).is_success
         except httpx.HTTPError:
             return False
 
