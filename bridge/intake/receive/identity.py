@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from bridge.index_key import keyed64
-from bridge.queue.ledger.arrivals import MessageFlag, identity, lane, signed64
+from bridge.queue.ledger.arrivals import MessageFlag, lane, sequential64, signed64
 from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
 
@@ -54,10 +54,13 @@ def acknowledges_us(payload: bytes) -> bool:
 
 
 def message_identity(listener: str, header: Header) -> int:
-    """Return the identity of a message: a hash of listener, MSH-3, MSH-4 and MSH-10 as sent."""
-    return identity(
-        listener, header.sending_application, header.sending_facility, header.control_id
-    )
+    """
+    Return the identity that a retransmit shares with its original.
+
+    It is a hash of the listener and of MSH-3, MSH-4 and MSH-10 as sent.
+    """
+    sender = header.sending_application, header.sending_facility
+    return sequential64(listener.encode(), *sender, header.control_id)
 
 
 def payload_identity(listener: str, payload_digest: bytes) -> int:

@@ -35,9 +35,9 @@ class Arrival:
     """
     A received message and its acknowledgment. Treat it as immutable.
 
-    `identity` is made by `identity` below, `digest` by `bridge.queue.digests`. `lanes` are one or
-    two keys that define the order of processing; none for a refused message. `received_at` is in
-    ms.
+    `identity` is made by `bridge.intake.receive.identity`, `digest` by `bridge.queue.digests`.
+    `lanes` are one or two keys that define the order of processing; none for a refused message.
+    `received_at` is in ms.
     `refuse_reuse` is the negative ACK to store and send instead, with `refuse_reuse_code`, if
     another message has used the control id.
     """
@@ -126,11 +126,6 @@ def _trailing_digits(text: bytes) -> int:
 def _stem(*parts: bytes) -> int:
     # Names of senders repeat. Longer values are not cached.
     return (_cached64 if sum(map(len, parts)) <= _MAX_CACHED_BYTES else signed64)(*parts) & ~_LOW
-
-
-def identity(listener: str, application: bytes, facility: bytes, control_id: bytes) -> int:
-    """Return the hash that a retransmit shares with its original: MSH-3, MSH-4 and MSH-10, raw."""
-    return sequential64(listener.encode(), application, facility, control_id)
 
 
 def lane(*key: str) -> int:

@@ -1,6 +1,13 @@
-"""Control ids of the bridge are short, plain and unique."""
+"""Identities of messages are stable; control ids of the bridge are short, plain and unique."""
 
 from bridge.intake.receive import identity
+from mappings.hl7.header import peek
+
+
+def test_an_identity_never_changes() -> None:
+    """Later releases compute the same identity, so that they recognize retransmits."""
+    header = peek(b"MSH|^~\\&|RIS|NORTH|||20260101||ORM^O01|1|P|2.3\r")
+    assert identity.message_identity("ris", header) == -6008900380756168105
 
 
 def test_ids_are_unique() -> None:
