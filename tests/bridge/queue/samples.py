@@ -39,7 +39,7 @@ def arrival(
     patients = (patient,) if isinstance(patient, str) else patient
     values: dict[str, Any] = {
         "listener": "ris-orders",
-        "identity": arrivals.identity("ris-orders", b"RIS", b"NORTH", name.encode()),
+        "identity": arrivals.sequential64(b"ris-orders", b"RIS", b"NORTH", name.encode()),
         "digest": digest(payload),
         "payload": payload,
         "lanes": tuple(arrivals.lane("SITE1", each) for each in patients),
