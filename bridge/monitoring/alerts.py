@@ -208,7 +208,9 @@ def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice
     """Post all notices as one JSON document. Raises httpx.HTTPError."""
     headers = {"authorization": hook.authorization} if hook.authorization else {}
     body = {"system": system, "alerts": [notice_json(each) for each in notices]}
-    httpx.post(hook.url, json=body, headers=headers, timeout=TIMEOUT).raise_for_status()
+    # The body of the response is not read: it may be of any size.
+    with httpx.stream("POST", hook.url, json=body, headers=headers, timeout=TIMEOUT) as response:
+        response.raise_for_status()
 
 
 def notice_json(notice: AlertNotice) -> dict[str, Any]:

@@ -32,6 +32,8 @@ NOT_SENT = (ConnectError, ConnectTimedOut, DNSLookupError, RequestNotSent)
 FIRST_REFUSAL = 300
 """The lowest status that contradicts a positive acknowledgment."""
 
+_PIECES, _BYTES_PER_PIECE = 1000, 32  # of a response: some, and more for its bytes
+
 
 @implementer(IBodyProducer)
 class _Body:
@@ -61,12 +63,15 @@ class _BodyCollector(Protocol):
     def __init__(self, most: int) -> None:
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
         self._most = most
-        self._data = b""
+        self._data = bytearray()
+        self._pieces = 0
 
     @override
     def dataReceived(self, data: bytes) -> None:
         self._data += data
-        if len(self._data) > self._most:
+        self._pieces += 1
+        tiny = self._pieces > _PIECES + len(self._data) // _BYTES_PER_PIECE
+        if tiny or len(self._data) > self._most:
             self._abort()
             self._finish(ReplyLost(LossReason.GARBAGE))
 
@@ -74,7 +79,7 @@ class _BodyCollector(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         # A response without a length ends with its connection (RFC 9112 §6.3).
         whole = isinstance(reason.value, ResponseDone | PotentialDataLoss)
-        self._finish(self._data if whole else ReplyLost(LossReason.CLOSED))
+        self._finish(bytes(self._data) if whole else ReplyLost(LossReason.CLOSED))
 
     def _finish(self, outcome: bytes | ReplyLost) -> None:
         if self.done.called:

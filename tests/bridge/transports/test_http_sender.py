@@ -1,0 +1,76 @@
+"""HTTP sender: what a receiver of results can cost with its response."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.protocol import Protocol
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+
+from bridge.transports.http_sender import HttpSender
+from mllp.errors import LossReason, ReplyLost
+from tests.acceptance.orders import order
+from tests.acceptance.wire import ack
+
+
+@dataclass
+class Receiver:
+    """An agent of Twisted, with a response whose body the test delivers."""
+
+    body: Protocol | None = None
+    code: int = 200
+
+    def request(self, *_: object) -> Deferred["Receiver"]:
+        """Return the response."""
+        return succeed(self)
+
+    def deliverBody(self, body: Protocol) -> None:  # noqa: N802  # Twisted's name
+        """Keep the collector of the body."""
+        self.body = body
+        body.makeConnection(StringTransport())
+
+    def send(self, *pieces: bytes) -> None:
+        """Deliver pieces of the body."""
+        assert self.body is not None
+        for each in pieces:
+            self.body.dataReceived(each)
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    """Return a receiver."""
+    return Receiver()
+
+
+def post(receiver: Receiver) -> list[Any]:
+    """Send a result; return the list that gets the outcome."""
+    agent: Any = receiver
+    sender = HttpSender(
+        agent, b"http://receiver.test/", clock=Clock(), reply_timeout=10, matches=lambda *_: True
+    )
+    outcome: list[Any] = []
+    sender.send(order(1)).addBoth(outcome.append)
+    return outcome
+
+
+def test_a_reply_in_pieces(receiver: Receiver) -> None:
+    """The pieces of a reply are joined."""
+    outcome, reply = post(receiver), ack(order(1))
+    receiver.send(reply[:10], reply[10:11], reply[11:])
+    assert receiver.body is not None
+    receiver.body.connectionLost(Failure(ResponseDone()))
+    assert outcome == [reply]
+
+
+@pytest.mark.parametrize("pieces", [[b"M"] * 10_000, [bytes(2**16)] * 300], ids=["tiny", "large"])
+def test_a_reply_that_does_not_end(receiver: Receiver, pieces: list[bytes]) -> None:
+    """A reply in too many pieces, or one that is too large, is no reply."""
+    outcome = post(receiver)
+    receiver.send(*pieces)
+    (failure,) = outcome
+    assert isinstance(failure.value, ReplyLost)
+    assert failure.value.reason is LossReason.GARBAGE
