@@ -52,12 +52,14 @@ class PeerBehavior:
 class PendingRequest:
     """One payload and its future reply."""
 
-    __slots__ = ("framed", "payload", "reply")
+    __slots__ = ("framed", "payload", "reply", "stored")
 
     def __init__(self, payload: bytes, withdraw: Callable[["PendingRequest"], None]) -> None:
         self.payload = payload
         self.framed = checked_frame(payload)
         self.reply: Deferred[bytes] = Deferred(lambda _: withdraw(self))
+        self.stored = False
+        """Whether its commit block has arrived (MLLP release 2)."""
 
     def fail(self, error: MLLPError) -> None:
         """Fail the reply, unless it was cancelled."""
@@ -244,7 +246,8 @@ class MLLPClient:
             self._observer.unexpected_frame()
             connection.abort()
             self._on_hangup(connection, "unexpected frame")
-        elif event.payload == COMMIT_ACK:  # MLLP release 2: stored; the reply follows
+        elif event.payload == COMMIT_ACK and not self._in_flight.stored:  # the reply follows
+            self._in_flight.stored = True
             self._reply_deadline.touch()
         elif reason := self._reply_problem(self._in_flight, event):
             self._lose_reply(reason)

@@ -61,6 +61,14 @@ class TestExchange:
 
         assert outcome.value == b"AA 1"
 
+    def test_repeated_commit_blocks(self, harness: ClientHarness) -> None:
+        """A second commit block does not extend the time limit of the reply: it is no reply."""
+        outcome = harness.send(b"1")
+        harness.reply(b"\x06")
+        harness.reply(b"\x06")
+        assert isinstance(outcome.error, ReplyLost)
+        assert outcome.error.reason is LossReason.GARBAGE
+
     def test_a_negative_commit_block(self, harness: ClientHarness) -> None:
         """A commit NAK means that the payload was not stored, so it must be sent again."""
         outcome = harness.send(b"1")
