@@ -10,7 +10,8 @@ Rules, in this order:
 2. A source (an IPv4 address, or an IPv6 /64) with `per_source` connections gets another one only
    if one of its own idle connections is closed.
 3. If all slots are taken, a connection of the source with most connections is closed: the longest
-   idle one, or else the one whose frame has been unfinished the longest. This happens only for
+   idle one, or else the one whose frame has been unfinished the longest. If the slots of all
+   listeners of the process are taken, it may be one of another listener. This happens only for
    sources with no more connections than that source. An unfinished frame, or a connection that has
    been idle for less than `SETTLED_SECONDS`, is closed only for sources with less than half as
    many.
@@ -19,9 +20,10 @@ Rules, in this order:
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import Protocol
+from weakref import WeakSet
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -101,6 +103,7 @@ class SharedConnectionLimit:
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
         self.open = 0
+        self.listeners: WeakSet[Admission] = WeakSet()
 
     @property
     def is_reached(self) -> bool:
@@ -123,21 +126,23 @@ class Admission:
         self._per_source = per_source
         self._allow = tuple(allow)
         self._ceiling = ceiling or SharedConnectionLimit()
-        self._connections: set[AdmittedConnection] = set()
-        self._count_by_source: Counter[str] = Counter()
+        self._ceiling.listeners.add(self)
+        self.connections: set[AdmittedConnection] = set()
+        self.count_by_source: Counter[str] = Counter()
         self._refused_from, self._refused_at = 0, -_SEARCH_AGAIN_SECONDS
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self.connections)
 
     def request(self, host: str, now: float) -> AdmissionRefusal | None:
         """Decide on a new connection; may close another one to make room."""
         if self._allow and not self._is_allowed(host):
             return AdmissionRefusal.NOT_ALLOWED
         source = source_of(host)
-        if host and 0 < self._per_source <= self._count_by_source[source]:
-            own = [each for each in self._connections if each.source == source]
-            if not self._evict_one(each for each in own if _is_settled_idle(each, now)):
+        if host and 0 < self._per_source <= self.count_by_source[source]:
+            own = [each for each in self.connections if each.source == source]
+            idle = (each for each in own if _is_settled_idle(each, now))
+            if not _evict_one(idle, self.count_by_source, [self]):
                 return AdmissionRefusal.SOURCE_LIMIT
         if self._is_full and not self._make_room(source, now):
             return AdmissionRefusal.LIMIT
@@ -145,23 +150,27 @@ class Admission:
 
     def enter(self, connection: AdmittedConnection) -> None:
         """Give a slot to an admitted connection."""
-        self._connections.add(connection)
-        self._count_by_source[connection.source] += 1
+        self.connections.add(connection)
+        self.count_by_source[connection.source] += 1
         self._ceiling.open += 1
 
     def leave(self, connection: AdmittedConnection) -> None:
         """Take the slot back. Idempotent."""
-        if connection not in self._connections:
+        if connection not in self.connections:
             return
-        self._connections.remove(connection)
+        self.connections.remove(connection)
         self._ceiling.open -= 1
-        self._count_by_source[connection.source] -= 1
-        if not self._count_by_source[connection.source]:
-            del self._count_by_source[connection.source]  # the table must not grow
+        self.count_by_source[connection.source] -= 1
+        if not self.count_by_source[connection.source]:
+            del self.count_by_source[connection.source]  # the table must not grow
 
     @property
     def _is_full(self) -> bool:
-        return self._ceiling.is_reached or 0 < self._limit <= len(self._connections)
+        return self._ceiling.is_reached or self._is_own_limit_reached
+
+    @property
+    def _is_own_limit_reached(self) -> bool:
+        return 0 < self._limit <= len(self.connections)
 
     def _is_allowed(self, host: str) -> bool:
         try:
@@ -171,38 +180,44 @@ class Admission:
         return any(address in network for network in self._allow)
 
     def _make_room(self, source: str, now: float) -> bool:
-        own = self._count_by_source[source]
+        listeners = [self] if self._is_own_limit_reached else list(self._ceiling.listeners)
+        counts = sum((each.count_by_source for each in listeners), Counter[str]())
+        own = counts[source]
         if own >= self._refused_from and now - self._refused_at < _SEARCH_AGAIN_SECONDS:
             return False
         for activity in (ConnectionActivity.IDLE, ConnectionActivity.UNFINISHED):
-            if self._evict_one(self._candidates(activity, own, now)):
+            found = (each for one in listeners for each in one.connections)
+            candidates = (each for each in found if each.activity is activity)
+            if _evict_one(_displaceable(candidates, counts, own, now), counts, listeners):
                 return True
         self._refused_from, self._refused_at = own, now
         return False
 
-    def _candidates(
-        self, activity: ConnectionActivity, own: int, now: float
-    ) -> Iterator[AdmittedConnection]:
-        for each in self._connections:
-            if each.activity is not activity:
-                continue
-            held = self._count_by_source[each.source]
-            # Sources of similar weight would take slots from each other without end.
-            if held > 2 * (own + 1) or (held >= own and _is_settled_idle(each, now)):
-                yield each
 
-    def _evict_one(self, candidates: Iterable[AdmittedConnection]) -> bool:
-        """Close the longest waiting candidate of the source with most connections."""
-        evicted = max(
-            candidates,
-            key=lambda each: (self._count_by_source[each.source], -each.since),
-            default=None,
-        )
-        if evicted is None:
-            return False
-        self.leave(evicted)
-        evicted.evict()
-        return True
+def _displaceable(
+    candidates: Iterable[AdmittedConnection], counts: Mapping[str, int], own: int, now: float
+) -> Iterator[AdmittedConnection]:
+    """Yield the connections that give way to a source with `own` connections."""
+    for each in candidates:
+        held = counts[each.source]
+        # Sources of similar weight would take slots from each other without end.
+        if held > 2 * (own + 1) or (held >= own and _is_settled_idle(each, now)):
+            yield each
+
+
+def _evict_one(
+    candidates: Iterable[AdmittedConnection],
+    counts: Mapping[str, int],
+    listeners: Iterable[Admission],
+) -> bool:
+    """Close the longest waiting candidate of the source with most connections."""
+    evicted = max(candidates, key=lambda each: (counts[each.source], -each.since), default=None)
+    if evicted is None:
+        return False
+    for each in listeners:
+        each.leave(evicted)
+    evicted.evict()
+    return True
 
 
 def _is_settled_idle(connection: AdmittedConnection, now: float) -> bool:

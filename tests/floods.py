@@ -1,8 +1,9 @@
 """
-A manual drill: floods over HTTP from one address, orders over MLLP from another.
+A manual drill: floods over HTTP and MLLP from one address, orders over MLLP from another.
 
 `python -m tests.floods [SECONDS]` starts a service with 1,024 file descriptors on this machine's
-loopback. For each flood it prints the latency of orders and `/readyz`, and the growth of memory.
+loopback. For each flood it prints the latency of orders and `/readyz`, and the growth of memory
+at its maximum.
 """
 
 import contextlib
@@ -14,11 +15,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.acceptance.forked import started
-from tests.acceptance.house import House
+from tests.acceptance.forked import Running, started
+from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
 from tests.benchmarks.installation import resident
@@ -29,6 +30,10 @@ LARGE = 20 * 2**20
 CROWD = 24
 POST = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
 JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
+
+CHUNKED = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+CHUNKED += b"Transfer-Encoding: chunked\r\n\r\n"
+TINY_CHUNKS = b"1\r\nx\r\n" * 200_000
 
 Flood = Callable[[int], None]
 
@@ -105,7 +110,34 @@ def slow_readers(port: int) -> None:
     hold(port, b"GET /reporting/login HTTP/1.1\r\nHost: x\r\n\r\n" * 16)
 
 
-FLOODS: tuple[Flood, ...] = (
+def tiny_chunks(port: int) -> None:
+    """Bodies in chunks of one byte."""
+    crowd(port, CHUNKED % b"/reporting/login" + TINY_CHUNKS)
+
+
+def hl7_tiny_chunks(port: int) -> None:
+    """Messages over HTTP in chunks of one byte."""
+    crowd(port, CHUNKED % b"/hl7" + TINY_CHUNKS)
+
+
+def hl7_forms(port: int) -> None:
+    """Forms to HL7 over HTTP, with a second content type."""
+    body = b"a&" * (7 * 2**20)
+    head = POST.replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n")
+    crowd(port, head % (b"/hl7", FORM, len(body)) + body)
+
+
+def hl7_packets(port: int) -> None:
+    """Many requests to HL7 over HTTP in each packet, whose responses are not read."""
+    crowd(port, b"GET /unknown HTTP/1.1\r\nHost: x\r\n\r\n" * 50_000, reads=False)
+
+
+def tiny_frames(port: int) -> None:
+    """Many MLLP frames in each packet, whose replies are not read."""
+    crowd(port, b"\x0bMSH|^~\\&|a|b|c|d|1||ORM^O01|1|P|2.5\r\x1c\r" * 50_000, reads=False)
+
+
+HTTP_FLOODS: tuple[Flood, ...] = (
     half_heads,
     silence,
     half_forms,
@@ -113,14 +145,19 @@ FLOODS: tuple[Flood, ...] = (
     large_api_bodies,
     guesses,
     slow_readers,
+    tiny_chunks,
 )
+HL7_FLOODS: tuple[Flood, ...] = (hl7_tiny_chunks, hl7_forms, hl7_packets)
 
 
 class OrderSender:
     """Sends orders and readiness probes from its own address."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, pid: int) -> None:
         self._house = house
+        self.pid = pid
+        self.memory = 0.0
+        """Maximum of the service's memory, in MiB."""
         self._numbers = itertools.count(1)
         self._sender = Sender(house.mllp_port)
         self._sender.socket.close()
@@ -130,6 +167,7 @@ class OrderSender:
         """Return the latencies of acknowledgments and of `/readyz`."""
         acks, probes, end = [], [], time.monotonic() + seconds
         while time.monotonic() < end:
+            self.memory = max(self.memory, resident(self.pid))
             began = time.monotonic()
             assert verdict(self._sender.ask(order(next(self._numbers))))[0] in {"AA", "CA"}
             acks.append(time.monotonic() - began)
@@ -159,31 +197,51 @@ def line(name: str, acks: list[float], probes: list[float], grown: float) -> str
     return f"{name:18} ack {at(acks)}  readyz {at(probes)}  memory +{grown:.0f} MiB  n {len(acks)}"
 
 
+def limited(
+    arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
+) -> Running:
+    """Start the service with few file descriptors; it reserves them at its start."""
+    process = started(arguments, env, output, errors)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    return process
+
+
 def main(seconds: float) -> None:
     """Run all floods, one after the other."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder) / "home", program=started)
+        house = House(Path(folder) / "home", program=limited)
+        hl7_port = free_port()
+        house.listener("web", bind=f"http://127.0.0.1:{hl7_port}/hl7")
         house.make()
-        service = house.start()
-        pid = service.process.pid
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        pid = house.start().process.pid
         try:
-            sender = OrderSender(house)
+            sender = OrderSender(house, pid)
             report(line("none", *sender.measure(seconds), 0))
-            for flood in FLOODS:
-                before = resident(pid)
-                attack = multiprocessing.Process(target=flood, args=(house.http_port,), daemon=True)
-                attack.start()
-                try:
-                    acks, probes = sender.measure(seconds)
-                finally:
-                    attack.kill()
-                    attack.join()
-                report(line(flood.__name__, acks, probes, resident(pid) - before))
+            for port, floods in (
+                (house.http_port, HTTP_FLOODS),
+                (hl7_port, HL7_FLOODS),
+                (house.mllp_port, (tiny_frames,)),
+            ):
+                for flood in floods:
+                    run(flood, port, sender, seconds)
         finally:
             house.stop()
+
+
+def run(flood: Flood, port: int, sender: OrderSender, seconds: float) -> None:
+    """Measure during a flood, and print the result."""
+    sender.memory = 0.0
+    attack = multiprocessing.Process(target=flood, args=(port,), daemon=True)
+    before = resident(sender.pid)
+    attack.start()
+    try:
+        acks, probes = sender.measure(seconds)
+    finally:
+        attack.kill()
+        attack.join()
+    report(line(flood.__name__, acks, probes, sender.memory - before))
 
 
 if __name__ == "__main__":

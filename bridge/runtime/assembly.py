@@ -70,7 +70,7 @@ def assemble(
         parts.append(indexing)
     readiness = Readiness()
     serving = Probes(metrics, readiness, database, now_ms).router(application, console)
-    parts += _web(settings, roles, serving, application, descriptors.http, metrics)
+    parts += _web(settings, roles, serving, application, descriptors, metrics)
     if database is not None and client is not None and closing is not None:
         parts.append(closing)
         parts += _queue_parts(
@@ -140,14 +140,18 @@ def _web(
     roles: frozenset[Role],
     serving: Any,
     application: FastAPI | None,
-    connections: int,
+    descriptors: Descriptors,
     metrics: Metrics,
 ) -> list[ServicePart]:
     """Return the web server, if this process has one, and the part that ends long polls."""
     parts = []
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
-        http = settings.http.model_copy(update={"max_connections": connections})
+        shares = {
+            "max_connections": descriptors.http,
+            "max_connections_per_source": descriptors.http_per_source,
+        }
+        http = settings.http.model_copy(update=shares)
         parts.append(web_part(serving, bind, http, metrics))
     if application is not None:
         parts.append(ServicePart("long polls", do_nothing, _end_long_polls(application)))

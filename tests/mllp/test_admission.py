@@ -247,3 +247,29 @@ class TestServer:
         assert handler.payloads == [b"1"]
         handler.reply(0, b"A")
         clock.advance(15)
+
+
+def test_a_flood_of_one_listener_makes_room_in_another() -> None:
+    """One source fills the limit of all listeners; its connection is closed for another source."""
+    ceiling = SharedConnectionLimit(4)
+    first, second, third = (Admission(9, per_source=2, ceiling=ceiling) for _ in range(3))
+    flood = [Slot("192.0.2.9", at, ConnectionActivity.UNFINISHED) for at in range(4)]
+    fill(first, *flood[:2])
+    fill(second, *flood[2:])
+    assert ceiling.is_reached
+
+    assert third.request("10.0.0.1", 100) is None
+    assert [each.evicted for each in flood] == [True, False, False, False]
+    assert not ceiling.is_reached
+
+
+def test_the_limit_of_a_listener_makes_room_in_it_only() -> None:
+    """A connection of another listener would free no slot of this one."""
+    ceiling = SharedConnectionLimit(9)
+    full, other = Admission(1, ceiling=ceiling), Admission(9, ceiling=ceiling)
+    busy = Slot("10.0.0.2", 0, ConnectionActivity.BUSY)
+    idle = [Slot("192.0.2.9", 0) for _ in range(4)]
+    fill(full, busy)
+    fill(other, *idle)
+    assert full.request("10.0.0.1", 100) is AdmissionRefusal.LIMIT
+    assert not any(each.evicted for each in idle)

@@ -46,6 +46,8 @@ class Descriptors:
     needed: int
     http: int
     """Maximum number of HTTP connections."""
+    http_per_source: int
+    """Maximum number of HTTP connections from one source."""
     listeners: int
     """Maximum number of connections of all listeners together."""
 
@@ -97,11 +99,13 @@ def share(settings: Settings, limit: int) -> Descriptors:
     fixed = _fixed(settings)
     needed = fixed + listeners + _BURST + http + _ACCEPTED
     left = max(limit - min(fixed, limit // 3) - _ACCEPTED * limit // 1024 - _BURST, 0)
+    of_source = settings.http.max_connections_per_source
     if needed <= limit:
-        return Descriptors(limit, needed, http, limit - fixed - http - _ACCEPTED)
+        return Descriptors(limit, needed, http, of_source, limit - fixed - http - _ACCEPTED)
     most = max(left - listeners, left // 4, _LEAST_HTTP)
-    http = min(http, most)
-    return Descriptors(limit, needed, http, max(left - http, _LEAST_HTTP))
+    if most < http:  # one source must not use all of them, unless the settings allow it
+        http, of_source = most, min(of_source, most // 2) if of_source < http else most
+    return Descriptors(limit, needed, http, of_source, max(left - http, _LEAST_HTTP))
 
 
 def _fixed(settings: Settings) -> int:

@@ -50,6 +50,17 @@ def test_listeners_come_first() -> None:
     assert 16 <= shares.http < 500
 
 
+def test_one_source_gets_half_of_few_http_connections() -> None:
+    """One source cannot use all connections, unless the settings allow it."""
+    shares = share(settings(), 1024)
+    assert 250 > shares.http_per_source == shares.http // 2
+    assert share(settings(), 65_536).http_per_source == 250
+
+    http = Http(max_connections=1000, max_connections_per_source=1000)
+    shares = share(settings().model_copy(update={"http": http}), 1024)
+    assert shares.http_per_source == shares.http
+
+
 def test_too_few() -> None:
     """The error names the limit and how to raise it."""
     with pytest.raises(TooFewDescriptors, match=r"100 file descriptors .* LimitNOFILE"):
