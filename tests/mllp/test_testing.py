@@ -5,6 +5,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from mllp import Frame, LossReason, NotConnected, ReplyLost
+from mllp.contract import as_deferred
 from mllp.testing import (
     MemoryClient,
     MemoryEndpoint,
@@ -13,6 +14,7 @@ from mllp.testing import (
     RawConnection,
     answering,
 )
+from tests.mllp.server_fixture import ManualHandler
 
 
 def result(deferred: Deferred[bytes]) -> object:
@@ -70,6 +72,18 @@ def test_a_handler_without_a_server() -> None:
     peer.gone = True
     assert not peer.send(b"too late")
     assert peer.sent == [b"later"]
+
+
+def test_replies_as_a_deferred() -> None:
+    """`as_deferred` fires with the replies or with the failure."""
+    handler, results = ManualHandler(), list[object]()
+    as_deferred(handler, Frame(b"ONE"), MemoryPeer()).addCallback(results.append)
+    as_deferred(handler, Frame(b"TWO"), MemoryPeer()).addErrback(
+        lambda failure: results.append(failure.type)
+    )
+    handler.reply(0, b"one")
+    handler.replies[1].errback(KeyError())
+    assert results == [(b"one",), KeyError]
 
 
 def test_both_ends_see_a_close() -> None:
