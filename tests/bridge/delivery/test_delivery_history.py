@@ -26,7 +26,7 @@ DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
 STATUS = frozenset({ResultEvent.ORDER_STATUS})
 GONE = [("ignored", "gone")]
-NOT_YET = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
+UNSENT = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
 def compiled(name: str, **parameters: object) -> tuple[OutboundMapping, ...]:
@@ -114,7 +114,7 @@ async def test_a_deleted_preliminary_report_is_cancelled(
         await hospital.client.prelim(OrderKey(SITE, "M1", "A2"), "Residents", "R1")
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.follow()
-        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
         sent = {name: each.sent for name, each in hospital.receivers.items()}
         assert hospital.rows(
             "SELECT code, count(*) FROM delivery WHERE state = 'ignored' GROUP BY code ORDER BY 1"
@@ -151,7 +151,7 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         replaced = order("ID8", "A5").replace(b"ORC|NW", b"ORC|RP") + b"ORC|RO" + group
         await hospital.send(replaced)
         await hospital.follow()
-        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
         sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
     cancelled = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
     assert cancelled == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
@@ -220,7 +220,7 @@ async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database:
         await hospital.client.release_addendum(A1)
         await page("unsign")
         await hospital.follow()
-        await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
+        await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
         assert hospital.receivers["ris"].sent == []
         await page("sign")
         await hospital.client.sign(A1, ignore_sign_delay=True)

@@ -20,7 +20,7 @@ NEW, CANCEL, HOLD, RELEASE = (
     OrderAction.RELEASE,
 )
 OFF = None
-TALES: dict[tuple[OrderAction, ...], str | None] = {
+OUTCOMES: dict[tuple[OrderAction, ...], str | None] = {
     (NEW, CANCEL, NEW, HOLD): OFF,
     (NEW, CANCEL, NEW, HOLD, RELEASE): "2",
     (NEW, HOLD, CANCEL, NEW, HOLD): OFF,
@@ -56,13 +56,13 @@ def final_state(
 KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
 
 
-@pytest.mark.parametrize("actions", TALES, ids="-".join)
+@pytest.mark.parametrize("actions", OUTCOMES, ids="-".join)
 def test_every_arrival(actions: tuple[OrderAction, ...]) -> None:
     """The times decide. A hold after a cancellation applies to an order that arrives late."""
     wrong = [
         each
         for each in permutations(range(len(actions)))
-        if final_state(actions, each) != TALES[actions]
+        if final_state(actions, each) != OUTCOMES[actions]
     ]
     assert not wrong
 
@@ -74,9 +74,9 @@ def test_without_times() -> None:
 
 def test_merged_rows() -> None:
     """A later hold under one of two merged rows counts."""
-    gone = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
+    cancelled = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
     held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
-    one = combined(gone, held)
+    one = combined(cancelled, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
     (late,) = plan([event], {KEY: one}, SourceMessage(3, at(2)))

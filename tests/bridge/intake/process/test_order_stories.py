@@ -178,7 +178,7 @@ MESSAGES: dict[str, Any] = {
     "HD": order_group("HD", "P1", "F1", status="HD", what=""),
     "RL": order_group("RL", "P1", "F1", what=""),
 }
-TALES: dict[tuple[str, ...], dict[str, str]] = {
+OUTCOMES: dict[tuple[str, ...], dict[str, str]] = {
     ("NW", "XO"): {"F1": "Second"},
     ("NW", "XO", "XO2"): {"F1": "Third"},
     ("NW", "CA"): {},
@@ -188,7 +188,7 @@ TALES: dict[tuple[str, ...], dict[str, str]] = {
 }
 ARRIVALS = [
     pytest.param(events, order, id="-".join(f"{place}{events[place]}" for place in order))
-    for events in TALES
+    for events in OUTCOMES
     for order in permutations(range(len(events)))
 ]
 
@@ -200,7 +200,7 @@ async def test_any_order_of_arrival(
     """With times, each order of arrival has the same result."""
     for place in order:
         await hospital.send(order_message(MESSAGES[events[place]], sent=place))
-    assert await hospital.descriptions() == TALES[events]
+    assert await hospital.descriptions() == OUTCOMES[events]
 
 
 async def test_a_late_order_adds_missing_values(hospital: Hospital) -> None:

@@ -37,7 +37,7 @@ async def reply_of(intake: IntakeFixture, payload: bytes) -> tuple[str, str, str
     return (str(ack.code), "".join(ack.error_codes), ack.expected_sequence_number)
 
 
-STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
+EXCHANGES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
     "any number may be the first": [
         (numbered("17"), ("AA", "", "17")),
         (numbered("18"), ("AA", "", "18")),
@@ -111,7 +111,7 @@ STORIES: Mapping[str, list[tuple[bytes, tuple[str, str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("exchange", STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 async def test_exchanges(
     database: Database, exchange: list[tuple[bytes, tuple[str, str, str]]]
 ) -> None:
