@@ -9,7 +9,7 @@ from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, TOKEN, destination
-from tests.bridge.delivery.test_delivery_history import NOT_YET, RESULTS, compiled
+from tests.bridge.delivery.test_delivery_history import RESULTS, UNSENT, compiled
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
@@ -46,7 +46,7 @@ async def withdraw(hospital: Hospital) -> None:
 
 async def settled(hospital: Hospital) -> None:
     """Wait until every delivery is sent or ignored."""
-    await eventually_async(lambda: hospital.rows(NOT_YET) == [(0,)])
+    await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
 
 
 def summary(payload: bytes) -> tuple[str, ...]:
