@@ -45,6 +45,21 @@ def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
     assert harness.record(order).addendum_unsign_until is None
 
 
+def test_an_addendum_is_not_released_with_its_report(harness: ServiceHarness) -> None:
+    """Each is released at the end of its own period, so that the addendum can be recalled."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(30)
+    add_signed_addendum(harness, order)
+    harness.later(30)
+    assert release_due(harness.database, harness.now) == 1
+    assert harness.releases() == [("final", 1)]
+    harness.later(30)
+    assert release_due(harness.database, harness.now) == 1
+    assert harness.releases() == [("final", 1), ("addendum", 1)]
+
+
 def test_release_now(harness: ServiceHarness) -> None:
     """addendum/sign: the addendum is released once, and its signature is kept."""
     order = signed_report(harness)

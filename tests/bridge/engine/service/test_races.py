@@ -153,6 +153,21 @@ def test_release_against_recall(harness: ServiceHarness) -> None:
     assert outcome - Counter(ok=4) <= Counter(cooling_elapsed=1, already_signed=1)
 
 
+def test_a_report_that_is_being_recalled_is_not_released(harness: ServiceHarness) -> None:
+    """The release does not wait for a locked report, and does not use what it read before."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    with ThreadPoolExecutor(1) as pool:
+        with harness.work() as work:
+            unsign(work, order)
+            releasing = pool.submit(release_due, harness.database, harness.now + 60_000)
+            harness.await_lock(releasing)
+        assert releasing.result(PATIENCE) == 0
+    assert harness.releases() == []
+    assert harness.status(order) == "Draft"
+
+
 def test_concurrent_registrations_of_one_order(harness: ServiceHarness) -> None:
     """One report is created; the other registrations may be repeated."""
     outcome = together(*[lambda: harness.do(register, SITE, OrderInput("M1", "A1"))] * 10)
