@@ -10,6 +10,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+FRESH_MS: Final = 10 * 60 * 1000
+"""How long a proof of identity is valid for sensitive actions."""
+_CLOCK_SKEW_MS: Final = 60 * 1000
+
+
+def is_fresh(authenticated_at: int, now: int) -> bool:
+    """Tell whether a proof of identity is recent enough for a sensitive action; times in ms."""
+    return -_CLOCK_SKEW_MS <= now - authenticated_at <= FRESH_MS
+
 
 class AccountAction(StrEnum):
     """A change of an account."""

@@ -3,14 +3,9 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
-from bridge.authority import Rights
+from bridge.authority import Rights, is_fresh
 from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
-
-FRESH_MS: Final = 10 * 60 * 1000
-"""How long a confirmed password is valid for sensitive actions."""
-_CLOCK_SKEW_MS: Final = 60 * 1000
 
 
 class ConsoleRole(StrEnum):
@@ -146,5 +141,5 @@ def admit(grant: Grant, session: ConsoleSession, *, second_factor: bool) -> Gran
 
 def require_fresh(authenticated_at: int, now: int) -> None:
     """Raise ReauthRequired unless the user confirmed the password in the last ten minutes."""
-    if not -_CLOCK_SKEW_MS <= now - authenticated_at <= FRESH_MS:
+    if not is_fresh(authenticated_at, now):
         raise ReauthRequired

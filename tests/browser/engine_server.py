@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from sqlalchemy import text
 
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import tokens
@@ -147,6 +148,18 @@ class EngineServer:
         )
         assert answer.status_code == httpx.codes.SEE_OTHER, answer.text
         return [{"name": n, "value": v, "url": self.url} for n, v in answer.cookies.items()]
+
+    def age_sessions(self) -> None:
+        """Set the last authentication of all sessions to a time long ago."""
+        database = self._open()
+        with database.write() as connection:
+            connection.execute(
+                text(
+                    "UPDATE engine_browser_session"
+                    " SET details = json_set(details, '$.authenticated_at', 1)"
+                )
+            )
+        database.dispose()
 
     def _open(self) -> Database:
         return Database(f"sqlite:///{self.folder / 'engine.db'}")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.authority import FRESH_MS
 from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
 from bridge.console.permissions import (
-    FRESH_MS,
     ROLE_PERMISSIONS,
     ConsoleRole,
     ConsoleSession,

@@ -1,5 +1,6 @@
 """Accounts in Chromium: login, preferences, tokens, and the administration of a site."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -165,6 +166,24 @@ def create_token(page: Page, name: str) -> str:
     token = page.get_by_label("Access token", exact=True).input_value()
     assert token.startswith("rbt_")
     return token
+
+
+def test_a_token_needs_a_recent_proof_of_identity(
+    engine_with_users: EngineServer, page: Page
+) -> None:
+    """The page asks for the password, and continues after the right one."""
+    sign_in(page, engine_with_users, REA, "settings")
+    engine_with_users.age_sessions()
+    page.get_by_label("Name", exact=True).last.fill("Viewer")
+    page.get_by_role("button", name="Create token").click()
+    dialog = page.get_by_role("dialog", name="Confirm your identity")
+    dialog.get_by_label("Password").fill("not this one")
+    dialog.get_by_role("button", name="Continue").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("not right")
+    dialog.get_by_label("Password").fill(PASSWORD)
+    dialog.get_by_role("button", name="Continue").click()
+    token = page.get_by_label("Access token", exact=True)
+    expect(token).to_have_value(re.compile("^rbt_"))
 
 
 def test_a_token_is_shown_once_used_and_revoked(

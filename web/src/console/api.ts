@@ -1,7 +1,7 @@
 // The client of the console's HTTP interface. It reports when the session ends.
 import { ApiProblem, createApi, type Api } from "../shared/api/client";
 import { announcements } from "../shared/widgets/announcements.svelte";
-import { withReauthentication } from "./session/reauthentication.svelte";
+import { withReauthentication } from "../shared/session/reauthentication.svelte";
 import { session } from "./session/session.svelte";
 import { t } from "./texts";
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
+from bridge.authority import is_fresh
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.guard import (
@@ -87,6 +88,14 @@ class AccountRoute(APIRoute):
                 return await handler(strict)
 
         return guarded
+
+
+def require_recent_proof(request: Request) -> None:
+    """Raise 403 if a session makes the request whose owner has not authenticated recently."""
+    signed: AccountSession | None = getattr(request.state, "signed", None)
+    if signed is not None and not is_fresh(signed.authenticated_at, engine_of(request).clock()):
+        detail = "confirm your password to do this, and try again"
+        raise HttpProblem(Problem(403, "reauthentication_required", detail))
 
 
 async def _signed(request: Request) -> AccountSession:

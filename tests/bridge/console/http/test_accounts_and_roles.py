@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
+from bridge.authority import FRESH_MS
 from bridge.console import grants
-from bridge.console.permissions import FRESH_MS
 from bridge.engine.service.accounts import users
 from bridge.wiring import stores
 from tests.bridge.console.http.running_console import BASE, PASSWORD, RunningConsole

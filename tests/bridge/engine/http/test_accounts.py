@@ -97,6 +97,21 @@ def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict
     assert (event.user, event.details["code"]) == (READER, "foreign_origin")
 
 
+@pytest.mark.parametrize("path", ["/tokens", "/admin/sites/SITE1/tokens"])
+def test_a_token_needs_a_recent_proof_of_identity(reader: Service, path: str) -> None:
+    """A session that was left open makes no secret; a request with a token needs no proof."""
+    assert reader.sign_in(ADMIN).status_code == 303
+    body = {"label": "x"} if path == "/tokens" else {"label": "x", "email": READER}
+    assert reader.account("POST", path, body).status_code in {200, 201}
+    reader.clock.pass_seconds(11 * 60)
+    refused = reader.account("POST", path, body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "reauthentication_required")
+    assert reader.account("POST", "/confirm", {"password": PASSWORD}).status_code == 204
+    assert reader.account("POST", path, body).status_code in {200, 201}
+    reader.clock.pass_seconds(11 * 60)
+    assert reader.post("admin/sites/SITE1/tokens", {"email": READER}).status_code == 200
+
+
 def test_a_forbidden_read_in_the_app_is_recorded(reader: Service) -> None:
     """The worklist of a site that the user is not on."""
     assert reader.account("GET", "/rows?SiteID=SITE2").status_code == 403

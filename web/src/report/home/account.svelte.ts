@@ -4,6 +4,7 @@ import { serialize } from "../../shared/api/callOrder";
 import { locale } from "../../shared/i18n";
 import { applyTheme, type Theme } from "../../shared/theme/theme";
 import { leadToLogin, signOut } from "../../shared/session/login";
+import { withReauthentication } from "../../shared/session/reauthentication.svelte";
 
 export interface SiteMembership {
   SiteID: string;
@@ -35,7 +36,7 @@ export function accountApi(window: Window, fetcher: typeof fetch = fetch.bind(wi
     if (response.status === 401) leadToLogin(window);
     return response;
   };
-  return createApi({ token: null }, watched);
+  return createApi({ token: null }, withReauthentication(watched));
 }
 
 export class Account {

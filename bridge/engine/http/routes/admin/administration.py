@@ -35,6 +35,7 @@ from bridge.engine.http.requests.use_cases import (
     read_site,
     require_site_administrator,
 )
+from bridge.engine.http.sign_in.account_session import require_recent_proof
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import audit_queries, site_users, users
@@ -208,6 +209,7 @@ async def list_tokens(site_id: str, request: Request) -> Response:
 @router.post("/sites/{site_id}/tokens", response_model=dict[str, Any])
 async def create_token(site_id: str, body: TokenBody, request: Request) -> Response:
     """Create a token for a user of the site; only this response contains its secret."""
+    require_recent_proof(request)
     random_bytes = engine_of(request).random
     caller: Caller = request.state.caller
     return await change_as_administrator(

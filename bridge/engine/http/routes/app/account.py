@@ -20,7 +20,12 @@ from bridge.engine.http.models.administration import (
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_framed, is_same_origin
 from bridge.engine.http.sign_in import password_sign_in
-from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep, signed_in_account
+from bridge.engine.http.sign_in.account_session import (
+    AccountRoute,
+    SignedInDep,
+    require_recent_proof,
+    signed_in_account,
+)
 from bridge.engine.http.sign_in.password_sign_in import sign_out
 from bridge.engine.launch import first_language
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
@@ -125,6 +130,7 @@ async def own_tokens(engine: EngineDep, signed: SignedInDep) -> Response:
 @router.post("/tokens")
 async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep) -> Response:
     """Create an access token; only this response contains its secret."""
+    require_recent_proof(request)
     engine, key = engine_of(request), signed.account.id
 
     def apply(work: Work) -> dict[str, Any]:
