@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from bridge.workers.hooks import install
 from mappings.language.hooks import set_hook_executor
+from tests.eventually import PATIENCE
 
 
 class HeldHooks:
@@ -25,7 +26,7 @@ class HeldHooks:
         """Wait, then answer."""
         self.threads.append(threading.get_ident())
         self.called.set()
-        assert self.let_go.wait(60)
+        assert self.let_go.wait(PATIENCE)
         return self._answer
 
 

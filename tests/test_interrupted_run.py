@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 
 _WAITING = """
 import subprocess
@@ -28,6 +28,7 @@ def test_waits(postgres_server):
 
 
 @pytest.mark.postgres
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
     """The service that a test started and its PostgreSQL end with the run."""
@@ -49,7 +50,7 @@ def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
         assert int(ready.read_text()) in {each.pid for each in left}
 
         os.killpg(run.pid, kind)
-        run.wait(60)
-        assert [each for each in left if each.is_running()] == []
+        run.wait(PATIENCE)
+        eventually(lambda: not [each for each in left if each.is_running()])
     finally:
         run.kill()

@@ -110,7 +110,7 @@ class House:
 
     def destination(self, name: str, port: int, **extra: Any) -> None:
         """Add a destination before the start; `extra` are its settings."""
-        values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "10s"}
+        values: dict[str, Any] = {"retry_first": "200ms", "retry_max": "1s", "ack_timeout": "60s"}
         values |= {"address": f"127.0.0.1:{port}"} | extra
         self._section("destination", name, values)
 

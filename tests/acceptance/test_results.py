@@ -100,7 +100,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
     house = House(tmp_path_factory.mktemp("failing") / "home")
     sinks = {name: Sink(answer) for name, answer in {**FAILURES, "good": accept}.items()}
     for name, each in sinks.items():
-        house.destination(name, each.port, ack_timeout="1s")
+        house.destination(name, each.port, **({"ack_timeout": "1s"} if name in FAILURES else {}))
     house.destination("dead", 1)
     mute = Sink(lambda message, attempts: b"")
     house.destination("mute", mute.port, ack_timeout=f"{10 * PATIENCE:.0f}s")

@@ -84,7 +84,7 @@ def add_person(used: Used) -> None:
     """Create an account with a password by the command line."""
     command = [sys.executable, "-m", "bridge", "user", "add", "pia@example.org", "--name", "Pia"]
     where = ["--site", "SITE1", "--password-stdin", "--home", str(used.house.home)]
-    subprocess.run([*command, *where], input=PASSWORD, text=True, check=True, timeout=60)
+    subprocess.run([*command, *where], input=PASSWORD, text=True, check=True, timeout=PATIENCE)
     used.secrets["password"] = PASSWORD
 
 

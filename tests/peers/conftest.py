@@ -92,7 +92,7 @@ def installation(
     """Run the service with every peer as a destination."""
     house = House(tmp_path_factory.mktemp("installation") / "home")
     for name, peer in receivers.items():
-        house.destination(name, peer.port, ack_timeout="10s")
+        house.destination(name, peer.port)
     web = free_port()
     house.listener("web", bind=f"http://127.0.0.1:{web}/hl7")
     applied = house.listener("applied", acknowledge="applied")

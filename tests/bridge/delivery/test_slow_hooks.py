@@ -14,7 +14,7 @@ from mappings.outbound.results import ResultContext
 from tests.bridge.delivery.fixtures import destination, outbound
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
-from tests.eventually import eventually_async
+from tests.eventually import PATIENCE, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ class SlowMapping(OutboundMapping):
     def render(self, context: ResultContext) -> bytes:
         SlowMapping.threads += (threading.get_ident(),)
         SlowMapping.called.set()
-        assert SlowMapping.let_go.wait(60)
+        assert SlowMapping.let_go.wait(PATIENCE)
         return super().render(context)
 
 

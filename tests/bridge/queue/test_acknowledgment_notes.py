@@ -14,6 +14,7 @@ from bridge.queue.states import AcknowledgmentState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import NOW, arrival
+from tests.eventually import PATIENCE
 
 PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
 NOT_OWED = AcknowledgmentState.NOT_OWED
@@ -129,5 +130,5 @@ def test_a_stop_is_never_missed(store: Database) -> None:
         notes.add(0)
         stopping = threading.Thread(target=notes.stop, daemon=True)
         stopping.start()
-        stopping.join(60)
+        stopping.join(PATIENCE)
         assert not stopping.is_alive()

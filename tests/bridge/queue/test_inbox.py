@@ -14,6 +14,7 @@ from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
+from tests.eventually import PATIENCE
 
 
 class TestClaiming:
@@ -281,7 +282,7 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert failures == []
     assert sorted(each.message_id for _, each in log) == ids
     for lane in {lane for _, each in log for lane in each.lanes}:

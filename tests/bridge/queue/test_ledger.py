@@ -13,6 +13,7 @@ from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, count_of, refused
+from tests.eventually import PATIENCE
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
@@ -184,7 +185,7 @@ def test_a_settle_that_raises(intake: Intake) -> None:
 
         for settle in (record, fail, record):
             intake.ledger.submit(arrival(), settle)
-        await asyncio.wait_for(last, 60)
+        await asyncio.wait_for(last, PATIENCE)
         return calls
 
     assert intake.run(submit()) == [0, 1]
