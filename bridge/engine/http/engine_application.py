@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
@@ -55,6 +56,7 @@ from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
+from bridge.executors import Threads
 from bridge.store.database import Database
 
 ACCOUNT_PREFIX = "/reporting/api/account"
@@ -131,6 +133,7 @@ def create_application(
             "responses have the headers `Deprecation` and `Sunset` at least twelve months before."
         ),
         version=__version__,
+        openapi_url=None,  # `InterfaceDescription` serves it
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # each route has one address, and no Location repeats a Host header
@@ -144,6 +147,8 @@ def create_application(
         application.include_router(router)
     describe = application.openapi
     application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way
+    description = InterfaceDescription(application)
+    application.add_route("/openapi.json", description.show, include_in_schema=False)
     application.add_middleware(HeadRequests)
     application.add_middleware(ResponseEnvelope, new_id=lambda: uuid.uuid4().hex)
     return application
@@ -153,6 +158,23 @@ def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> 
     if not application.openapi_schema:
         application.openapi_schema = complete(describe())
     return application.openapi_schema
+
+
+class InterfaceDescription:
+    """`/openapi.json`, which is written once, on a thread: anonymous clients may request it."""
+
+    def __init__(self, application: FastAPI) -> None:
+        self._application = application
+        self._text = b""
+
+    async def show(self, _request: Request) -> Response:
+        """Return the description."""
+        if not self._text:
+            self._text = await Threads.BODIES.run(self._write)
+        return Response(self._text, media_type="application/json")
+
+    def _write(self) -> bytes:
+        return self._text or bytes(JSONResponse(self._application.openapi()).body)
 
 
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}

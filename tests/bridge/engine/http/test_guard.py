@@ -194,6 +194,15 @@ def test_the_description_lists_every_endpoint_and_no_422(service: Service) -> No
             assert "422" not in operation["responses"]
 
 
+def test_the_description_is_written_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of requests for the description costs the event loop no rendering."""
+    first = service.call("GET", "/openapi.json", None)
+    monkeypatch.setattr(service.application, "openapi", dict)
+    again = service.call("GET", "/openapi.json", None)
+    assert again.content == first.content
+    assert again.headers["content-type"] == "application/json"
+
+
 def test_health_and_docs_need_no_token(service: Service) -> None:
     """Probes and the description are public."""
     for path in ("/healthz", "/readyz", "/docs", "/reporting/assets/docs.js"):
