@@ -75,7 +75,7 @@ class Authority:
         days: tuple[int, int] = (-1, 30),
         names: Sequence[str] | None = None,
     ) -> Credential:
-        """Issue a certificate, valid from and to so many days from now, for `names` or `host`."""
+        """Issue a certificate for `names` or `host`; `days` is its validity relative to now."""
         key = ec.generate_private_key(ec.SECP256R1())
         hosts = [host] if names is None else names
         made = self._signed(named(host), key.public_key(), *days, hosts)

@@ -272,7 +272,7 @@ class House:
         eventually(is_settled, patience)
 
     def await_rows(self, count: int) -> None:
-        """Wait until so many reports are on the worklist."""
+        """Wait until `count` reports are on the worklist."""
         eventually(lambda: len(self.worklist()) >= count)
 
 

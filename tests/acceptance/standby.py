@@ -28,7 +28,7 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """The address of both servers; libpq chooses the one that takes writes."""
+        """The address of both servers; libpq selects the one that accepts writes."""
         hosts = "&".join(f"host={_host(each)}" for each in (self.primary, self.standby))
         return f"postgresql+psycopg://postgres:@/postgres?{hosts}"
 
@@ -43,7 +43,7 @@ class Pair:
         eventually(lambda: _value(self.primary, _REPLAYED) == 1)
 
     def fail_over(self) -> None:
-        """Lose the primary, with what it has not sent; the standby takes writes."""
+        """End the primary without sending more, and promote the standby."""
         end(self.primary)
         _execute(self.standby, "SELECT pg_promote()")
 
@@ -63,7 +63,7 @@ def pair() -> Iterator[Pair]:
     try:
         pgexec("pg_basebackup", arguments, bin_path=primary.bin_path, user=primary.system_user)
         for copied in (".s.PGSQL.5432.lock", ".handle_pids.json", "log"):
-            (data / copied).unlink()  # they belong to the primary
+            (data / copied).unlink()  # files of the primary
         standby = get_server(data, cleanup_mode=None)
         try:
             yield Pair(primary, standby)

@@ -4,9 +4,9 @@ import json
 import os
 import signal
 import sqlite3
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
+from tests.acceptance.test_crowd import repeating
 from tests.acceptance.wire import Sender, verdict
 from tests.eventually import eventually
 
@@ -32,22 +33,11 @@ def workers(parent: int) -> list[int]:
     return found
 
 
-@contextmanager
-def killing(parent: int) -> Iterator[None]:
-    """Kill all workers repeatedly until the block ends."""
-    over = threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.001):
-            for each in workers(parent):
-                with suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
+def kill_workers(parent: int) -> None:
+    """Kill all workers of a service."""
+    for each in workers(parent):
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def states(house: House) -> list[str]:
@@ -74,7 +64,7 @@ def test_a_worker_killed_while_it_reads(house: House) -> None:
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(2))) == ("AA", "C2")
         assert workers(service) == []
-        with killing(service):
+        with repeating(partial(kill_workers, service), 0.001):
             assert verdict(sender.ask(large)) == ("AE", "C1")
         assert verdict(sender.ask(large)) == ("AA", "C1")
         (worker,) = workers(service)

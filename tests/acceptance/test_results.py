@@ -51,7 +51,7 @@ def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
 
 
 def recall(house: House, number: int) -> bool:
-    """Sign a report and recall it; return whether the recall came within the sign delay."""
+    """Sign a report and recall it; return whether the recall was within the sign delay."""
     send(house, order(number))
     house.draft(f"M{number}", f"A{number}", "First thought.")
     house.sign(f"M{number}", f"A{number}")

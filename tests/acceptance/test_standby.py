@@ -1,4 +1,4 @@
-"""A failover to a real standby: what is lost, and that the service goes on without a restart."""
+"""A failover to a real standby: the lost commits, and service without a restart."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -36,7 +36,7 @@ def running(servers: Pair, tmp_path: Path) -> Iterator[House]:
 
 
 def test_a_failover_to_a_synchronous_standby_loses_nothing(running: House, servers: Pair) -> None:
-    """The primary is lost under load: each acknowledged order is listed once, as it was last."""
+    """After the loss of the primary under load, each acknowledged order is listed once."""
     servers.make_synchronous()
     feeds = [
         Feed(running.mllp_port, range(first, PATIENTS, CONNECTIONS)) for first in range(CONNECTIONS)

@@ -8,7 +8,7 @@ from hl7.mllp import open_hl7_connection
 
 
 async def main(port: int, count: int) -> None:
-    """Send each message on one connection, read so many replies to it."""
+    """Send each message on one connection and read `count` replies to it."""
     reader, writer = await open_hl7_connection("127.0.0.1", port, encoding="utf-8")
     for message in json.load(sys.stdin):
         writer.writeblock(message.encode())

@@ -266,9 +266,9 @@ def cut(
     run: Run, moments: list[int], seed: int, folder: Path, patience: float = PATIENCE
 ) -> Iterator[tuple[int, list[str]]]:
     """
-    Cut the power at each moment (sorted); give it with what is wrong after the restart.
+    Cut the power at each moment (sorted); yield it with the problems after the restart.
 
-    `patience`: seconds for what is promised to come, after all stored messages are applied.
+    `patience`: seconds to wait for results after all stored messages are applied.
     """
     disk = Disk(run.initial, run.log)
     for moment in moments:
@@ -280,7 +280,7 @@ def cut(
 
 
 def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
-    """Start a service on what is left; return what is wrong with it."""
+    """Start a service on a disk image; return its problems."""
     server = (image / "server").exists()
     with RecordingReceiver() as ris, database(image, server=server) as url:
         after = Run(run.initial, events=[(0, each) for each in run.until(moment)])

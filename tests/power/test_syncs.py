@@ -1,4 +1,4 @@
-"""What a caller was told is stored survives a power cut right after the answer."""
+"""Data whose storage was confirmed survives a power cut directly after the confirmation."""
 
 import random
 import time
@@ -32,7 +32,7 @@ SMALL = arrival()
 
 
 class Worst(random.Random):
-    """Nothing survives that was not synced; with `names` all changes of names do."""
+    """The worst case: no unsynced data survives; with `names` all changes of names survive."""
 
     def __init__(self, *, names: bool) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ def _image(target: Path, initial: Path, log: Sequence[Change], moment: int, *, n
 
 def cut_after(act: Callable[[Path, ExitStack], object], folder: Path) -> list[Path]:
     """
-    Cut the power when an action has returned; give what the disk may hold then.
+    Cut the power when an action has returned; return possible images of the disk.
 
-    What the action opens is closed after the cut: closing a database syncs it.
+    The databases of the action are closed after the cut, because closing a database syncs it.
     """
     disk, log = folder / "disk", folder / "log"
     disk.mkdir()
@@ -110,7 +110,7 @@ def _write_after_unsynced(disk: Path, later: ExitStack) -> None:
 
 
 def test_a_write_after_one_without_sync(tmp_path: Path) -> None:
-    """A write transaction is on the disk when it returns, whatever its connection did before."""
+    """A write transaction is on the disk when it returns, also after unsynced writes."""
     for image in cut_after(_write_after_unsynced, tmp_path):
         with opened(image) as database, database.read() as connection:
             stored = connection.execute(text("SELECT message_id FROM message_enrolled")).scalar()

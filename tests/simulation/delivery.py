@@ -295,7 +295,7 @@ class DeliveryStory:
         return script.pop(0) if script else "AA"
 
     def receive(self, payload: bytes) -> str:
-        """Receive a message; return the reply, or what happened to the message instead."""
+        """Receive a message; return the reply, or the fault of the exchange."""
         reply = self._next_reply(payload)
         if reply not in ("away", "silence"):  # the message arrived
             self._record_received(payload)

@@ -50,7 +50,7 @@ FAILOVER_DURING_A_CALL = Plan(
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """Collect what the simulation leaves: warnings about it belong to its own tests."""
+    """Collect the garbage of the simulation, so that its warnings appear in its own tests."""
     yield
     gc.collect()
 

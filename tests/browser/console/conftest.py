@@ -4,53 +4,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
+from playwright.sync_api import Browser, Page
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_provider
+from tests.browser.checked_pages import window
+from tests.browser.console_client import ConsoleClient
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
-from tests.eventually import PATIENCE, eventually
-from tests.trust import TRUSTED
+from tests.eventually import eventually
 
 OPERATOR, VIEWER, WITHOUT_ROLE = "olga@site1.test", "vera@site1.test", "sven@site1.test"
 CHIEF = "chen@site1.test"
 
 
 @dataclass
-class ServiceHarness:
+class ServiceHarness(ConsoleClient):
     """The installation and `ris`, the receiver of its results."""
 
-    house: House
     ris: Sink
     stray_port: int
-
-    def cookies(self, email: str) -> dict[str, str]:
-        """Sign in as a browser does; return the cookies."""
-        form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(
-            f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
-        )
-        assert answer.status_code == 303, answer.text
-        return dict(answer.cookies)
-
-    def call(
-        self, email: str, method: str, path: str, body: object = None, **headers: str
-    ) -> httpx.Response:
-        """Call an endpoint of the console as its pages do."""
-        sent = {"origin": self.house.url, **headers}
-        return httpx.request(
-            method,
-            f"{self.house.url}/console/api/{path}",
-            json=body,
-            cookies=self.cookies(email),
-            headers=sent,
-            timeout=PATIENCE,
-            verify=TRUSTED,
-        )
 
     def found(self, email: str, **wanted: object) -> list[dict[str, object]]:
         """Search messages until the index has caught up."""
@@ -61,6 +37,13 @@ class ServiceHarness:
             return found
 
         return eventually(rows)
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page in a fresh profile; errors in its scripts fail the test."""
+    with window(chromium) as page:
+        yield page
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
 from tests.browser.checked_pages import window
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
-from tests.browser.console.test_pages import enter
+from tests.browser.console_client import enter
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
 

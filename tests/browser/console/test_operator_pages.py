@@ -1,29 +1,20 @@
 """Console pages in Chromium: exceptions, order tracking, codes, interface packages, sessions."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from bridge.admin.packages.activation import packed, unpacked
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
-from tests.browser.checked_pages import window
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
-from tests.browser.console.test_pages import enter
+from tests.browser.console_client import enter
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    """A page in a fresh profile; errors in its scripts fail the test."""
-    with window(chromium) as page:
-        yield page
 
 
 def test_an_exception_is_marked_as_reviewed(service: ServiceHarness, page: Page) -> None:
@@ -146,10 +137,7 @@ def test_nothing_typed_is_lost_when_a_session_ends(service: ServiceHarness, page
     assert violations(page) == []
     ended.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("You are not signed in yet")).to_be_visible()
-    jar = service.cookies(OPERATOR)
-    page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": service.house.url} for name in jar]
-    )
+    service.add_cookies(page, OPERATOR)
     ended.get_by_role("button", name="Continue").click()
     expect(ended).to_have_count(0)
     assert "M7777" in patient.input_value()

@@ -2,15 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.axe import violations
-from tests.browser.checked_pages import window
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, WITHOUT_ROLE, ServiceHarness
+from tests.browser.console_client import enter
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -19,23 +18,6 @@ PAGES = [
     *("dashboard", "messages", "parked", "deliveries", "worklist", "find", "channels"),
     *("sites", "sites/SITE1", "access", "deeds"),
 ]
-
-
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    """A page in a fresh profile; errors in its scripts fail the test."""
-    with window(chromium) as page:
-        yield page
-
-
-def enter(page: Page, service: ServiceHarness, email: str, path: str = "") -> None:
-    """Sign in, then go to a page."""
-    jar = service.cookies(email)
-    page.context.clear_cookies()
-    page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": service.house.url} for name in jar]
-    )
-    page.goto(f"{service.house.url}/console/{path}".rstrip("/"))
 
 
 def missing_texts(page: Page) -> list[str]:

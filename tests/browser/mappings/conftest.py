@@ -5,7 +5,6 @@ It has received three orders.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -15,11 +14,11 @@ from playwright.sync_api import Browser, Page, expect
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
+from tests.browser import console_client
 from tests.browser.checked_pages import window
+from tests.browser.console_client import ConsoleClient
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
-from tests.eventually import PATIENCE
-from tests.trust import TRUSTED
 
 ADMINISTRATOR, OTHER_AUTHOR, RESTRICTED_AUTHOR = (
     "mara@example.org",
@@ -29,32 +28,8 @@ ADMINISTRATOR, OTHER_AUTHOR, RESTRICTED_AUTHOR = (
 NAMES = {ADMINISTRATOR: "Mara Keeper", OTHER_AUTHOR: "Rita Rival", RESTRICTED_AUTHOR: "Otto Author"}
 
 
-@dataclass(frozen=True)
-class MappingConsole:
-    """An installation and a client of its mapping pages."""
-
-    house: House
-
-    def sign_in(self, email: str) -> dict[str, str]:
-        """Sign in as a browser does; return the cookies."""
-        form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
-        answer = httpx.post(
-            f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED
-        )
-        assert answer.status_code == 303, answer.text
-        return dict(answer.cookies)
-
-    def call(self, email: str, method: str, path: str, body: object = None) -> httpx.Response:
-        """Call an endpoint of the console as its pages do."""
-        return httpx.request(
-            method,
-            f"{self.house.url}/console/api/{path}",
-            json=body,
-            cookies=self.sign_in(email),
-            headers={"origin": self.house.url},
-            timeout=PATIENCE,
-            verify=TRUSTED,
-        )
+class MappingConsole(ConsoleClient):
+    """The console with actions on mapping drafts."""
 
     def draft(self, email: str, name: str, **files: str) -> httpx.Response:
         """Save a draft; `files` are texts by file name without suffix."""
@@ -110,13 +85,8 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def enter(page: Page, console: MappingConsole, email: str, path: str = "mappings") -> None:
-    """Sign in, and go to a page."""
-    jar = console.sign_in(email)
-    page.context.clear_cookies()
-    page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": console.house.url} for name in jar]
-    )
-    page.goto(f"{console.house.url}/console/{path}")
+    """Sign in, and wait for a page of the console."""
+    console_client.enter(page, console, email, path)
     page.get_by_role("link", name="Mappings").first.wait_for()
 
 

@@ -226,7 +226,7 @@ def test_9_a_second_receiver(console: MappingConsole, window: Page, street: Sink
 
 
 def logged(console: MappingConsole, event: str, times: int) -> None:
-    """Wait until the log has so many events of the destination."""
+    """Wait until the log has `times` events of the destination."""
     eventually(lambda: len(re.findall(rf" {event} .*street", console.house.log())) >= times)
 
 

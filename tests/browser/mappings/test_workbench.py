@@ -259,10 +259,7 @@ def test_a_session_that_ends_while_typing(console: MappingConsole, page: Page) -
     page.keyboard.insert_text("# late")  # in one step: the dialog takes the focus
     dialog = page.get_by_role("dialog", name="You were signed out")
     expect(dialog).to_be_visible()
-    jar = console.sign_in(ADMINISTRATOR)
-    page.context.add_cookies(
-        [{"name": name, "value": jar[name], "url": console.house.url} for name in jar]
-    )
+    console.add_cookies(page, ADMINISTRATOR)
     dialog.get_by_role("button", name="Continue").click()
     saved(page)
     draft = console.call(ADMINISTRATOR, "GET", "mappings/ended").json()["draft"]
