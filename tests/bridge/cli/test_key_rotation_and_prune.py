@@ -163,7 +163,9 @@ def test_answers_and_authenticators_outlive_their_key(place: Place) -> None:
     with place.database.write() as connection:
         second_factor.store(connection, 1, second_factor.seal(old, 1, b"secret"))
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
-    assert place.unassign("A1", "k1") == 200
+    restarted = Place(place.folder)
+    assert restarted.unassign("A1", "k1") == 200
+    restarted.close()
     new = KeyRing(read_link_keys(place.keys), secrets.token_bytes)
     with place.database.read() as connection:
         row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == 1)).one()
