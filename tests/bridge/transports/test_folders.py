@@ -81,7 +81,7 @@ async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     files = await eventually_async(lambda: sent(tmp_path))
     acknowledgment = tmp_path / "acks" / f"{files[0]}.ack"
     acknowledgment.write_bytes(ack(result("OTHER"), AckCode.ACCEPT))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # the sender looks several times
     assert not waiting.done()
     acknowledgment.write_bytes(ack(result("A"), AckCode.ERROR, MissingField("PID-3")))
     assert read_ack(await waiting).code is AckCode.ERROR

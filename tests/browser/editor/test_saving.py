@@ -25,12 +25,24 @@ READ_JOURNAL = """() => new Promise((resolve) => {
 })"""
 
 
+def wait_for_journal(page: Page, before: object = None) -> None:
+    """Wait until the journal has other entries than `before`, and no longer changes."""
+    seen: list[object] = []
+
+    def is_stable() -> bool:
+        seen.append(page.evaluate(READ_JOURNAL))
+        page.wait_for_timeout(500)  # longer than the journal waits after a change
+        return seen[-1] not in ([], before) and seen[-1:] == seen[-2:-1]
+
+    eventually(is_stable)
+
+
 def test_undo_goes_back_over_saves(engine: EngineServer, page: Page) -> None:
     """Undo goes back beyond the last save, and the result is saved."""
     opened(page, engine.launch())
     typed(page, "one")
     phase(page, "saved")
-    page.wait_for_timeout(700)
+    page.wait_for_timeout(700)  # the editor joins changes that follow sooner
     typed(page, " two")
     phase(page, "saved")
     page.keyboard.press("Control+z")
@@ -51,7 +63,7 @@ def test_a_crashed_tab_loses_a_second_at_most(
     opened(page, link)
     page.route("**/session/save", lambda route: route.abort())
     typed(page, "Never saved.")
-    page.wait_for_timeout(1000)
+    wait_for_journal(page)
     with contextlib.suppress(Error):
         page.goto("chrome://crash")
     again = profile.new_page()
@@ -152,8 +164,9 @@ def test_an_addendum_survives_a_closed_and_a_crashed_tab(
     again.route("**/addendum/save", lambda route: route.abort())
     again.click("#addendum")
     again.keyboard.press("Control+End")
+    before = again.evaluate(READ_JOURNAL)
     again.keyboard.type(" Crashed here.")
-    again.wait_for_timeout(1000)
+    wait_for_journal(again, before)
     with contextlib.suppress(Error):
         again.goto("chrome://crash")
     last = profile.new_page()
@@ -166,7 +179,7 @@ def test_the_journal_is_encrypted(engine: EngineServer, page: Page) -> None:
     opened(page, engine.launch())
     page.route("**/session/save", lambda route: route.abort())
     typed(page, "Unmistakable finding.")
-    page.wait_for_timeout(1000)
+    wait_for_journal(page)
     rows = page.evaluate(READ_JOURNAL)
     assert len(rows) == 1
     assert "Unmistakable" not in json.dumps(rows)

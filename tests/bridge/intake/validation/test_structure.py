@@ -187,7 +187,7 @@ def slow_first(payload: bytes) -> list[ValidationFinding]:
     """A validator that is slow for the first message, and finds an error."""
     if b"|ID1|" not in payload:
         return []
-    sleep(0.2)
+    sleep(0.2)  # the next messages arrive meanwhile
     return [ValidationFinding(MissingField("PID-7"), is_error=True)]
 
 
