@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 
+import pytest
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
@@ -12,9 +13,13 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
+from bridge.store.errors import Busy
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 from tests.eventually import PATIENCE
+
+LONG_BACKLOG = 2500
+"""More messages than one transaction orders."""
 
 
 class TestClaiming:
@@ -290,3 +295,18 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
         assert order == sorted(order)
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM message_lane")).scalar_one() == 0
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_claim_at_once_is_one_transaction(store: Database, intake: Intake) -> None:
+    """If many messages wait for one blocked patient, a thread orders them."""
+    inbox = Inbox(store, "node")
+    intake.enqueue(arrival(patient="1"))
+    (first,) = inbox.claim(NOW, 25)
+    intake.enqueue(*(arrival(patient="1") for _ in range(LONG_BACKLOG)), arrival(patient="2"))
+
+    with pytest.raises(Busy), store.write_lock.hold_without_waiting():
+        inbox.claim_without_blobs(NOW, 25)
+
+    (free,) = inbox.claim(NOW, 25)
+    assert free.message_id == first.message_id + LONG_BACKLOG + 1

@@ -1,11 +1,21 @@
-"""The two axes of a message and the table of transitions."""
+"""The two axes of a message, the table of transitions, and the page generated from them."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from bridge.queue.errors import IllegalTransition
-from bridge.queue.states import INITIAL_STATES, TRANSITIONS, QueueEvent, QueueState, next_state
+from bridge.queue.states import (
+    INITIAL_STATES,
+    TRANSITIONS,
+    AcknowledgmentState,
+    QueueEvent,
+    QueueState,
+    next_state,
+)
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "durability.md"
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(QueueState, QueueEvent)))
@@ -33,3 +43,16 @@ def test_only_a_replay_leaves_a_finished_state() -> None:
 def test_each_claim_can_be_requeued() -> None:
     """Each claimed state can return to queued, for the claims of a failed worker."""
     assert next_state(QueueState.CLAIMED, QueueEvent.INTERRUPTED) is QueueState.QUEUED
+
+
+def test_the_page_shows_the_table() -> None:
+    """`docs/explanation/durability.md` has the generated table of `queue/states.py`."""
+    rows = [f"| {state} | {event} | {to} |" for (state, event), to in TRANSITIONS.items()]
+    page = PAGE.read_text("utf-8")
+    assert "\n".join(["| From | Event | To |", "|---|---|---|", *rows, ""]) in page
+
+
+def test_the_page_shows_the_other_axis() -> None:
+    """The page explains each value of the acknowledgment axis."""
+    page = PAGE.read_text("utf-8")
+    assert all(f"| {each} | " in page for each in AcknowledgmentState)
