@@ -193,6 +193,7 @@ _SECCOMP_MODE_FILTER = 2
 _NEW_NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000 | 0x04000000  # user, net, ipc, uts
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_INSTALLED = ("site-packages", "dist-packages")  # below the standard library in some installations
 _MOST_FILES = 64
 _FIRST_TO_GO = "1000"  # the out-of-memory killer ends this process before the service
 
@@ -304,17 +305,26 @@ def _restrict_files(folders: Sequence[Path]) -> bool:
         return False
     try:
         for folder in folders:
-            _grant_reading(ruleset, folder)
+            _grant(ruleset, folder, _READ_DIR)
+            for entry in folder.iterdir():
+                _grant_reading(ruleset, entry)
         return bool(call(_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
 
 
-def _grant_reading(ruleset: int, folder: Path) -> None:
+def _grant_reading(ruleset: int, entry: Path) -> None:
+    """Grant reading an entry of a library folder, except installed packages and links."""
+    if entry.name not in _INSTALLED and not entry.is_symlink():
+        with suppress(FileNotFoundError):  # removed meanwhile
+            _grant(ruleset, entry, _READ_FILE | _READ_DIR if entry.is_dir() else _READ_FILE)
+
+
+def _grant(ruleset: int, path: Path, access: int) -> None:
     assert _LIBRARY is not None  # noqa: S101  # checked by the caller
-    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        rule = pack("=Qi", _READ_FILE | _READ_DIR, descriptor)
+        rule = pack("=Qi", access, descriptor)
         _LIBRARY.syscall(_ADD_RULE, ruleset, 1, rule, 0)
     finally:
         os.close(descriptor)

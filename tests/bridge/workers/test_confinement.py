@@ -30,6 +30,8 @@ def write(data):
 
 _TO_LIBC = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
 
+_IN_PACKAGES = "import os, sys; packages = os.path.dirname(os.__file__) + '/site-packages'; "
+
 ATTACKS = {
     "reads /etc/passwd": "return open('/etc/passwd').read()",
     "reads it by number": "import os; return os.read(os.open('/etc/passwd', 0), 10)",
@@ -90,6 +92,8 @@ ATTACKS = {
     "loads a library": "import ctypes; ctypes.CDLL('libssl.so.3')",
     "imports the bridge": "import bridge.store.database",
     "imports what is installed": "import sqlalchemy",
+    "reads what is installed": _IN_PACKAGES + "return open(f'{{packages}}/pip/__init__.py').read()",
+    "imports what is installed by its path": _IN_PACKAGES + "sys.path.append(packages); import pip",
 }
 
 TOO_MUCH = {
