@@ -21,8 +21,13 @@ from bridge.audit.chain import Chain
 from bridge.audit.events import AuditEvent, Outcome, code_of
 from bridge.errors import BridgeError
 from bridge.store.database import Database, before_commit
+from config.errors import SettingsError
+from mappings.language.diagnostics import MappingErrors
+from parsers.errors import DocumentRefused
 
 _BATCH: Final = 500
+_REFUSALS: Final = (BridgeError, DocumentRefused, MappingErrors, SettingsError)
+"""Errors that a rule raised; any other error is a failure."""
 _ENQUEUE = text("""
     INSERT INTO audit_outbox (event_id, at, body) VALUES (:event_id, :at, :body)
     ON CONFLICT (event_id) DO NOTHING
@@ -72,7 +77,7 @@ class Recording:
 
     def fail(self, database: Database, error: Exception, now: int) -> None:
         """Record that the action was refused or failed; its changes were rolled back."""
-        refused = isinstance(error, BridgeError)
+        refused = isinstance(error, _REFUSALS)
         failed = replace(
             self.event,
             event_id=secrets.token_hex(16),
