@@ -233,9 +233,7 @@ def test_an_account_without_role_needs_no_second_factor(setup: AccessSetup) -> N
     assert "viewer@x.test" not in listed
 
 
-def test_the_operator_does_not_remove_the_last_system_administrator(
-    database: Database,
-) -> None:
+def test_the_operator_does_not_remove_the_last_system_administrator(database: Database) -> None:
     """Except with `--force`."""
     engine = Engine(database)
     setup = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))

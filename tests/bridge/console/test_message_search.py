@@ -171,10 +171,7 @@ def test_a_limited_user_finds_only_messages_of_their_sites(
     even = frozenset({"even"})
     assert ids(store, MessageQuery(sites=even)) == [10, 8, 6, 4]
     assert ids(store, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
-    assert ids(store, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [
-        10,
-        4,
-    ]
+    assert ids(store, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [10, 4]
     assert ids(store, MessageQuery(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
     assert ids(store, MessageQuery(sites=frozenset())) == []
 

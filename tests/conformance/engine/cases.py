@@ -7,14 +7,7 @@ from typing import Any
 import httpx
 
 from bridge.engine.service.signing.releases import release_due
-from tests.bridge.engine.http.engine_service import (
-    ADMIN,
-    DELAY,
-    READER,
-    Page,
-    Service,
-    identity,
-)
+from tests.bridge.engine.http.engine_service import ADMIN, DELAY, READER, Page, Service, identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ def test_a_repeated_study_parameter_with_a_value_is_rejected(service: Service) -
 
 
 @pytest.mark.parametrize(
-    "stray",
-    [{"PatientMRN": "P1"}, {"dicomSR": [{"fileData": "AAAA"}]}, {"Metadata": {"a": 1}}],
+    "stray", [{"PatientMRN": "P1"}, {"dicomSR": [{"fileData": "AAAA"}]}, {"Metadata": {"a": 1}}]
 )
 def test_study_fields_outside_clinical_info_are_refused(
     service: Service, stray: dict[str, Any]

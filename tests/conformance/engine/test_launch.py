@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.engine_service import (
-    READER,
-    Service,
-    boot,
-    identity,
-    user,
-)
+from tests.bridge.engine.http.engine_service import READER, Service, boot, identity, user
 from tests.conformance.engine.cases import ok
 
 TAGS = (

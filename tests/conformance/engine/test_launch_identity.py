@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.engine_service import (
-    FOREIGN,
-    READER,
-    Service,
-    identity,
-    user,
-)
+from tests.bridge.engine.http.engine_service import FOREIGN, READER, Service, identity, user
 from tests.conformance.engine.cases import Case, ok
 
 

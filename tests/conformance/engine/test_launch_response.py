@@ -9,12 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.bridge.engine.http.engine_service import (
-    BASE,
-    READER,
-    Service,
-    launch_body,
-)
+from tests.bridge.engine.http.engine_service import BASE, READER, Service, launch_body
 from tests.conformance.engine.cases import ok
 
 

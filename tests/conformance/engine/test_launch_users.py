@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.bridge.engine.http.engine_service import (
-    ADMIN,
-    FOREIGN,
-    OTHER,
-    READER,
-    Service,
-    user,
-)
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, OTHER, READER, Service, user
 from tests.conformance.engine.cases import ok
 
 

@@ -154,13 +154,15 @@ def test_link_against_sign(nodes: Nodes) -> None:
     assert results.total() == ROUNDS
 
 
-def test_two_openings_of_one_lazy_link(nodes: Nodes) -> None:
-    """The first opening creates the report; all pages show it."""
+def test_concurrent_openings_of_lazy_links(nodes: Nodes) -> None:
+    """The first opening creates the report of the order; the pages of all users show it."""
     for turn in range(ROUNDS):
-        body = launch_body(f"O{turn}", lazyLaunch=True, userInfo=user())
-        link = nodes.one("report/launch/clinical", body).json()["reportLink"]
-        path = link.removeprefix(nodes.addresses[0])
-        pages = nodes.together(*[("GET", path, None)] * 4)
+        paths = []
+        for email in (READER, OTHER):
+            body = launch_body(f"O{turn}", lazyLaunch=True, userInfo=user(email))
+            link = nodes.one("report/launch/clinical", body).json()["reportLink"]
+            paths.append(link.removeprefix(nodes.addresses[0]))
+        pages = nodes.together(*[("GET", path, None) for path in (*paths, *reversed(paths))])
         assert {page.status_code for page in pages} == {200}
         assert len({boot(page)["reportId"] for page in pages}) == 1
     created = Counter(

@@ -45,8 +45,7 @@ REQUESTS: dict[str, Callable[[Service, str], httpx.Response]] = {
     "launch": lambda service, email: _launch(service, email, "Given Here"),
     "launch by their name": lambda service, email: _launch(service, email, "", "Foreign Person"),
     "user": lambda service, email: service.post(
-        "admin/sites/SITE1/users",
-        {"email": email, "name": "Given Here"},
+        "admin/sites/SITE1/users", {"email": email, "name": "Given Here"}
     ),
     "users": lambda service, _: service.get("admin/sites/SITE1/users"),
     "token": lambda service, email: service.post("admin/sites/SITE1/tokens", {"email": email}),

@@ -26,10 +26,7 @@ def page(status: str, **changes: Any) -> dict[str, Any]:
 
 CASES = {
     "draft": (page("Draft"), {"edit", "sign", "prelim", "discard"}),
-    "draft, another session writes": (
-        page("Draft", writable=False),
-        {"sign", "prelim", "discard"},
-    ),
+    "draft, another session writes": (page("Draft", writable=False), {"sign", "prelim", "discard"}),
     "preliminary": (page("Preliminary"), {"edit", "sign", "prelim"}),
     "ordered": (page("Ordered", writable=False), set()),
     "final": (page("Final"), {"addendum-create"}),

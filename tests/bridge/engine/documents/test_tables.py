@@ -34,10 +34,7 @@ TABLE = Table(
         (cell("Organ", header=True), cell("Size", header=True)),
         (cell("Liver"), cell("15 cm")),
         (cell("Spleen"),),
-        (
-            TableCell((ListBlock(((Text("kidney", (Mark.SUGGESTED,)),),)),)),
-            cell("10 cm"),
-        ),
+        (TableCell((ListBlock(((Text("kidney", (Mark.SUGGESTED,)),),)),)), cell("10 cm")),
     )
 )
 NESTED = ListBlock(

@@ -8,13 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
-from tests.bridge.engine.http.engine_service import (
-    ADMIN,
-    FOREIGN,
-    READER,
-    Service,
-    identity,
-)
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity
 
 ONE = {"clinicalInfo": identity()}
 LINK = {

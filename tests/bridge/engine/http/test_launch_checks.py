@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.settings import EngineSettings
-from tests.bridge.engine.http.engine_service import (
-    Service,
-    identity,
-    launch_body,
-)
+from tests.bridge.engine.http.engine_service import Service, identity, launch_body
 
 
 def test_the_triple_is_mandatory(service: Service) -> None:

@@ -1,22 +1,11 @@
-"""Concurrent requests over HTTP: one success and a valid state."""
+"""Launches that run concurrently with merges and patient updates. tests/conformance has others."""
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import httpx
 
-from tests.bridge.engine.http.engine_service import (
-    ADMIN,
-    BASE,
-    OTHER,
-    READER,
-    Service,
-    boot,
-    identity,
-    launch_body,
-    user,
-)
+from tests.bridge.engine.http.engine_service import ADMIN, BASE, Service, launch_body, user
 
 
 def together(service: Service, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
@@ -32,78 +21,6 @@ def together(service: Service, *requests: tuple[str, str, Any]) -> list[httpx.Re
         )
 
     return service.runner.run(sending())
-
-
-def test_concurrent_openings_of_lazy_links_create_one_report(service: Service) -> None:
-    """For one triple; all users get a page."""
-    links = [
-        service.launch(userInfo=user(email), lazyLaunch=True).json()["reportLink"]
-        for email in (READER, OTHER, READER, OTHER)
-    ]
-    pages = together(service, *(("GET", link.removeprefix(BASE), None) for link in links))
-    assert [page.status_code for page in pages] == [200] * 4
-    assert len({boot(page)["reportId"] for page in pages}) == 1
-    created = [
-        each
-        for each in service.get("report/changes").json()["changes"]
-        if each["event"] == "report_created"
-    ]
-    assert len(created) == 1
-
-
-def test_concurrent_launches_of_one_triple_create_one_report(service: Service) -> None:
-    """Every response names the same report."""
-    body = launch_body(tags={"PatientName": "DOE^JANE"})
-    responses = together(service, *[("POST", "/api/report/launch/clinical", body)] * 50)
-    assert Counter(each.status_code for each in responses) == {200: 50}
-    assert len({each.json()["reportId"] for each in responses}) == 1
-
-
-def test_concurrent_requests_sign_once(service: Service) -> None:
-    """sign: one 200, the others are the business failure."""
-    service.launch()
-    body = {"clinicalInfo": identity()}
-    responses = together(service, *[("POST", "/api/report/sign", body)] * 10)
-    assert Counter(each.status_code for each in responses) == {200: 1, 500: 9}
-    assert {each.json()["code"] for each in responses if each.status_code == 500} == {
-        "already_signed"
-    }
-
-
-def test_concurrent_link_and_sign(service: Service) -> None:
-    """The group is linked and then signed, or linking the signed anchor is refused."""
-    service.launch()
-    service.launch(accession="A2", lazyLaunch=True, registerOrder=True)
-    link = {
-        "SiteID": "SITE1",
-        "clinicalInfo": [
-            {"PatientMRN": "P1", "Accession": "A1"},
-            {"PatientMRN": "P1", "Accession": "A2"},
-        ],
-    }
-    linked, signed = together(
-        service,
-        ("POST", "/api/report/link-orders", link),
-        ("POST", "/api/report/sign", {"clinicalInfo": identity()}),
-    )
-    assert signed.status_code == 200
-    assert linked.status_code in (200, 400)
-    record = service.status()
-    assert record["status"] == "Final"
-    assert len(record["clinicalInfo"]) == (2 if linked.status_code == 200 else 1)
-
-
-def test_concurrent_open_and_delete(service: Service) -> None:
-    """The report is deleted in each case."""
-    link = service.launch(userInfo=user()).json()["reportLink"]
-    opened, deleted = together(
-        service,
-        ("GET", link.removeprefix(BASE), None),
-        ("POST", "/api/report/delete", {"clinicalInfo": identity()}),
-    )
-    assert deleted.status_code == 200
-    assert opened.status_code in (200, 404, 409, 410)
-    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
 
 
 def test_no_launch_during_a_merge_is_lost(service: Service) -> None:

@@ -65,9 +65,7 @@ async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
 async def post(page: Page, path: str, body: dict[str, Any]) -> httpx.Response:
     """Call an endpoint of a page."""
     return await page.service.http.post(
-        f"/reporting/api/session/{path}",
-        json=body,
-        headers=page.bearer,
+        f"/reporting/api/session/{path}", json=body, headers=page.bearer
     )
 
 

@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.engine.http.engine_service import (
-    ADMIN,
-    FOREIGN,
-    OTHER,
-    Service,
-    identity,
-    user,
-)
+from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, OTHER, Service, identity, user
 
 ONE = {"clinicalInfo": identity()}
 MRRT = """<html><head><title>Chest</title></head><body>

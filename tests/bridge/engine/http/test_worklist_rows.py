@@ -92,11 +92,7 @@ def test_the_queue_of_preliminary_reads(worklist: Service) -> None:
     for mrn, accession, tag in (("P2", "A2", "Resident"), ("P3", "A3", "Fellow")):
         worklist.launch("service", accession=accession, mrn=mrn, userInfo=user(READER))
         worklist.clock.pass_seconds(1)
-        body = {
-            "clinicalInfo": identity(accession, mrn),
-            "prelimGroup": "Night",
-            "prelimTag": tag,
-        }
+        body = {"clinicalInfo": identity(accession, mrn), "prelimGroup": "Night", "prelimTag": tag}
         assert worklist.post("report/prelim", body).status_code == 200
     waiting = {"status": ["Preliminary"], "sort": "waiting", "descending": False}
     assert mrns(worklist, **waiting) == ["P2", "P3"]

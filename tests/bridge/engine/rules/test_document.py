@@ -161,14 +161,8 @@ def test_tables_are_bounded() -> None:
             },
             "/content/0/content/0/marks",
         ),
-        (
-            {"type": "doc", "content": [{"type": "section", "title": "a\x00"}]},
-            "/content/0/title",
-        ),
-        (
-            {"type": "doc", "content": [{"type": "section", "title": "\ud800"}]},
-            "/content/0/title",
-        ),
+        ({"type": "doc", "content": [{"type": "section", "title": "a\x00"}]}, "/content/0/title"),
+        ({"type": "doc", "content": [{"type": "section", "title": "\ud800"}]}, "/content/0/title"),
         ({"type": "doc", "content": [{"type": "list", "items": [1]}]}, "/content/0/items/0"),
         ({"type": "doc", "content": [{"type": "table"}]}, "/content/0/content"),
         (

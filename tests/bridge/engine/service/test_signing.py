@@ -3,9 +3,7 @@
 import pytest
 from sqlmodel import select
 
-from bridge.engine.errors import (
-    AuthorNotPermitted,
-)
+from bridge.engine.errors import AuthorNotPermitted
 from bridge.engine.records.tables import (
     Account,
     Addendum,

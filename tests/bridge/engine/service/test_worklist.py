@@ -104,9 +104,7 @@ def test_an_item_contains_all_orders_of_a_group(harness: ServiceHarness) -> None
     assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
 
 
-def test_an_item_has_the_most_urgent_priority_and_the_first_time(
-    harness: ServiceHarness,
-) -> None:
+def test_an_item_has_the_most_urgent_priority_and_the_first_time(harness: ServiceHarness) -> None:
     """Priority is a code of table 0485 or null; the time is that of the first order."""
     harness.order("NONE")
     for accession, priority in (("A1", " routine "), ("A2", "STAT"), ("A3", "R"), ("A4", "U-7")):
