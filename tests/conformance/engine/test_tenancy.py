@@ -1,4 +1,4 @@
-"""Each route of the interface is refused to everybody who has no right on the site."""
+"""Each route of the interface refuses callers without a right on the site."""
 
 import secrets
 from typing import Any
@@ -66,12 +66,12 @@ QUERIES: dict[str, dict[str, str]] = {
 }
 PATH = {"site_id": "SITE1", "email": READER, "number": "1", "trigger": "abc", "name": "G"}
 LISTS = {"GET /api/admin/sites", "POST /api/report/launch/clinical/batch"}
-"""Routes that answer 200 with a list: of the caller's sites, and of an outcome for each launch."""
+"""Routes with status 200 and a list: the sites of the caller, or one result for each launch."""
 OF_EACH_USER = {"POST /api/report/launch/clinical", *LISTS}
 """Routes that any member of a site may use."""
 UNAVAILABLE = {"POST /api/report/export/pdf"}
 """Routes that are off in these settings."""
-STRANGERS = ("foreign", "bound", "removed", "disabled")
+WITHOUT_RIGHTS = ("foreign", "bound", "removed", "disabled")
 
 
 def routes() -> list[str]:
@@ -85,8 +85,8 @@ def routes() -> list[str]:
     ]
 
 
-def add_strangers(service: Service) -> None:
-    """Add users who administer SITE1 no more, or with another token."""
+def add_callers_without_rights(service: Service) -> None:
+    """Add users who no longer administer SITE1, or whose token is for another site."""
     now = service.clock.now
     with service.database.write() as connection:
 
@@ -123,20 +123,20 @@ def test_each_route_has_a_request() -> None:
     assert set(QUERIES) <= set(routes())
 
 
-def test_nobody_without_a_right_on_the_site_gets_anything(case: Case) -> None:
+def test_each_route_refuses_callers_without_a_right_on_the_site(case: Case) -> None:
     """Neither with a token of another site, nor after removal, nor with a repeated request."""
     service = case.service
     ok(service.launch(tags={"PatientName": SECRET}))
     key = {"Idempotency-Key": "k1"}
     path = "/api/admin/sites/SITE1/tokens"
     made = ok(service.call("POST", path, ADMIN, json=BODIES[f"POST {SITE}/tokens"], headers=key))
-    add_strangers(service)
+    add_callers_without_rights(service)
     for route in routes():
         method, path = route.split()
-        for who in (*STRANGERS, READER):
+        for who in (*WITHOUT_RIGHTS, READER):
             if who == READER and route in OF_EACH_USER:
                 continue
-            answer = service.call(
+            response = service.call(
                 method,
                 path.format(**PATH, token_id=made.json()["id"]),
                 who,
@@ -144,16 +144,16 @@ def test_nobody_without_a_right_on_the_site_gets_anything(case: Case) -> None:
                 params=QUERIES.get(route, {}),
                 **({"json": BODIES[route]} if route in BODIES else {}),
             )
-            place = (route, who, answer.status_code, answer.text[:200])
-            assert SECRET not in answer.text, place
-            assert made.json()["token"] not in answer.text, place
+            place = (route, who, response.status_code, response.text[:200])
+            assert SECRET not in response.text, place
+            assert made.json()["token"] not in response.text, place
             if who == "disabled":
-                assert answer.status_code == 401, place
+                assert response.status_code == 401, place
             elif route in LISTS:
-                assert '"SiteID":"SITE1"' not in answer.text, place
-                assert "reportLink" not in answer.text, place
+                assert '"SiteID":"SITE1"' not in response.text, place
+                assert "reportLink" not in response.text, place
             elif route not in UNAVAILABLE:
-                assert answer.status_code == 403, place
+                assert response.status_code == 403, place
     assert service.status()["status"] == "Draft"
     assert ok(service.call("GET", "/api/admin/sites/SITE1/tokens"))
 
@@ -168,7 +168,7 @@ def test_nobody_without_a_right_on_the_site_gets_anything(case: Case) -> None:
     ],
 )
 def test_a_variant_of_an_address_is_no_second_account(service: Service, variant: str) -> None:
-    """Another site's administrator who invites it gets no token of the account's first site."""
+    """An administrator of another site who invites it gets no token for its first site."""
     body = {"email": variant, "name": "R", "role": "administrator"}
     invited = service.post("admin/sites/SITE2/users", body, FOREIGN)
     assert invited.status_code in {200, 400}
