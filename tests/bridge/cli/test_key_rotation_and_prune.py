@@ -21,7 +21,7 @@ from bridge.engine.service.accounts.users import ACCOUNTS
 from bridge.engine.service.launch.links import LINKS
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_application
-from bridge.wiring.secrets import read_link_keys
+from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
 from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
 from config import load
 from tests.bridge.cli.home import Home
@@ -67,10 +67,11 @@ class Place:
         assert response.status_code == 200, response.text
         return str(response.json()["reportLink"])
 
-    def unassign(self, accession: str, key: str) -> int:
-        """Unassign a report with an Idempotency-Key, and return the status."""
+    def unassign(self, accession: str, key: str) -> str:
+        """Unassign a report with an Idempotency-Key, and return the error code, or nothing."""
         body = {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": accession}
-        return self._post("unassign", body, {"idempotency-key": key}).status_code
+        response = self._post("unassign", body, {"idempotency-key": key})
+        return str(response.json()["code"]) if response.content else ""
 
     def _post(
         self, path: str, body: object, headers: Mapping[str, str] | None = None
@@ -158,13 +159,13 @@ def test_links_whose_key_is_lost(place: Place) -> None:
 def test_answers_and_authenticators_outlive_their_key(place: Place) -> None:
     """A repeated request gets its first answer, and the codes of an account stay valid."""
     place.launch("A1")
-    assert place.unassign("A1", "k1") == 200
+    assert place.unassign("A1", "k1") == ""
     old = KeyRing(read_link_keys(place.keys), secrets.token_bytes)
     with place.database.write() as connection:
         second_factor.store(connection, 1, second_factor.seal(old, 1, b"secret"))
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: None)
     restarted = Place(place.folder)
-    assert restarted.unassign("A1", "k1") == 200
+    assert restarted.unassign("A1", "k1") == ""
     restarted.close()
     new = KeyRing(read_link_keys(place.keys), secrets.token_bytes)
     with place.database.read() as connection:
@@ -178,6 +179,16 @@ def test_a_link_that_is_launched_during_a_rotation(place: Place) -> None:
     links: list[str] = []
     rotate_keys(place.settings, drop_old=True, sleep=lambda _: links.append(place.launch("A1")))
     assert [place.open(link) for link in links] == [200]
+
+
+def test_a_request_whose_response_cannot_be_read(place: Place) -> None:
+    """A request is refused if the key of its stored response is lost: it must not run twice."""
+    place.launch("A1")
+    assert place.unassign("A1", "k1") == ""
+    write_link_keys(place.keys, [("other", bytes(KEY_BYTES))])
+    restarted = Place(place.folder)
+    assert restarted.unassign("A1", "k1") == "key_reused"
+    restarted.close()
 
 
 def test_one_rotation_at_a_time(place: Place) -> None:

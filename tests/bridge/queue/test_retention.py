@@ -1,5 +1,9 @@
 """Retention removes finished, old rows only."""
 
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
 from sqlalchemy import text
 
 from bridge.queue import queries
@@ -13,6 +17,7 @@ from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, refused, release
+from tests.eventually import PATIENCE, eventually
 
 OLD = NOW - 10_000
 
@@ -76,6 +81,34 @@ def test_ids_are_not_reused_by_an_emptied_table(intake: Intake, store: Database)
     (after,) = intake.enqueue(arrival())
     assert after.message_id > receipt.message_id
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [after.message_id]
+
+
+def test_two_runs_archive_each_row_once(intake: Intake, store: Database) -> None:
+    """A second run waits for the batch of the first one, and does not find its rows."""
+    intake.enqueue(*(refused(received_at=OLD) for _ in range(3)))
+    archived: list[int] = []
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+
+    def is_waiting() -> bool:
+        with store.read() as connection:
+            return bool(connection.execute(waiting).scalar_one())
+
+    with ThreadPoolExecutor(1) as pool:
+        runs: list[Future[PruneResult]] = []
+
+        def archive(_: str, rows: Sequence[Mapping[str, Any]]) -> None:
+            if not runs:
+                runs.append(pool.submit(prune, store, NOW, archive=archive))
+                if store.dialect == "postgresql":  # SQLite has one writer
+                    eventually(is_waiting)
+            archived.extend(row["id"] for row in rows)
+
+        assert prune(store, NOW, archive=archive).messages == 2
+        assert runs[0].result(PATIENCE).messages == 0
+    assert len(archived) == len(set(archived)) == 2
 
 
 def test_deliveries(store: Database) -> None:
