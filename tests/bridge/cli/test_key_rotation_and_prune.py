@@ -216,13 +216,17 @@ def test_prune_removes_the_old_and_keeps_the_unfinished(place: Place) -> None:
     assert counts["links"] == 1
     with bridge_database(place.folder) as database, database.write() as connection:
         connection.execute(
-            text("INSERT INTO feed_cursor (feed, cursor) VALUES ('', (:cursor))"), {"cursor": 1}
+            text("INSERT INTO feed_cursor (feed, cursor) VALUES ('', 1), ('changes SITE2', 0)")
         )
+    counts = json.loads(place.home.ok("prune", "--older-than", "90d", "--json"))
+    assert counts["changes"] == 0  # one feed has not read them
+    with bridge_database(place.folder) as database, database.write() as connection:
+        connection.execute(text("UPDATE feed_cursor SET cursor = 1"))
     counts = json.loads(place.home.ok("prune", "--older-than", "90d", "--json"))
     assert counts["changes"] == 1
     assert "changes    0" in place.home.ok("prune", "--older-than", "90d")
     verified = place.home.ok("audit", "verify")
     assert verified.startswith("ok")
-    assert len(json.loads(place.home.ok("audit", "list", "--action", "prune", "--json"))) == 3
+    assert len(json.loads(place.home.ok("audit", "list", "--action", "prune", "--json"))) == 4
     with place.database.read() as connection:
         assert connection.execute(text("SELECT COUNT(*) FROM engine_report")).scalar_one() == 1

@@ -103,7 +103,7 @@ def test_two_runs_archive_each_row_once(intake: Intake, store: Database) -> None
             if not runs:
                 runs.append(pool.submit(prune, store, NOW, archive=archive))
                 if store.dialect == "postgresql":  # SQLite has one writer
-                    eventually(is_waiting)
+                    eventually(lambda: runs[0].done() or is_waiting())
             archived.extend(row["id"] for row in rows)
 
         assert prune(store, NOW, archive=archive).messages == 2
