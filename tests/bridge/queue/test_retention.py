@@ -83,6 +83,20 @@ def test_ids_are_not_reused_by_an_emptied_table(intake: Intake, store: Database)
     assert [each.message_id for each in inbox.claim(NOW, 10)] == [after.message_id]
 
 
+def test_a_later_message_with_the_same_control_id_is_still_known(
+    intake: Intake, store: Database
+) -> None:
+    """Retention forgets the control id of the deleted message only."""
+    ignored: dict[str, Any] = {"state": QueueState.IGNORED, "lanes": ()}
+    old = arrival("C", content="old", received_at=OLD, **ignored)
+    recent = arrival("C", content="recent", received_at=NOW, **ignored)
+    intake.enqueue(old)
+    intake.enqueue(recent)
+    assert prune(store, NOW - 5000).messages == 1
+    assert [receipt.duplicate for receipt in intake.enqueue(recent)] == [True]
+    assert [receipt.duplicate for receipt in intake.enqueue(old)] == [False]
+
+
 def test_two_runs_archive_each_row_once(intake: Intake, store: Database) -> None:
     """A second run waits for the batch of the first one, and does not find its rows."""
     intake.enqueue(*(refused(received_at=OLD) for _ in range(3)))
