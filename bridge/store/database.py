@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlmodel import Session
 
 from bridge.store import sqlite
@@ -336,7 +337,7 @@ class Database:
         return driver
 
     def dispose(self) -> None:
-        """Close all connections that are not in use."""
+        """Close all connections; those that are in use are closed when they are returned."""
         for close in self._on_dispose:
             close()
         self.synchronous_commit.close()
@@ -345,7 +346,10 @@ class Database:
     def _dispose(self) -> None:
         self._write_cache.close()
         self._read_cache.close()
+        pool = self.engine.pool
         self.engine.dispose()
+        event.listen(pool, "checkin", _close_returned)
+        pool.dispose()  # connections that were returned before the line above
 
     def _refuse_without_connection(self) -> None:
         """Raise Busy if this thread must not wait and no connection is free."""
@@ -360,3 +364,8 @@ class Database:
             if is_connection_lost(error):
                 self._dispose()  # the other connections are lost too
             raise translate(error) from None  # the driver's message may quote the row
+
+
+def _close_returned(driver: DBAPIConnection, _: object) -> None:
+    """Close a connection that returns to a pool which is not used any more."""
+    driver.close()

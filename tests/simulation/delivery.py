@@ -255,6 +255,7 @@ class DeliveryStory:
         self._service = ReportService(world, plan.loss)
         self._replies: dict[str, list[str]] = {}
         self._recomposed: set[str] = set()  # control ids; a failover lost what was sent
+        self._undone: set[str] = set()  # control ids; a failover lost the outcome
         self._nodes = [
             Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
         ]
@@ -319,19 +320,14 @@ class DeliveryStory:
 
     def _lose(self, earlier: sqlite3.Connection) -> None:
         """
-        Forget the messages whose sending an asynchronous failover undoes: they are sent again.
+        Note the messages whose sending an asynchronous failover undoes: they may be sent again.
 
         It loses no release, because the feed is read again.
         """
         stored = "SELECT control_id, state FROM delivery JOIN delivery_body ON delivery_id = id"
         rows, kept = self._storage.rows(stored), set(earlier.execute(stored).fetchall())
-        undone = {row[0] for row in rows if row not in kept}
+        self._undone |= {row[0] for row in rows if row not in kept}
         self._recomposed |= {row[0] for row in rows} - {row[0] for row in kept}
-        self._world.events = [
-            each
-            for each in self._world.events
-            if each.kind is not Kind.DELIVERED or each.control_id not in undone
-        ]
         self._claims.forget(earlier)
 
     def run(self) -> None:
@@ -342,8 +338,15 @@ class DeliveryStory:
         # A body that a failover lost is composed again and may differ under the same control id.
         self._world.events = [
             replace(each, content=b"") if each.control_id in self._recomposed else each
-            for each in self._world.events
+            for index, each in enumerate(self._world.events)
+            if each.control_id not in self._undone or not self._is_repeated(index)
         ]
+
+    def _is_repeated(self, index: int) -> bool:
+        """Tell whether the receiver got the same version of a report again after an event."""
+        found, *later = self._world.events[index:]
+        same = (Kind.DELIVERED, found.order, found.step)
+        return any((each.kind, each.order, each.step) == same for each in later)
 
     def _is_over(self) -> bool:
         if self._is_open or self._world.now < self._faults.healed_at:

@@ -154,9 +154,13 @@ def without_heartbeat(connection: Connection, owners: set[str]) -> set[str]:
 def _connect(database: Database) -> Any:
     """Open a connection whose loss both sides notice soon."""
     driver = database.dedicated_connection()
-    driver.autocommit = True
-    for setting in FAST_DISCONNECT_DETECTION:
-        driver.execute(setting)
+    try:
+        driver.autocommit = True
+        for setting in FAST_DISCONNECT_DETECTION:
+            driver.execute(setting)
+    except BaseException:
+        driver.close()
+        raise
     return driver
 
 

@@ -197,6 +197,19 @@ def test_a_read_only_server(postgres_server: str, postgres_url: str) -> None:
 
 
 @pytest.mark.postgres
+def test_a_connection_that_is_in_use_at_disposal_is_closed_when_it_is_returned(
+    postgres_url: str,
+) -> None:
+    """A thread may still read when the database is disposed of."""
+    database = Database(postgres_url)
+    with database.read() as connection:
+        driver = database.driver_connection(connection)
+        database.dispose()
+        assert not driver.closed
+    assert driver.closed
+
+
+@pytest.mark.postgres
 def test_a_pool_has_its_limits(postgres_url: str) -> None:
     """A caller beyond the limit of connections gets Busy."""
     small = Database(postgres_url, DatabaseOptions(size=1, overflow=1, timeout=0.2))
