@@ -19,7 +19,7 @@ from bridge.store.postgresql.dedicated_connections import (
     without_heartbeat,
 )
 from tests.bridge.queue.conftest import Intake
-from tests.bridge.queue.samples import NOW, arrival
+from tests.bridge.queue.samples import NOW, arrival, release
 from tests.eventually import eventually
 
 _CUT_HEARTBEATS = text("""
@@ -96,6 +96,19 @@ class TestFailover:
             failover.requeue_claims_of_failed_nodes(NOW),
         ) == (1, 0)
         assert len(inbox.claim(NOW, 10)) == 1
+
+    def test_a_node_that_is_back_keeps_its_claims(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """Its lock is asked for again in the transaction that would requeue."""
+        intake.enqueue(arrival(patient="1"))
+        theirs = Outbox(store, "node-2")
+        with store.write() as connection:
+            theirs.enqueue(connection, [release()], NOW)
+        assert Inbox(store, "node-2").claim(NOW, 10)
+        assert theirs.claim("ris-results", NOW, 10)
+        assert Inbox(store, "node-1").requeue_claims("node-2", NOW) == 0
+        assert Outbox(store, "node-1").requeue_claims("node-2", NOW) == 0
 
     def test_a_cut_connection_ends_the_session(self, store: Database, other: Presence) -> None:
         """After a cut connection another node may have requeued the earlier claims."""
