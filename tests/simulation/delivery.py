@@ -148,18 +148,17 @@ class Receiver(MessageSender):
         """Send a message; the reply arrives after a delay, or never."""
         claimed = current_delivery.get()
         assert claimed is not None
-        self._story.check_send(self._node, claimed.delivery_id)
-        return Deferred.fromFuture(asyncio.ensure_future(self._exchange(payload)))
-
-    async def _exchange(self, payload: bytes) -> bytes:
-        story, peers = self._story, self._node.world.peers
-        if story.is_away():
-            raise NotConnected
-        replies = list[str]()
+        story, peers, replies = self._story, self._node.world.peers, list[str]()
+        story.check_send(self._node, claimed.delivery_id)
         seconds = peers.delay()
         # The message arrives even if this node is frozen or killed now.
         peers.call_later(seconds, lambda: replies.append(story.receive(payload)))
-        await asyncio.sleep(seconds + peers.delay())
+        reply = self._reply(payload, replies, seconds + peers.delay())
+        return Deferred.fromFuture(asyncio.ensure_future(reply))
+
+    async def _reply(self, payload: bytes, replies: Sequence[str], seconds: float) -> bytes:
+        """Return the receiver's reply, which is in `replies` after some seconds."""
+        await asyncio.sleep(seconds)
         (reply,) = replies
         if reply == "away":
             raise NotConnected
@@ -282,7 +281,7 @@ class DeliveryStory:
             await asyncio.sleep(world.random.choice([0.0, 0.3, 3.0]))
         self._is_open = False
 
-    def is_away(self) -> bool:
+    def _is_away(self) -> bool:
         """Tell whether the receiver cannot be reached."""
         return self._world.now < self._faults.peer_down_until
 
@@ -297,7 +296,7 @@ class DeliveryStory:
 
     def receive(self, payload: bytes) -> str:
         """Receive a message; return the reply, or the fault of the exchange."""
-        reply = self._next_reply(payload)
+        reply = "away" if self._is_away() else self._next_reply(payload)
         if reply not in ("away", "silence"):  # the message arrived
             self._record_received(payload)
         return reply
