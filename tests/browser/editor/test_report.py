@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.editor.report_page import opened, phase
 from tests.browser.engine_server import OTHER, READER, EngineServer
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ def test_a_report_from_draft_to_addendum(engine: EngineServer, page: Page) -> No
     assert page.inner_text("#text") == "Nodule, 4 mm."
     page.fill("#text", "Nodule, 4 mm.\nNo effusion.")
     expect(page.locator("#saving")).to_contain_text("Saved")
-    assert engine.content() == "Nodule, 4 mm.\nNo effusion."
+    eventually(lambda: engine.content() == "Nodule, 4 mm.\nNo effusion.")
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     assert "released in" in page.inner_text("#cooling")

@@ -5,6 +5,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.engine_server import EngineServer
 from tests.browser.signing_in import ADA, REA, enrol, open_signed_in, order
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -35,7 +36,7 @@ def test_the_oldest_order_comes_first_and_enter_opens_it(
     worklist.keyboard.press("Enter")
     worklist.wait_for_url("**/reporting/report/*")
     expect(worklist.get_by_text("PATIENT, 002").first).to_be_visible()
-    assert engine.status("A2", "P2") == "Draft"
+    eventually(lambda: engine.status("A2", "P2") == "Draft")
     worklist.go_back()
     expect(rows(worklist)).to_have_count(2)
     worklist.keyboard.press("2")
@@ -106,13 +107,13 @@ def test_an_administrator_assigns_by_keyboard(engine: EngineServer, worklist: Pa
     worklist.get_by_label("Reader").select_option(REA)
     worklist.get_by_role("button", name="Assign", exact=True).press("Enter")
     expect(rows(worklist)).to_have_count(2)
-    assert engine.status("A1", "P1") == "Draft"
+    eventually(lambda: engine.status("A1", "P1") == "Draft")
     worklist.keyboard.press("5")
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(1)
     worklist.keyboard.press("a")
     worklist.get_by_role("button", name="Back to the worklist").click()
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(0)
-    assert engine.status("A1", "P1") == "Ordered"
+    eventually(lambda: engine.status("A1", "P1") == "Ordered")
 
 
 def test_preliminary_reads_queue_by_group_and_tag(engine: EngineServer, worklist: Page) -> None:
@@ -207,7 +208,7 @@ def test_opening_a_draft_of_another_user_asks(engine: EngineServer, worklist: Pa
     expect(proceed).to_be_visible()
     proceed.click()
     expect(worklist.get_by_text("PATIENT, 001").first).to_be_visible()
-    assert ADA in engine.call("GET", "worklist?SiteID=SITE1&Accession=A1").text
+    eventually(lambda: ADA in engine.call("GET", "worklist?SiteID=SITE1&Accession=A1").text)
 
 
 def test_back_to_the_opened_row(engine: EngineServer, worklist: Page) -> None:
@@ -236,12 +237,12 @@ def test_sign_and_next(engine: EngineServer, worklist: Page) -> None:
     worklist.keyboard.type("Normal.")
     worklist.keyboard.press("Control+Shift+Enter")
     expect(worklist.get_by_text("PATIENT, 003").first).to_be_visible()
-    assert engine.status("A2", "P2") == "Final"
+    eventually(lambda: engine.status("A2", "P2") == "Final")
     worklist.locator("#text").focus()
     worklist.keyboard.type("See [where].")
     worklist.locator("#sign-next").click()
     worklist.locator("#sign-anyway").click()
     worklist.wait_for_url("**/reporting/worklist")
-    assert engine.status("A3", "P3") == "Final"
+    eventually(lambda: engine.status("A3", "P3") == "Final")
     expect(rows(worklist)).to_have_count(1)
     expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 1")
