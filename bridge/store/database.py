@@ -341,15 +341,15 @@ class Database:
         for close in self._on_dispose:
             close()
         self.synchronous_commit.close()
+        pool = self.engine.pool
         self._dispose()
+        event.listen(pool, "checkin", _close_returned)
+        pool.dispose()  # connections that were returned before the line above
 
     def _dispose(self) -> None:
         self._write_cache.close()
         self._read_cache.close()
-        pool = self.engine.pool
         self.engine.dispose()
-        event.listen(pool, "checkin", _close_returned)
-        pool.dispose()  # connections that were returned before the line above
 
     def _refuse_without_connection(self) -> None:
         """Raise Busy if this thread must not wait and no connection is free."""
@@ -366,6 +366,7 @@ class Database:
             raise translate(error) from None  # the driver's message may quote the row
 
 
-def _close_returned(driver: DBAPIConnection, _: object) -> None:
-    """Close a connection that returns to a pool which is not used any more."""
-    driver.close()
+def _close_returned(driver: DBAPIConnection | None, _: object) -> None:
+    """Close a connection that returns to a pool which is not used any more, unless it was lost."""
+    if driver is not None:
+        driver.close()
