@@ -96,10 +96,10 @@ class MessageOutcome:
     The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
     `code` and `detail` are for operators and contain no patient data. `retry_at` (ms) applies to
-    POSTPONED; None leaves the time to the retry policy. `received_at` is that of the claim; None is
-    not compared (see `Settlement`). `notes` is a JSON value to store and
+    POSTPONED; None leaves the time to the retry policy. `notes` is a JSON value to store and
     `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
     to a message that has one. `records` are written in the transaction of the outcome.
+    `received_at` is that of the claimed message; None is not compared (see `Settlement`).
     """
 
     message_id: int

@@ -6,25 +6,19 @@ batch at a time: an acknowledgment waits for the interpreter and for the databas
 longer than a small batch takes. When the process is saturated as well, the worker pauses between
 batches and uses a smaller share of the time the faster messages arrive. A minimum share always
 remains.
+
 Pure: the caller passes counters and clocks.
 """
 
 from collections.abc import Callable
 
 BUSY_RATE, RUSH_RATE = 50.0, 300.0  # arrivals per second
-MINIMUM_SHARE = {
-    RUSH_RATE: 0.1,
-    BUSY_RATE: 0.5,
-    0.0: 1.0,
-}  # of processing, by arrival rate
+MINIMUM_SHARE = {RUSH_RATE: 0.1, BUSY_RATE: 0.5, 0.0: 1.0}  # of processing, by arrival rate
 FLOOD_RATE = 1200.0  # arrivals per second that exceed what one process can apply
 FLOOD_CPU_LIMIT = 0.8  # CPU share above which processing is throttled during a flood
 CPU_LIMIT = 0.95  # CPU share above which it is throttled otherwise
-SHARE_FACTOR, SHARE_INCREASE = (
-    0.7,
-    0.05,
-)  # multiplicative decrease and additive increase of the share
-LONGEST_PAUSE = 2.0  # seconds; longest pause
+SHARE_FACTOR, SHARE_INCREASE = 0.7, 0.05  # multiplicative decrease, additive increase
+LONGEST_PAUSE = 2.0  # seconds
 STEADY_RATE = 20.0  # arrivals per second, on average, from which batches are small
 QUIET_SECONDS = 0.25  # without arrivals, until batches are large again
 SMALL_BATCH = 20  # messages of a batch while messages arrive
