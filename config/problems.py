@@ -99,10 +99,12 @@ def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[Sett
     elif "loc" in context:
         yield SettingProblem(location, found["msg"])
     else:
-        yield SettingProblem(location, _said(found["type"], context, setting, found["loc"]))
+        yield SettingProblem(location, _problem_text(found["type"], context, setting, found["loc"]))
 
 
-def _said(kind: str, context: Mapping[str, Any], setting: _Setting, location: Location) -> str:
+def _problem_text(
+    kind: str, context: Mapping[str, Any], setting: _Setting, location: Location
+) -> str:
     if kind == "extra_forbidden":
         near = get_close_matches(setting.key, setting.keys, n=1)
         return f"unknown key; is {near[0]} meant?" if near else "unknown key"

@@ -228,8 +228,10 @@ def parse(text: str, home: Path, file: Path) -> Settings:
         raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
         twice = list(islice(_twice(values, text, file), MOST_REFUSALS))
-        said = [each for each in describe_problems(error, Settings) if each.location or not twice]
-        raise SettingsError([*(_mistake(each, text, file) for each in said), *twice]) from error
+        problems = [
+            each for each in describe_problems(error, Settings) if each.location or not twice
+        ]
+        raise SettingsError([*(_mistake(each, text, file) for each in problems), *twice]) from error
     # A BRIDGE_HOME in the environment must not change the folder of the file.
     return settings.model_copy(update={"home": home.absolute()})
 

@@ -173,11 +173,11 @@ def read(text: str, file: Path) -> dict[str, Any]:
 
 def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistake:
     last = text.rpartition("\n")[2]
-    said, line, column = str(error), text.count("\n") + 1, len(last) + 1
-    if found := _AT.search(said):
-        said = said[: found.start()]
+    message, line, column = str(error), text.count("\n") + 1, len(last) + 1
+    if found := _AT.search(message):
+        message = message[: found.start()]
         line, column = (int(found[1]), int(found[2])) if found[1] else (line, column)
-    return Mistake(f"{file}:{line}:{column}", said)
+    return Mistake(f"{file}:{line}:{column}", message)
 
 
 def _longest(text: str, characters: str) -> str:

@@ -246,7 +246,7 @@ class ConsoleConnections(Connections):
 
     def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
-        find, said = active_sources(self._settings, self._database), set()
+        find, messages = active_sources(self._settings, self._database), set()
         section = find_connection(planned, kind, name)
         if section is not None:
             try:
@@ -259,10 +259,10 @@ class ConsoleConnections(Connections):
                 part()
             except MappingErrors as error:
                 field = "mappings" if kind is ChannelKind.LISTENER else "mapping"
-                said.add(FieldMistake(field, error.issues[0].message))
+                messages.add(FieldMistake(field, error.issues[0].message))
             except BridgeError as error:
-                said.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
-        yield from sorted(said)
+                messages.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
+        yield from sorted(messages)
 
     def _worth_a_look(
         self, planned: Settings, kind: ChannelKind, name: str

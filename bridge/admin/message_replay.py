@@ -73,7 +73,7 @@ class StoredMessageReplay:
 
     def faults(self, listener: str, payload: bytes) -> list[Mapping[str, Any]]:
         """Return why the active definitions refuse a message; empty if they accept it."""
-        return _told(self._evaluate(listener, payload)[1])
+        return _refusals_json(self._evaluate(listener, payload)[1])
 
     def sites(self, listener: str, payload: bytes) -> frozenset[str]:
         """Return the sites of a message, by the definition that accepts it."""
@@ -136,8 +136,8 @@ class StoredMessageReplay:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
         checked = policy.with_checks(validator(self._settings, section, Metrics()))
-        troubles: list[BaseException] = []
-        return checked, FrameEvaluator(checked, troubles.append).evaluate(
+        errors: list[BaseException] = []
+        return checked, FrameEvaluator(checked, errors.append).evaluate(
             Frame(payload), datetime.now(UTC)
         )
 
@@ -168,7 +168,7 @@ def _refused(verdict: Verdict) -> StillRefused:
     return StillRefused("; ".join(texts))
 
 
-def _told(verdict: Verdict) -> list[Mapping[str, Any]]:
+def _refusals_json(verdict: Verdict) -> list[Mapping[str, Any]]:
     refusals: Sequence[Any] = verdict.refusals
     return [
         {"code": each.error_code.value, "place": each.place, "text": each.text} for each in refusals

@@ -237,8 +237,8 @@ class Composer:
             site=str(orders[0].get("SiteID", "")),
             orders=tuple(
                 chain.from_iterable(
-                    result_orders(tags, index, known.survivors.get(place, ""))
-                    for place, (tags, index) in enumerate(zip(orders, known.orders, strict=True))
+                    result_orders(tags, index, known.survivors.get(position, ""))
+                    for position, (tags, index) in enumerate(zip(orders, known.orders, strict=True))
                 )
             ),
             destination=dict(destination.fields),
@@ -306,17 +306,17 @@ def _survivors(
     """Return the surviving MRNs, by position, of orders whose patient was merged meanwhile."""
     keys = [key_of(each) for each in delivery.orders["orders"]]
     moved = {
-        place: (key.site, key.mrn)
-        for place, (key, order) in enumerate(zip(keys, orders, strict=True))
+        position: (key.site, key.mrn)
+        for position, (key, order) in enumerate(zip(keys, orders, strict=True))
         if order is not None and order.key.mrn != key.mrn
     }
     if not moved:
         return {}
     found = merged_patients.survivors(connection, moved.values())
     return {
-        place: found[patient]
-        for place, patient in moved.items()
-        if (order := orders[place]) is not None and found.get(patient) == order.key.mrn
+        position: found[patient]
+        for position, patient in moved.items()
+        if (order := orders[position]) is not None and found.get(patient) == order.key.mrn
     }
 
 
@@ -329,15 +329,18 @@ def result_orders(
     After a patient merge, the sender's demographics and the MRN `survivor` are the newer ones. An
     order of several procedures yields one result order for each procedure.
     """
-    said = dict(index.tags) if index else {}
-    joined = {**said, **{tag: value for tag, value in tags.items() if value not in ("", None)}}
+    from_sender = dict(index.tags) if index else {}
+    merged = {
+        **from_sender,
+        **{tag: value for tag, value in tags.items() if value not in ("", None)},
+    }
     if survivor:
-        joined |= {tag: said[tag] for tag in DEMOGRAPHICS if said.get(tag)} | {
+        merged |= {tag: from_sender[tag] for tag in DEMOGRAPHICS if from_sender.get(tag)} | {
             "PatientMRN": survivor
         }
-    metadata = joined.pop("Metadata", None) or {}
+    metadata = merged.pop("Metadata", None) or {}
     order = ResultOrder(
-        tags={tag: str(value) for tag, value in joined.items()},
+        tags={tag: str(value) for tag, value in merged.items()},
         metadata=metadata,
         placer=index.placer if index else "",
         filler=index.filler if index else "",

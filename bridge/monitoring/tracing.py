@@ -97,12 +97,12 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
                     yield outcomes
         finally:
             for message_id, span in spans.items():
-                _told(span, events.get(message_id))
+                _end_span(span, events.get(message_id))
 
     return answer
 
 
-def _told(span: Span, outcome: MessageOutcome | None) -> None:
+def _end_span(span: Span, outcome: MessageOutcome | None) -> None:
     with suppress(Exception):  # a trace must not change what it traces
         span.set_attribute("bridge.outcome", outcome.event.value if outcome else "none")
         if outcome is not None and outcome.code:

@@ -46,13 +46,13 @@ def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> N
     ]
     if notes:
         connection.execute(_SET_NOTES, notes)
-    doubts = [
+    counts = [
         {"id": each.message_id, "doubts": each.ambiguous_attempts}
         for each in outcomes
         if each.ambiguous_attempts is not None
     ]
-    if doubts:
-        connection.execute(_SET_AMBIGUOUS_ATTEMPTS, doubts)
+    if counts:
+        connection.execute(_SET_AMBIGUOUS_ATTEMPTS, counts)
 
 
 LEASE_MS = 60_000

@@ -304,11 +304,11 @@ class Outbox:
             stored = execute_rows(
                 connection,
                 _STORE_PAYLOAD,
-                [(each, said, stored_digest(digest(said))) for each, (said, _) in rows],
+                [(each, payload, stored_digest(digest(payload))) for each, (payload, _) in rows],
             )
             execute_rows(connection, _SET_CONTROL_ID, [(each, name) for each, (_, name) in rows])
             if stored is not None and stored.rowcount == len(rows):
-                return {each: said for each, (said, _) in rows}
+                return {each: payload for each, (payload, _) in rows}
             kept = execute_keys(connection, _READ_PAYLOADS, list(composed)).all()
             return {
                 row.delivery_id: bytes(row.payload)

@@ -95,8 +95,8 @@ def destination_definition_names(chosen: DestinationSettings) -> tuple[str, ...]
 
 def rendering_options(chosen: Rendering) -> dict[str, object]:
     """Return the rendering options that are set."""
-    said = {word: getattr(chosen, word) for word in Rendering.model_fields}
-    return {word: value for word, value in said.items() if value not in (None, {})}
+    options = {name: getattr(chosen, name) for name in Rendering.model_fields}
+    return {name: value for name, value in options.items() if value not in (None, {})}
 
 
 def _compiled(

@@ -85,15 +85,15 @@ class WorkerPool(WorkerHost):
 
 def _read_answer(answer: bytes) -> Any:
     """Read the answer of a worker. Raises WorkerTimeout, WorkerFailed."""
-    verdict, kind, said = answer[:1], answer[1:2], answer[2:]
+    verdict, kind, content = answer[:1], answer[1:2], answer[2:]
     if verdict == zygote.OVERDUE:
         raise WorkerTimeout
     if verdict != zygote.ANSWERED:
         raise WorkerFailed
     if kind == zygote.BYTES_ANSWER:
-        return said
+        return content
     try:
-        found = json.loads(said)
+        found = json.loads(content)
     except (ValueError, RecursionError):
         raise WorkerFailed from None
     if kind != zygote.RAISED:

@@ -55,7 +55,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
         known = [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in mistakes]
         return with_positions(home, [*known, *_mappings(home), *_partial_settings(home)])
     down = unanswered(settings)
-    looks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
+    checks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
         _secrets,
         _exposures,
         _deprecated,
@@ -67,7 +67,7 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
         _tracing,
         *((_reachable,) if reach else ()),
     )
-    found = [*_mappings(home), *(finding for look in looks for finding in look(settings))]
+    found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
     return sorted(
         with_positions(home, found), key=lambda each: each.severity is not CheckSeverity.ERROR
     )
@@ -107,7 +107,7 @@ def _activations(settings: Settings) -> Iterator[CheckFinding]:
     try:
         names = differing_definitions(settings, database)
         current = active_settings.current(settings, database)
-        find = active_sources(settings, database)
+        find_sources = active_sources(settings, database)
     except InvalidConnection as error:
         yield CheckFinding(CheckSeverity.ERROR, "console", str(error))
         return
@@ -115,7 +115,7 @@ def _activations(settings: Settings) -> Iterator[CheckFinding]:
         return  # `databases` reports the reason
     finally:
         database.dispose()
-    yield from _saved_in_console(settings, current, find)
+    yield from _saved_in_console(settings, current, find_sources)
     for name in names:
         place = str(settings.home / "mappings" / f"{name}.yaml")
         message = f"another version is active; `bridge mapping activate {name}` activates the file"
@@ -153,10 +153,10 @@ def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _saved_in_console(
-    settings: Settings, current: Settings, find: SourceFinder
+    settings: Settings, current: Settings, find_sources: SourceFinder
 ) -> Iterator[CheckFinding]:
     """Check connections saved in the console, and report those that override bridge.toml."""
-    own = {whose: each for each in _connections(settings) for whose in [(each.kind, each.name)]}
+    own = {key: each for each in _connections(settings) for key in [(each.kind, each.name)]}
     for each in _connections(current):
         before, place = own.get((each.kind, each.name)), f"{each.kind} {each.name}"
         if before is not None and before.settings == each.settings:
@@ -167,7 +167,9 @@ def _saved_in_console(
         if before is not None:
             message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
-        yield from _tried(place, connection_checks.checks_of(current, each.kind, each.name, find))
+        yield from _tried(
+            place, connection_checks.checks_of(current, each.kind, each.name, find_sources)
+        )
 
 
 class _ConnectionEntry(NamedTuple):
@@ -242,9 +244,9 @@ def _deprecated(settings: Settings) -> Iterator[CheckFinding]:
         if not isinstance(section, BaseModel):
             continue
         for key in sorted(section.model_fields_set):
-            explain_failure = type(section).model_fields[key].deprecated
-            if explain_failure:
-                yield CheckFinding(CheckSeverity.WARNING, f"{name}.{key}", str(explain_failure))
+            reason = type(section).model_fields[key].deprecated
+            if reason:
+                yield CheckFinding(CheckSeverity.WARNING, f"{name}.{key}", str(reason))
 
 
 def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
@@ -307,15 +309,15 @@ def _tracing(settings: Settings) -> Iterator[CheckFinding]:
 
 def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
     """Build each part as the service does; yield one finding for each distinct error."""
-    said = set()
+    messages = set()
     for part in parts:
         try:
             part()
         except MappingErrors as error:  # `_mappings` reports the mistakes of existing files
-            said |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
+            messages |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
         except (BridgeError, TLSConfigurationError) as error:
-            said.add(str(error))
-    for message in sorted(said):
+            messages.add(str(error))
+    for message in sorted(messages):
         yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 

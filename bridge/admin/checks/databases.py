@@ -55,7 +55,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
         yield CheckFinding(CheckSeverity.ERROR, place, down[own])
     else:
         yield from _database(place, own, "bridge.store", "alembic_version")
-        yield from _doubts(settings, place, own)
+        yield from _durability(settings, place, own)
         yield from _contents(place, own)
         yield from _pages(place, own)
         yield from _index_key(settings, own, migration.BRIDGE_TABLE)
@@ -68,7 +68,7 @@ def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFind
     elif url != own:
         yield CheckFinding(CheckSeverity.ERROR, place, down[url])
     if url not in {*down, own}:
-        yield from _doubts(settings, place, url)
+        yield from _durability(settings, place, url)
         yield from _pages(place, url)
     if url not in down:
         yield from _index_key(settings, url, migration.ENGINE_TABLE)
@@ -112,7 +112,7 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Che
     yield from _checked(place, url, check)
 
 
-def _doubts(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
+def _durability(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
     """Check that the server and our role there store messages durably."""
     required = settings.database.require_synchronous
 

@@ -55,8 +55,8 @@ class SettingsLocator:
 
     def _set(self, section: str, key: str) -> str:
         table = self._values.get(section)
-        said = isinstance(table, Mapping) and key in table
-        return position(self._text, (section, key)) if said else ""
+        is_set = isinstance(table, Mapping) and key in table
+        return position(self._text, (section, key)) if is_set else ""
 
     def _entry(self, section: str, name: str, message: str) -> str:
         entries = self._values.get(section)
@@ -99,7 +99,7 @@ def with_positions(home: Path, found: Sequence[CheckFinding]) -> list[CheckFindi
     """Return the findings with their positions in the settings file."""
     pointer = SettingsLocator(home)
     return [
-        CheckFinding(each.severity, pointer.place(each.place, said), said)
+        CheckFinding(each.severity, pointer.place(each.place, text), text)
         for each in found
-        for said in [each.message.removeprefix(f"{each.place}: ")]
+        for text in [each.message.removeprefix(f"{each.place}: ")]
     ]

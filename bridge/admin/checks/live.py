@@ -62,7 +62,7 @@ def ask_web(
     except httpx.HTTPError as error:
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(root_cause(error), host))
     else:
-        yield from _said(place, host, status)
+        yield from _status_findings(place, host, status)
 
 
 def _headers(settings: Settings, chosen: DestinationSettings) -> dict[str, str]:
@@ -81,7 +81,7 @@ def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, 
         return answer.status_code  # the body is not needed
 
 
-def _said(place: str, host: str, status: int) -> Iterator[CheckFinding]:
+def _status_findings(place: str, host: str, status: int) -> Iterator[CheckFinding]:
     answers = f"{host} answers {status} to a question without a message"
     if status in _UNAUTHORIZED:
         message = f"{host} does not let us in ({status}): set authorization_file, or correct it"
@@ -165,9 +165,9 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
         message = f"the token in {file} is refused ({status}): have a new one made there"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
     elif page or status not in _WRONG_QUESTION:
-        what = "look there" if status >= _BROKEN else "is it the address of a report service?"
-        said = f"a page ({status})" if page and status < _BROKEN else f"{status}"
-        message = f"{host} answers /api/report/status with {said}: {what}"
+        advice = "look there" if status >= _BROKEN else "is it the address of a report service?"
+        response = f"a page ({status})" if page and status < _BROKEN else f"{status}"
+        message = f"{host} answers /api/report/status with {response}: {advice}"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
 
 

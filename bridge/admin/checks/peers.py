@@ -118,8 +118,8 @@ def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> 
         return f"nobody answers at {host}: no such host is known ({error.strerror})"
     if isinstance(error, TimeoutError):
         return f"nobody answers at {host}: no answer in time"
-    said = getattr(error, "strerror", None) or type(error).__name__
-    return f"nobody answers at {host}: {said}"
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return f"nobody answers at {host}: {reason}"
 
 
 def _of_tls(error: ssl.SSLError) -> str:

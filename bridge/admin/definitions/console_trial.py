@@ -142,13 +142,16 @@ def answer(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str,
         "differing": len(found.differing),
         "fields": [{"field": field, "count": count} for field, count in fields.most_common()],
         "messages": [
-            {"label": sample.label, "differences": [_told(each, values) for each in differences]}
+            {
+                "label": sample.label,
+                "differences": [_difference_json(each, values) for each in differences],
+            }
             for sample, differences in shown
         ],
     }
 
 
-def _told(found: FieldDifference, values: bool) -> dict[str, str]:
+def _difference_json(found: FieldDifference, values: bool) -> dict[str, str]:
     if values:
         return {"field": found.field, "before": found.before, "after": found.after}
     return {"field": found.field}

@@ -60,12 +60,12 @@ def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]])
     `known` are the tags of the patient's other orders. Returns none if date of birth or sex
     differs: that is another person.
     """
-    said = str(tags.get("PatientName") or "")
+    order_name = str(tags.get("PatientName") or "")
     own = list(known)
     if any(_contradict(tags, each) for each in own):
         return []
     names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
-    return [name for name in names if name and are_compatible(said, name)]
+    return [name for name in names if name and are_compatible(order_name, name)]
 
 
 def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -83,12 +83,16 @@ def had_current_name_before(
     If so, no correction explains the difference: the order is about another person. The names
     come from the PID segments of the patient's orders.
     """
-    said = str(event.clinical_info["PatientName"])
+    order_name = str(event.clinical_info["PatientName"])
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
-    called = [(each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own]
-    if any(_name_parts(said) <= texts for _, texts in called):
+    names_by_order = [
+        (each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own
+    ]
+    if any(_name_parts(order_name) <= texts for _, texts in names_by_order):
         return False
-    return any(_name_parts(name) <= texts and _is_before(each, sent_at) for each, texts in called)
+    return any(
+        _name_parts(name) <= texts and _is_before(each, sent_at) for each, texts in names_by_order
+    )
 
 
 def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
@@ -104,8 +108,8 @@ def matches_former_name(
     Used if the times of order and correction cannot be compared. Another date of birth than the
     corrected one means another person.
     """
-    said, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, correction.tags))
-    if said and known and said != known:
+    given, known = (tags.get("PatientBirthDate") for tags in (event.clinical_info, correction.tags))
+    if given and known and given != known:
         return False
     name = _name_parts(event.clinical_info.get("PatientName"))
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]

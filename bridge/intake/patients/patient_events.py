@@ -242,9 +242,9 @@ async def _apply_patient_event(
     for each in corrections(event, updates, context.index.values()):
         context.changed[each.key] = context.index[each.key] = each
     if updates and not stale:
-        said = {**known.tags, **updates} if known is not None else updates
+        tags = {**known.tags, **updates} if known is not None else updates
         at, clock = context.sent
-        context.demographics.append(DemographicsUpdate(event.site, event.mrn, at, said, clock))
+        context.demographics.append(DemographicsUpdate(event.site, event.mrn, at, tags, clock))
     if event.action is OrderAction.PATIENT_MERGE:
         context.index, linkable = index_after_merge(event, context.index)
         context.move_to_survivor(event)

@@ -246,13 +246,13 @@ def _belongs_to_visit(
     move: VisitTransfer,
 ) -> bool:
     """Tell whether an order belongs to a visit, by the event or else by the known order."""
-    said = _visit_number(event.clinical_info, visit.key)
-    if not said and own is not None:
-        said = _visit_number(own.tags, visit.key)
-    if said and own is not None and has_moved_away(own):
-        return said in {visit.number, move.now.number}
-    if said:
-        return said == visit.number
+    number = _visit_number(event.clinical_info, visit.key)
+    if not number and own is not None:
+        number = _visit_number(own.tags, visit.key)
+    if number and own is not None and has_moved_away(own):
+        return number in {visit.number, move.now.number}
+    if number:
+        return number == visit.number
     return target is not None and _visit_number(target.tags, visit.key) == move.now.number
 
 
@@ -316,12 +316,12 @@ def _ends_of_move(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReferenc
     return prior, VisitReference(event.site, event.mrn, visit.key, visit.number or number)
 
 
-def moves_of(event: OrderEvent, said: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
+def moves_of(event: OrderEvent, sent: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
     """Return the move to store for an event that moves a visit, with the time it was sent."""
     if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
         return []
     prior, now = _ends_of_move(event, event.visit)
-    return [(prior, VisitTransfer(now, said.at, demographics_of(event), event.echo, said.clock))]
+    return [(prior, VisitTransfer(now, sent.at, demographics_of(event), event.echo, sent.clock))]
 
 
 def later_moves(

@@ -203,8 +203,8 @@ def _outcome(
     detail: str = "",
     retry_at: int | None = None,
 ) -> MessageOutcome:
-    doubts = claimed.ambiguous_attempts + (failure is FailureKind.AMBIGUOUS)
-    is_final = failure is FailureKind.PERMANENT or doubts >= MAX_AMBIGUOUS_ATTEMPTS
+    ambiguous = claimed.ambiguous_attempts + (failure is FailureKind.AMBIGUOUS)
+    is_final = failure is FailureKind.PERMANENT or ambiguous >= MAX_AMBIGUOUS_ATTEMPTS
     event = QueueEvent.GIVEN_UP if is_final else QueueEvent.POSTPONED
     # A replay of a parked message starts to count again.
     return MessageOutcome(
@@ -214,5 +214,5 @@ def _outcome(
         code,
         detail,
         retry_at,
-        ambiguous_attempts=0 if is_final else doubts,
+        ambiguous_attempts=0 if is_final else ambiguous,
     )

@@ -218,11 +218,11 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
         return None
     field = header.fields[_SENT_AT.field]
     if _DIGITS.fullmatch(field):  # the usual case needs no parsing
-        said = field.decode("ascii")
+        text = field.decode("ascii")
     else:
         head = lines.first_line(lines.untrailed(payload)[0])  # the rest of the message may be long
-        said = Message.parse(head, fallback=policy.charset).value(_SENT_AT)
-    found = _parse_sent_at(said, policy.time_zone)
+        text = Message.parse(head, fallback=policy.charset).value(_SENT_AT)
+    found = _parse_sent_at(text, policy.time_zone)
     if found is None or found[0] > received_at + MAX_SENT_AHEAD_MS:
         return None
     at, resolution, zone = found
@@ -236,9 +236,9 @@ def _sender(application: bytes, facility: bytes, zone: str) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _parse_sent_at(said: str, time_zone: str) -> tuple[int, Resolution, str] | None:
+def _parse_sent_at(value: str, time_zone: str) -> tuple[int, Resolution, str] | None:
     """Parse a time: milliseconds, resolution, zone. Cached: many messages have the same time."""
-    stamp = parse_timestamp(said)
+    stamp = parse_timestamp(value)
     if stamp is None or stamp.precision < Precision.MINUTE:
         return None
     moment = stamp.moment(ZoneInfo(time_zone))

@@ -92,12 +92,12 @@ def _about_the_link(
     Such a message may consist of its header only. If it has more segments, it is also processed.
     """
     after = last if number == RESTART else None
-    said = _expected(after)
+    expected = _expected(after)
     if verdict.header is not None and has_only_header(payload, verdict.header):
-        sequence = SequenceCheck(said, may_change=True, is_link_only=True)
+        sequence = SequenceCheck(expected, may_change=True, is_link_only=True)
         verdict = Verdict(verdict.header, verdict.definition, sequence=sequence)
     else:
-        verdict = verdict._replace(sequence=SequenceCheck(said))
+        verdict = verdict._replace(sequence=SequenceCheck(expected))
     return SequencedVerdict(verdict, after, only_if_taken=False)
 
 
