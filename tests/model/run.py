@@ -18,6 +18,9 @@ HERE = Path(__file__).parent
 SMALL_QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 0'
 """A complete check takes minutes."""
 
+REPLAYED_QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 0 MaxReplays = 1'
+"""Replay without failures. The complete check with both has too many states."""
+
 QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 4 MaxStops = 1 MaxReplays = 1'
 OUTBOX = 'CONSTANTS Couriers = {"c1", "c2"} MaxFaults = 2'
 
@@ -39,6 +42,7 @@ PROPERTIES = {
 }
 CHECKS = [
     Check("Queue", SMALL_QUEUE),
+    Check("Queue", REPLAYED_QUEUE),
     Check("Outbox", OUTBOX),
     Check("Queue", QUEUE, "locks wait", "Temporal properties were violated"),
     Check("Queue", QUEUE, "claims without a look", "is violated"),
