@@ -27,6 +27,8 @@ class Hospital:
         self.nowhere = add("nowhere", acknowledge="applied", site="NOSITE")
         self.stored = add("stored", acknowledge="stored")
         self.replying = add("replying", replies="order")
+        self.validating = add("validating", validate="refuse")
+        self.warning = add("warning", validate="warn")
         self.strict = add("strict", reused_control_id="refuse")
         self.small = add("small", max_connections=2, frame_timeout="1s", max_frame="32KiB")
         self.idle = add("idle", idle_timeout="1s")

@@ -20,6 +20,7 @@ import httpx
 
 from tests.acceptance.forked import Forked, Program
 from tests.acceptance.serving import Serving
+from tests.acceptance.wire import Sender, verdict
 from tests.eventually import PATIENCE, eventually
 from tests.trust import TRUSTED
 
@@ -255,6 +256,13 @@ class House:
         """The value of one metric, by its name and labels as `/metrics` writes them."""
         shown = httpx.get(f"{self.url}/metrics", timeout=PATIENCE, verify=TRUSTED).text.splitlines()
         return next(float(line.rpartition(" ")[2]) for line in shown if line.startswith(f"{name} "))
+
+    def send(self, *messages: bytes) -> None:
+        """Send messages that are all accepted, and wait until all are applied."""
+        with Sender(self.mllp_port) as sender:
+            for message in messages:
+                assert verdict(sender.ask(message))[0] == "AA", message
+        self.settle()
 
     def settle(self, patience: float = PATIENCE) -> None:
         """Wait until all received messages are applied."""

@@ -4,13 +4,12 @@ import json
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
-from tests.acceptance.test_order_control import send
 from tests.acceptance.wire import Sink
 
 
 def test_a_delivered_result_is_audited(running: House, ris: Sink) -> None:
     """Signatures and deliveries are AuditEvents about the same report."""
-    send(running, order(4700))
+    running.send(order(4700))
     running.draft("M4700", "A4700", "Normal.")
     running.sign("M4700", "A4700")
     assert ris.about("|A4700|")

@@ -132,6 +132,27 @@ def test_mapping_try(running: House, tmp_path: Path) -> None:
     assert "ORC-1" in running.bridge("mapping", "try", "orders", str(bad), expect=1)
 
 
+def test_mapping_try_validates(house: House, tmp_path: Path) -> None:
+    """`mapping try --validate` names each finding and exits with 1."""
+    house.make()
+    file = tmp_path / "order.hl7"
+    file.write_bytes(order(5006, name=""))
+    tried = ("mapping", "try", "orders", str(file))
+    out = house.bridge(*tried, "--validate", "--json", expect=1)
+    found = json.loads(out[: out.rindex("]") + 1])[0]["validation"]
+    assert ("101", "PID-5") in [(each["code"], each["place"]) for each in found]
+    assert "structure error" in house.bridge(*tried, "--validate", expect=1)
+    house.bridge(*tried)
+
+
+def test_a_kept_report_is_listed(running: House) -> None:
+    """`messages list` marks a cancellation that kept a report with text."""
+    running.send(order(5007))
+    running.draft("M5007", "A5007", "Dictated already.")
+    running.send(order(5007, control="CA", msh10="C5007-CA"))
+    assert "report_kept" in running.bridge("messages", "list", "--limit", "5")
+
+
 def test_replay(running: House) -> None:
     """`messages list` and `show` print a received message, and `replay` applies it again."""
     with Sender(running.mllp_port) as sender:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
-from tests.acceptance.test_order_control import send
 from tests.acceptance.traced import FILE, TEXTS, traced
 from tests.acceptance.wire import sink
 from tests.eventually import eventually
@@ -46,7 +45,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             service = house.start(env={FILE: str(file), TEXTS: json.dumps(texts)})
             service.process.send_signal(signal.SIGUSR1)
             eventually(file.exists)
-            send(house, order(7, msh10="ORDER-CONTROL-ID"))
+            house.send(order(7, msh10="ORDER-CONTROL-ID"))
             house.draft("M7", "A7", "Zebra crossing.")
             house.sign("M7", "A7")
             receiver.wait(1)

@@ -10,7 +10,6 @@ import pytest
 from tests.acceptance.house import House
 from tests.acceptance.orders import group_of, order
 from tests.acceptance.radiologist import addendum
-from tests.acceptance.test_order_control import send
 from tests.acceptance.wire import Sink, control_id
 from tests.conformance.parsers import agree, structure_errors
 
@@ -59,11 +58,11 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
         house.destination(name, sinks[name].port, **settings)
     house.make()
     house.start()
-    send(house, order(1, extra="NTE|1||Allergic\r"))
+    house.send(order(1, extra="NTE|1||Allergic\r"))
     house.draft("M1", "A1", TEXT, Metadata={"Extra": "seven"})
     house.sign("M1", "A1")
     addendum(house, "M1", "A1", "One more thing.")
-    send(house, order(2, extra=group_of(3)))
+    house.send(order(2, extra=group_of(3)))
     house.draft("M2", "A2", TEXT)
     house.sign("M2", "A2")
     yield Receivers(house, sinks)

@@ -13,7 +13,6 @@ from tests.acceptance.hospital import Hospital
 from tests.acceptance.house import House
 from tests.acceptance.orders import group_of, order
 from tests.acceptance.radiologist import addendum
-from tests.acceptance.test_order_control import send
 from tests.acceptance.wire import FS_CR, VT, Answer, Sink, accept, ack, control_id, sink
 from tests.conformance.parsers import agree, structure_errors
 from tests.eventually import PATIENCE, eventually
@@ -21,7 +20,7 @@ from tests.eventually import PATIENCE, eventually
 
 def test_sign_to_result(running: House, ris: Sink) -> None:
     """The result has the text, the order numbers of the RIS and the StudyInstanceUID."""
-    send(running, order(4001))
+    running.send(order(4001))
     running.draft("M4001", "A4001", "Normal chest.\nNo nodule.")
     running.sign("M4001", "A4001")
     message = ris.about("|A4001|")[0].decode()
@@ -52,7 +51,7 @@ def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
 
 def recall(house: House, number: int) -> bool:
     """Sign a report and recall it; return whether the recall was within the sign delay."""
-    send(house, order(number))
+    house.send(order(number))
     house.draft(f"M{number}", f"A{number}", "First thought.")
     house.sign(f"M{number}", f"A{number}")
     house.act("unsign", f"M{number}", f"A{number}", expect=None)
@@ -107,7 +106,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
     house.make()
     house.start()
     for number in range(REPORTS):
-        send(house, order(number))
+        house.send(order(number))
         house.draft(f"M{number}", f"A{number}", f"Text {number}.")
         house.sign(f"M{number}", f"A{number}")
     mute.wait(1)
@@ -173,7 +172,7 @@ def test_results_are_valid(running: House, ris: Sink, number: int) -> None:
     number_of_order = 4100 + number
     name = "O\\T\\BRIEN\\S\\X^山田\\F\\^Zoë"
     extra = f"NTE|1||Note \\F\\ {number}\rOBX|1|ST|W^Weight||80 \\S\\ 2|kg\r"
-    send(running, order(number_of_order, name=name, title="CT \\T\\ MR \\S\\ Ü", extra=extra))
+    running.send(order(number_of_order, name=name, title="CT \\T\\ MR \\S\\ Ü", extra=extra))
     running.draft(f"M{number_of_order}", f"A{number_of_order}", text)
     running.sign(f"M{number_of_order}", f"A{number_of_order}")
     addendum(running, f"M{number_of_order}", f"A{number_of_order}", "Later | seen ^ too 異常.")
@@ -190,7 +189,7 @@ def test_results_are_valid(running: House, ris: Sink, number: int) -> None:
 
 def test_linked_orders_get_a_result_each(running: House, ris: Sink) -> None:
     """A report of two orders is a result for each, with its own order numbers."""
-    send(running, order(4201, extra=group_of(4202)))
+    running.send(order(4201, extra=group_of(4202)))
     running.draft("M4201", "A4201", "Both.")
     running.sign("M4201", "A4202")
     one, two = ris.about("|A4201|")[0], ris.about("|A4202|")[0]

@@ -7,7 +7,7 @@ import httpx
 
 from tests.acceptance.hospital import Hospital
 from tests.acceptance.orders import order
-from tests.acceptance.wire import FS_CR, VT, Sender, verdict
+from tests.acceptance.wire import FS_CR, VT, Sender, segment, verdict
 from tests.eventually import PATIENCE, eventually
 
 
@@ -129,6 +129,38 @@ def test_charset_without_msh_18(hospital: Hospital) -> None:
         assert verdict(sender.ask(message.encode("latin-1"))) == ("AA", "C1016")
     hospital.house.settle()
     assert "BJÖRK" in str(hospital.house.row("A1016")).upper()
+
+
+def test_replies(hospital: Hospital) -> None:
+    """`order`: the reply is an ORR, the same for a retransmit; ORC-1 of a refused order is UA."""
+    message = order(1017)
+    with Sender(hospital.replying) as sender:
+        first, second = sender.ask(message), sender.ask(message)
+        refused = sender.ask(order(1018, accession="", control="QQ"))
+    assert first is not None
+    assert refused is not None
+    assert first == second
+    assert verdict(first) == ("AA", "C1017")
+    assert "|ORR^O02^ORR_O02|" in segment(first, b"MSH")
+    assert segment(first, b"ORC") == "ORC|OK|P1017|F1017"
+    assert verdict(refused)[0] == "AE"
+    assert segment(refused, b"ORC").startswith("ORC|UA|")
+
+
+def test_validate(hospital: Hospital) -> None:
+    """`refuse`: AE with the place of a missing PID-5. `warn`: AA, with a count and a log line."""
+    with Sender(hospital.validating) as sender:
+        refused = sender.ask(order(1019, name=""))
+        assert verdict(sender.ask(order(1020))) == ("AA", "C1020")
+    assert verdict(refused) == ("AE", "C1019")
+    assert refused is not None
+    assert "PID^1^5" in segment(refused, b"ERR").replace("&", "^")
+    assert "|101" in segment(refused, b"ERR")
+    with Sender(hospital.warning) as sender:
+        assert verdict(sender.ask(order(1021, name=""))) == ("AA", "C1021")
+    metrics = httpx.get(f"{hospital.house.url}/metrics", timeout=PATIENCE).text
+    assert 'bridge_validation_findings_total{error="101",listener="warning"} 1.0' in metrics
+    assert "against the structure" in hospital.house.log()
 
 
 def test_a_hundred_frames_in_one_write(hospital: Hospital) -> None:

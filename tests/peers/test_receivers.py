@@ -7,7 +7,6 @@ import pytest
 
 from tests.acceptance.orders import order
 from tests.acceptance.radiologist import addendum
-from tests.acceptance.test_order_control import send
 from tests.eventually import eventually
 from tests.peers.conftest import PeerSetup
 
@@ -38,7 +37,7 @@ def wait(installation: PeerSetup, peer: str, mark: str, count: int) -> list[str]
 
 def sign(installation: PeerSetup, texts: dict[int, str]) -> None:
     """Send orders and sign a report for each."""
-    send(installation.house, *(order(number) for number in texts))
+    installation.house.send(*(order(number) for number in texts))
     for number, text in texts.items():
         installation.house.draft(f"M{number}", f"A{number}", text)
         installation.house.sign(f"M{number}", f"A{number}")

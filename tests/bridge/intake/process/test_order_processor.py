@@ -79,12 +79,38 @@ async def test_the_same_order_twice_is_one_report(hospital: Hospital) -> None:
     assert first.report_id == again.report_id
 
 
-async def test_a_change_changes_the_tags(hospital: Hospital) -> None:
-    """XO updates an unsigned report, also if XO arrives first."""
-    await hospital.send(message(group(what="CT Chest", control="XO")))
-    await hospital.send(message(group(what="CT Abdomen", control="XO")))
-    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
-    assert export.orders[0]["StudyDescription"] == "CT Abdomen"
+STORIES = {
+    "NW": "NW 0",
+    "NW NW": "NW 1",
+    "XO": "XO 0",
+    "XO XO": "XO 1",
+    "NW XO XO": "XO 2",
+    "NW CA": None,
+    "CA NW": "NW 1",
+    "NW CA XO": None,
+    "NW DC": None,
+    "NW CA NW": "NW 2",
+    "NW HD": None,
+    "NW HD RL": "RL 2",
+    "NW HD XO RL": "RL 3",
+    "CA": None,
+    "NW OK": "NW 0",
+    "NW CA RL": None,
+    "SN": "SN 0",
+    "NW SC": "SC 1",
+}
+
+
+async def test_stories(hospital: Hospital) -> None:
+    """The worklist shows the state that the last effective message gives, at equal times."""
+    for number, story in enumerate(STORIES):
+        for place, control in enumerate(story.split()):
+            status = "CA" if control in {"CA", "DC"} else "SC"
+            one = group(f"A{number}", control, status, what=f"{control} {place}")
+            await hospital.hand_over(message(one, mrn=f"M{number}"))
+    await hospital.applied()
+    found = await hospital.descriptions()
+    assert {each: found.get(f"A{number}") for number, each in enumerate(STORIES)} == STORIES
 
 
 @pytest.mark.parametrize("control", ["CA", "DC"])
@@ -105,6 +131,8 @@ async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     record = await hospital.report("A1")
     assert record is not None
     assert record.status is ReportStatus.DRAFT
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    assert export.report.content == "Dictated."
     assert "report_kept" in notes(hospital)
 
 
@@ -136,7 +164,7 @@ LINKED = {
     "groups of one message": ((group("A1"), group("A2")),),
     "printset": (
         (group("A1", four="G1", parent="PRINTSET: CT"),),
-        (group("A2", four="G1", parent="Printset: CT"),),
+        (group("A2", four="G1", parent="Printset:CT"),),
     ),
 }
 
@@ -182,8 +210,8 @@ async def test_orders_that_are_not_linked(
 async def test_a_third_order_joins_at_the_anchor(hospital: Hospital) -> None:
     """An order that shares a signal with one member joins the whole group."""
     await hospital.send(message(group("A1"), group("A2", uid=UID)))
-    await hospital.send(message(group("A3", uid=UID)))
-    assert await accessions(hospital, "A3") == ["A1", "A2", "A3"]
+    await hospital.send(message(group("A0", uid=UID)))
+    assert await accessions(hospital, "A0") == ["A1", "A2", "A0"]
 
 
 async def test_other_patients_are_never_linked(hospital: Hospital) -> None:
@@ -193,13 +221,16 @@ async def test_other_patients_are_never_linked(hospital: Hospital) -> None:
     assert await accessions(hospital, "A1") == ["A1"]
 
 
-async def test_a_late_order_has_its_own_report(hospital: Hospital) -> None:
-    """If its group is signed, an order has its own report, without an error."""
+async def test_messages_after_the_signature(hospital: Hospital) -> None:
+    """A signed report keeps its orders and their data; later messages are no error."""
     await hospital.send(message(group("A1", uid=UID)))
     await hospital.read_and_sign("A1", "Signed.")
     await hospital.send(message(group("A2", uid=UID)))
     assert await accessions(hospital, "A1") == ["A1"]
     assert await accessions(hospital, "A2") == ["A2"]
+    await hospital.send(message(group("A1", "XO", what="Too late")))
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    assert export.orders[0]["StudyDescription"] == "CT Head"
     assert hospital.states() == {"done"}
 
 
@@ -209,6 +240,8 @@ async def test_a_cancelled_member_leaves_its_group(hospital: Hospital) -> None:
     await hospital.send(message(group("A1", "CA", "")))
     assert await accessions(hospital, "A2") == ["A2", "A3"]
     assert await hospital.report("A1") is None
+    await hospital.send(message(group("A3", "CA", "")))
+    assert await accessions(hospital, "A2") == ["A2"]
 
 
 async def test_a_removed_signal_unlinks(hospital: Hospital) -> None:

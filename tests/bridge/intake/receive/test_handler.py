@@ -32,31 +32,38 @@ LAB = order().replace(b"ORM^O01", b"ORM^O99")
 TEST_MESSAGE = order().replace(b"|P|2.3.1", b"|T|2.3.1")
 
 PROBES = {
-    "one order": (order(), "AA", b"ID1", ()),
-    "empty MSH-10": (order(""), "AE", b"", ("101",)),
-    "not HL7": (b"GET / HTTP/1.1\r\n\r\n", "AR", b"", ("100",)),
-    "nothing": (b"", "AR", b"", ("100",)),
-    "0xFC without MSH-18": (LATIN, "AA", b"ID1", ()),
-    "200 kB": (BIG, "AA", b"ID1", ()),
-    "UTF-8 byte order mark": (b"\xef\xbb\xbf" + order(), "AA", b"ID1", ()),
-    "no patient": (NO_PATIENT, "AE", b"ID1", ("101",)),
-    "unknown type": (QUERY, "AR", b"ID1", ("200",)),
-    "unknown event": (LAB, "AR", b"ID1", ("201",)),
-    "a test message": (TEST_MESSAGE, "AR", b"ID1", ("202",)),
-    "two messages without a batch": (order() + order("ID2"), "AR", b"ID1", ("100",)),
+    "one order": (order(), "AA", b"ID1", (), ""),
+    "empty MSH-10": (order(""), "AE", b"", ("101",), "MSH-10"),
+    "not HL7": (b"GET / HTTP/1.1\r\n\r\n", "AR", b"", ("100",), "MSH"),
+    "nothing": (b"", "AR", b"", ("100",), "MSH"),
+    "0xFC without MSH-18": (LATIN, "AA", b"ID1", (), ""),
+    "200 kB": (BIG, "AA", b"ID1", (), ""),
+    "UTF-8 byte order mark": (b"\xef\xbb\xbf" + order(), "AA", b"ID1", (), ""),
+    "no patient": (NO_PATIENT, "AE", b"ID1", ("101",), "PID-3.1"),
+    "unknown type": (QUERY, "AR", b"ID1", ("200",), "MSH-9.1"),
+    "unknown event": (LAB, "AR", b"ID1", ("201",), "MSH-9.2"),
+    "a test message": (TEST_MESSAGE, "AR", b"ID1", ("202",), "MSH-11"),
+    "two messages without a batch": (order() + order("ID2"), "AR", b"ID1", ("100",), "MSH[2]"),
 }
 
 
-@pytest.mark.parametrize(("payload", "code", "control_id", "errors"), PROBES.values(), ids=PROBES)
+@pytest.mark.parametrize(
+    ("payload", "code", "control_id", "errors", "place"), PROBES.values(), ids=PROBES
+)
 async def test_probes(
-    database: Database, payload: bytes, code: str, control_id: bytes, errors: tuple[str, ...]
+    database: Database,
+    payload: bytes,
+    code: str,
+    control_id: bytes,
+    errors: tuple[str, ...],
+    place: str,
 ) -> None:
-    """Each frame gets one reply with its control id, after it is stored."""
+    """Each frame gets one reply with its control id, after it is stored with its place."""
     async with open_intake(database) as intake:
         ack = await intake.ask(payload)
         assert (ack.code, ack.control_id, ack.error_codes) == (code, control_id, errors)
-        ((state, stored_code, _, _),) = intake.rows()
-        assert (state, stored_code) == ("queued" if code == "AA" else "refused", code)
+        state = "queued" if code == "AA" else "refused"
+        assert intake.rows("state, ack_code, error_place") == [(state, code, place)]
 
 
 async def test_a_truncated_frame_is_never_accepted(database: Database) -> None:
