@@ -33,7 +33,7 @@ The bit that is set in cursors with a mark. JSON readers represent integers of u
 exactly.
 """
 _MARK_BITS = 16
-MOST_MARKS = 1 << _MARK_BITS
+MAX_MARKS = 1 << _MARK_BITS
 
 
 def mark_cursor(position: int, mark: int) -> int:
@@ -49,4 +49,4 @@ def split_cursor(cursor: int) -> tuple[int, int | None]:
     """Return the number of a cursor's change, and its mark, None if the cursor has no mark."""
     if not _MARKED <= cursor < 2 * _MARKED:
         return cursor, None
-    return (cursor - _MARKED) >> _MARK_BITS, cursor % MOST_MARKS
+    return (cursor - _MARKED) >> _MARK_BITS, cursor % MAX_MARKS

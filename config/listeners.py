@@ -20,7 +20,7 @@ _MLLP_ONLY: Final = (
     *("frame_timeout", "idle_timeout"),
     *("commit_blocks", "share_port", "tls"),
 )
-_LEAST_PER_SOURCE: Final = 16
+_MIN_PER_SOURCE: Final = 16
 _WEB_ONLY: Final = ("authorization_file",)
 _FOLDER_ONLY: Final = ("answer_files", "scan_every")
 
@@ -182,7 +182,7 @@ class ListenerSettings(Section):
     @property
     def per_source(self) -> int:
         """The maximum number of connections of one source."""
-        half = max(self.max_connections // 2, _LEAST_PER_SOURCE)
+        half = max(self.max_connections // 2, _MIN_PER_SOURCE)
         return min(self.max_connections_per_source or half, self.max_connections)
 
     @model_validator(mode="after")

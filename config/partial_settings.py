@@ -17,7 +17,7 @@ from config.settings import FILE_NAME, Settings, parse
 from config.toml_text import read
 
 _LINE = re.compile(r":(\d+)(:\d+)?")
-_MOST_LINES = 20
+_MAX_ERRORS = 20
 _ROUNDS = 5  # validators of the whole model run only when its parts are valid
 
 
@@ -62,7 +62,7 @@ def further_mistakes(home: Path) -> list[Mistake]:
 def _without_wrong_lines(text: str, file: Path) -> tuple[str, list[Mistake]]:
     """Empty the lines that are not TOML, so that the others keep their numbers."""
     lines, found = text.split("\n"), list[Mistake]()
-    for _ in range(_MOST_LINES):
+    for _ in range(_MAX_ERRORS):
         try:
             read("\n".join(lines), file)
         except SettingsError as error:

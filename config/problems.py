@@ -52,7 +52,7 @@ _REPLY: Final = 'write AA, AE, "AE 206", mismatch, garbage, silence, "silence ti
 _OTHERWISE: Final = "is not possible"
 
 
-MOST_REFUSALS: Final = 100
+MAX_MISTAKES: Final = 100
 """Maximum number of mistakes that are reported individually."""
 
 
@@ -78,9 +78,9 @@ def describe_problems(
 ) -> list[SettingProblem]:
     """Return the mistakes; `section` is the name of `model` in the file, empty for all of it."""
     found = error.errors(include_url=False)
-    problems = [each for one in found[:MOST_REFUSALS] for each in _refusals(one, model, section)]
-    if len(found) > MOST_REFUSALS:
-        problems.append(SettingProblem((), f"and {len(found) - MOST_REFUSALS} more mistakes"))
+    problems = [each for one in found[:MAX_MISTAKES] for each in _refusals(one, model, section)]
+    if len(found) > MAX_MISTAKES:
+        problems.append(SettingProblem((), f"and {len(found) - MAX_MISTAKES} more mistakes"))
     return problems
 
 

@@ -28,7 +28,7 @@ from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
 from config.listeners import ListenerSettings
 from config.operations import Alerts, Retention, Tracing
-from config.problems import MOST_REFUSALS, SettingProblem, describe_problems, find
+from config.problems import MAX_MISTAKES, SettingProblem, describe_problems, find
 from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
@@ -227,7 +227,7 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     except pydantic_settings.SettingsError as error:
         raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
-        twice = list(islice(_twice(values, text, file), MOST_REFUSALS))
+        twice = list(islice(_twice(values, text, file), MAX_MISTAKES))
         problems = [
             each for each in describe_problems(error, Settings) if each.location or not twice
         ]

@@ -146,7 +146,7 @@ class _Reader:
 _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
 _TOO_DEEP: Final = "tables or lists lie too deep in each other"
 _TOO_LONG: Final = "a number has too many digits"
-_MOST_MISTAKES: Final = 100
+_MAX_MISTAKES: Final = 100
 
 
 def read(text: str, file: Path) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def read(text: str, file: Path) -> dict[str, Any]:
         raise SettingsError(
             [Mistake(f"{file}{_longest(text, '0123456789')}", _TOO_LONG)]
         ) from error
-    unwritable = islice(_unwritable(values, ()), _MOST_MISTAKES)
+    unwritable = islice(_unwritable(values, ()), _MAX_MISTAKES)
     if wrong := [f"{file}{position(text, place)}" for place in unwritable]:
         raise SettingsError([Mistake(place, "write no \\u0000 here") for place in wrong])
     return values

@@ -74,7 +74,7 @@ class ReplyQueue:
 HEAD = 4096
 """Bytes of an abandoned frame that `NakBuilder` gets."""
 
-MOST_NOISE = 2**20
+MAX_NOISE = 2**20
 """Bytes outside of frames, from one frame to the next, after which a connection is closed."""
 
 _MEMORY_ONLY = {PauseReason.MEMORY}
@@ -253,8 +253,8 @@ class ServerSession:
         """Count bytes outside of frames. Raises TooMuchNoise."""
         self._observer.noise(noise)
         self._noise += noise
-        if self._noise > MOST_NOISE:
-            raise TooMuchNoise(MOST_NOISE)
+        if self._noise > MAX_NOISE:
+            raise TooMuchNoise(MAX_NOISE)
 
     def _handle_frame(self, arrived: Frame) -> None:
         self._deadline.stop()

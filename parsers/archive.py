@@ -16,7 +16,7 @@ _METHODS: Final = (
 )  # other methods choose how much memory they need
 _ENCRYPTED: Final = 0x1
 _DIRECTORY_ENTRY: Final = b"PK\x01\x02"
-_MOST_RECORDS: Final = 10 * PACKAGE.count  # includes folders and files of other programs
+_MAX_RECORDS: Final = 10 * PACKAGE.count  # includes folders and files of other programs
 
 
 def unpack(data: bytes) -> dict[str, str]:
@@ -27,7 +27,7 @@ def unpack(data: bytes) -> dict[str, str]:
     repeated names, absolute names, `..`, links, encryption, a compression other than deflate, or
     files that are not UTF-8.
     """
-    if data.count(_DIRECTORY_ENTRY) > _MOST_RECORDS:
+    if data.count(_DIRECTORY_ENTRY) > _MAX_RECORDS:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:

@@ -78,7 +78,7 @@ def next_state(state: QueueState, event: QueueEvent) -> QueueState:
         raise IllegalTransition(state, event) from None
 
 
-_MOST_DOUBLINGS = 32  # larger powers overflow a float
+_MAX_DOUBLINGS = 32  # larger powers overflow a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +99,5 @@ class RetryPolicy:
 
         Jitter only shortens the delay: `maximum` is an upper bound.
         """
-        doubled = self.first * 2.0 ** min(max(attempt - 1, 0), _MOST_DOUBLINGS)
+        doubled = self.first * 2.0 ** min(max(attempt - 1, 0), _MAX_DOUBLINGS)
         return min(doubled, self.maximum) * (1 - self.jitter * random.random())

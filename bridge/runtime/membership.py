@@ -27,7 +27,7 @@ from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import NotificationListener, Presence
 from config.private_files import make_folder, open_private
 
-_MOST: Final = 1000
+_MAX_PROCESSES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def take_slot(home: Path) -> NodeSlot:
     """Take the first free slot of a data directory."""
     folder = home / "run"
     make_folder(folder)
-    for number in range(_MOST):
+    for number in range(_MAX_PROCESSES):
         descriptor = open_private(folder / f"node-{number}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,7 +54,7 @@ def take_slot(home: Path) -> NodeSlot:
             os.close(descriptor)
             continue
         return NodeSlot(_name(descriptor), descriptor)
-    raise OSError(f"more than {_MOST} processes in {folder}")
+    raise OSError(f"more than {_MAX_PROCESSES} processes in {folder}")
 
 
 def _name(descriptor: int) -> str:

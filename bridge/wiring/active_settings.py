@@ -250,7 +250,7 @@ class ActiveSettings:
 SourceFinder = Callable[[str], Sources]
 """Returns the sources of a definition by its name."""
 
-_REMEMBERED = 64  # versions that messages in progress may need
+_MAX_CACHED = 64  # versions that messages in progress may need
 
 
 def file_sources(settings: Settings) -> SourceFinder:
@@ -299,7 +299,7 @@ def all_sources(
 def version_finder(database: Database) -> Callable[[str, str], InboundMapping | None]:
     """Return a finder for stored versions by name and version; the finder raises StoreError."""
 
-    @lru_cache(maxsize=_REMEMBERED)
+    @lru_cache(maxsize=_MAX_CACHED)
     def find_version(name: str, version: str) -> InboundMapping | None:
         with database.read() as connection:
             found = kept.find(connection, name, version)

@@ -194,7 +194,7 @@ _NEW_NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000 | 0x04000000  # user, net
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _INSTALLED = ("site-packages", "dist-packages")  # below the standard library in some installations
-_MOST_FILES = 64
+_MAX_FILES = 64
 _FIRST_TO_GO = "1000"  # the out-of-memory killer ends this process before the service
 
 
@@ -228,7 +228,7 @@ def limit(memory: int) -> bool:
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
     for kind, most in (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, _MOST_FILES),
+        (resource.RLIMIT_NOFILE, _MAX_FILES),
         (resource.RLIMIT_AS, memory),
     ):
         resource.setrlimit(kind, (most, most))

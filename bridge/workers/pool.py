@@ -29,7 +29,7 @@ from bridge.workers.host import MEBIBYTE, START_WITHIN, WorkerFailed, WorkerHost
 from parsers.limits import DOCUMENTS_OF_A_REQUEST, Limits
 
 _MARGIN = 5.0  # seconds after the limit of a call until its worker is replaced
-_MOST_NAMES = 32  # class names of an exception
+_MAX_NAMES = 32  # class names of an exception
 
 
 class WorkerPool(WorkerHost):
@@ -98,7 +98,7 @@ def _read_answer(answer: bytes) -> Any:
         raise WorkerFailed from None
     if kind != zygote.RAISED:
         return found
-    names = found[:_MOST_NAMES] if isinstance(found, list) else []
+    names = found[:_MAX_NAMES] if isinstance(found, list) else []
     raise WorkerFailed(tuple(each for each in names if isinstance(each, str)))
 
 

@@ -160,7 +160,7 @@ ACCESSION_PLACES = (
     *("OBR-20.1", "OBR-19.1", "OBR-2.1", "ORC-2.1"),
 )
 _ASSIGNERS = ("OBR-3.2", "ORC-3.2")
-_MOST = 0.9  # share of the groups with a value
+_NEARLY_ALL = 0.9  # share of the groups with a value
 _HALF = 0.5  # several messages may be about one order: changes, cancellations
 _LONGEST_ACCESSION = 16  # DICOM SH
 
@@ -236,7 +236,7 @@ def _mrn(samples: Samples) -> tuple[str, list[str], str]:
     """
     total = len(samples.groups)
     marked = samples.count_identifiers(5)
-    if "MR" in marked and marked["MR"] >= _MOST * total:
+    if "MR" in marked and marked["MR"] >= _NEARLY_ALL * total:
         authorities = samples.count_identifiers(4)
         counted = f", by {len(authorities)} authorities" if authorities else ""
         why = f"PID-3 has a repetition marked MR in {marked['MR']} of {total} groups{counted}."
@@ -278,7 +278,11 @@ def _is_number(field: FieldStatistics, total: int) -> bool:
     """Tell whether a field contains numbers. OBR-3.2 and ORC-3.2 usually contain the assigner."""
     if field.path not in _ASSIGNERS:
         return True
-    return total > 1 and field.different >= _MOST * total and field.digits >= _MOST * field.filled
+    return (
+        total > 1
+        and field.different >= _NEARLY_ALL * total
+        and field.digits >= _NEARLY_ALL * field.filled
+    )
 
 
 def _filled(samples: Samples, places: Sequence[str], but: str) -> list[str]:

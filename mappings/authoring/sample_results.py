@@ -97,7 +97,7 @@ def _fields(written: list[bytes]) -> dict[str, str]:
 
 
 _OTHER = "7"
-MOST_FIELDS = 500
+MAX_FIELDS = 500
 """Limit of the fields of a message that are tried. Further fields are not reported."""
 
 Written = TypeVar("Written")
@@ -145,7 +145,7 @@ def find_dependencies(
 
     used: list[str] = []
     unused: list[str] = []
-    for field in islice(fields_of(message), MOST_FIELDS):
+    for field in islice(fields_of(message), MAX_FIELDS):
         if late():
             break
         has_effect = any(differs(each) for each in field.variants())

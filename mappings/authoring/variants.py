@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from mappings.hl7.message import Message
 
 HEADER = "MSH"
-MOST_PARTS = 300
+MAX_PARTS = 300
 """Limit of the separators in the fields of a message that are examined."""
 _OTHER = "7"
 
-MOST_SECONDS = 2.0
+MAX_SECONDS = 2.0
 """Time limit for the parts of a message, because messages may be large and a user waits."""
 
 Late = Callable[[], bool]
@@ -143,10 +143,10 @@ def sort_parts(
     are named `PID-3.1`. Components of an unused repetition are not listed. A field is examined as a
     whole or not at all. Fields that are not reached before the time limit are skipped.
     """
-    late = late or deadline(MOST_SECONDS)
+    late = late or deadline(MAX_SECONDS)
     used: list[str] = []
     unused: list[str] = []
-    left = MOST_PARTS
+    left = MAX_PARTS
     marks = [each for each in (message.delimiters.repetition, message.delimiters.component) if each]
     for field in fields_of(message):
         separators = sum(field.text.count(mark) for mark in marks)

@@ -99,7 +99,7 @@ OUR_VERSION = "2.5.1"  # used if a sender names no valid version
 _VERSION = re.compile(r"2(?:\.\d{1,2}){0,2}")
 _LAST_COPIED = 10  # MSH-10
 _LONGEST_NAMES = 400
-_MOST_ACK_PARTS = 512
+_MAX_ACK_PARTS = 512
 _BEFORE_MSA_4 = 4  # MSA itself and three fields
 _MOMENT = len("2026-11-21T12:00:00")
 _MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
@@ -187,7 +187,7 @@ class _AckParts(NamedTuple):
     """`before`, `between` and `after` with the adjacent separators."""
 
 
-_ack_parts: dict[tuple[object, ...], _AckParts] = {}  # cleared at _MOST_ACK_PARTS entries
+_ack_parts: dict[tuple[object, ...], _AckParts] = {}  # cleared at _MAX_ACK_PARTS entries
 
 
 def _ack_parts_for(header: Header) -> _AckParts:
@@ -199,7 +199,7 @@ def _ack_parts_for(header: Header) -> _AckParts:
         parts = _build_ack_parts(header)
         # Senders use few combinations; values longer than names are not cached.
         if sum(map(len, (*key[0], key[1], *key[2]))) <= _LONGEST_NAMES:
-            if len(_ack_parts) >= _MOST_ACK_PARTS:
+            if len(_ack_parts) >= _MAX_ACK_PARTS:
                 _ack_parts.clear()
             _ack_parts[key] = parts
     return parts

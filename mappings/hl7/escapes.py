@@ -22,7 +22,7 @@ _FORMAT = re.compile(r"\.(br|sp|ce|in|ti|fi|nf|sk)\s?([+-]?\d{1,3})?", re.IGNORE
 _HIGHLIGHTS = frozenset({"H", "N"})
 _HIGH = 0x80
 _CODE_UNIT = 2
-_MOST_REPEATED = 60
+_MAX_REPEATED = 60
 r"""Limit of the lines or spaces of one sequence, so that `\.sp999\` does not inflate a text."""
 
 
@@ -179,9 +179,9 @@ class _Transcriber(_Unescaper):
 
 def _formatting(command: str, number: int) -> str:
     if command == "sp":
-        return "\n" * min(max(number, 1), _MOST_REPEATED)
+        return "\n" * min(max(number, 1), _MAX_REPEATED)
     if command == "sk":
-        return " " * min(max(number, 0), _MOST_REPEATED)
+        return " " * min(max(number, 0), _MAX_REPEATED)
     return "\n" if command in {"br", "ce"} else ""  # indentation and fill modes have no text
 
 

@@ -13,7 +13,7 @@ from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _LAST_FIELD = 21  # MSH-21; later fields are not used for routing
-_MOST_FIELDS = 40  # fields to split, so that a line of separators stays cheap
+_MAX_FIELDS = 40  # fields to split, so that a line of separators stays cheap
 _LONGEST_CHARSET = 99
 _LONGEST_CODES = 99
 _TRAILING = tuple(lines.AFTER[at : at + 1] for at in range(len(lines.AFTER)))
@@ -109,8 +109,8 @@ def read(line: bytes) -> Header:
         raise MalformedMessage(MalformedReason.BATCH if batch else MalformedReason.NOT_HL7)
     separator = line[3:4]
     end = line.find(separator, 4) if separator else -1
-    found = delimiters.read(line[3:_MOST_FIELDS] if end < 0 else line[3 : min(end, _MOST_FIELDS)])
-    parts = line.split(separator, _MOST_FIELDS)
+    found = delimiters.read(line[3:_MAX_FIELDS] if end < 0 else line[3 : min(end, _MAX_FIELDS)])
+    parts = line.split(separator, _MAX_FIELDS)
     if not line.isascii() or b"\x1b" in line:
         parts = _split_decoded(line, separator, parts)
     fields = (b"MSH", separator, *parts[1:_LAST_FIELD])
@@ -152,7 +152,7 @@ def _split_decoded(line: bytes, separator: bytes, parts: list[bytes]) -> list[by
             try:
                 text = line.decode(codec)
                 again = [
-                    piece.encode(codec) for piece in text.split(separator.decode(), _MOST_FIELDS)
+                    piece.encode(codec) for piece in text.split(separator.decode(), _MAX_FIELDS)
                 ]
             except UnicodeError:
                 return parts

@@ -18,9 +18,9 @@ AFTER = b"\x0b\x1c\x1a\x00\r\n"
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
 _ID = 3
-MOST_SEGMENTS = 100_000
+MAX_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
-MOST_LINES = 300_000
+MAX_LINES = 300_000
 """Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
 
 
@@ -83,14 +83,14 @@ def _segment_ends(separator: bytes, *, carriage_returns: bool) -> re.Pattern[byt
 class _SegmentNames(dict[bytes, str]):
     """Segment names by the first four bytes of a line; "" if it is not a segment with fields."""
 
-    _MOST = 4096  # entries; when full, the cache is cleared, so that memory is bounded
+    _MAX_ENTRIES = 4096  # entries; when full, the cache is cleared, so that memory is bounded
 
     def __init__(self, separator: bytes) -> None:
         super().__init__()
         self._separator = separator
 
     def __missing__(self, head: bytes) -> str:
-        if len(self) >= self._MOST:
+        if len(self) >= self._MAX_ENTRIES:
             self.clear()
         known = head[_ID:] == self._separator and _is_name(head[:_ID])
         self[head] = found = name(head[:_ID]) if known else ""
@@ -117,10 +117,10 @@ def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
 
     Raises MalformedMessage.
     """
-    if body.count(b"\r") + body.count(b"\n") >= MOST_LINES:
+    if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     lines, names = _named(body, separator)
-    if len(lines) > MOST_SEGMENTS:
+    if len(lines) > MAX_SEGMENTS:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     return lines, names
 

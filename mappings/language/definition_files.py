@@ -30,7 +30,7 @@ from parsers.limits import YAML_TOKENS
 _TOO_DEEP = f"nested deeper than {LIMITS.depth} levels"
 UNREADABLE = "\ufffd"
 """The replacement character of bytes that are not UTF-8."""
-_REMEMBERED = 64  # files
+_MAX_CACHED = 64  # files
 _OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019"
 """Quotes as word processors write them, double and single."""
 
@@ -49,7 +49,7 @@ def warn_if_not_utf8(text: str, file: str, diagnostics: Diagnostics) -> None:
         diagnostics.warn(_place(text, text.index(UNREADABLE), file), "utf-8", message)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED)
 def _parsed(text: str, file: str) -> tuple[YamlNode | None, tuple[Issue, ...]]:
     """Parse and cache a document, because parsing takes most of the time of a compilation."""
     diagnostics = Diagnostics()

@@ -27,7 +27,7 @@ MAX_MATCHED = 4096
 MAX_PATTERN = 2000
 """The limit of the characters of a pattern."""
 
-_SHORT, _REMEMBERED = 32, 512
+_MAX_CACHED_LENGTH, _MAX_CACHED = 32, 512
 """Length and number of values whose results are cached: codes repeat in messages."""
 _MAX_STEPS = 2000  # instructions of a compiled pattern
 _FEW_STEPS = 300  # larger patterns are not searched on the event loop
@@ -121,8 +121,8 @@ def _search(found: "re2._Regexp") -> Search:
         text: bytes | None = match[group]
         return text.decode("utf-8", "replace") if text else ""
 
-    known = lru_cache(maxsize=_REMEMBERED)(search)
-    return lambda value: known(value) if len(value) <= _SHORT else search(value)
+    known = lru_cache(maxsize=_MAX_CACHED)(search)
+    return lambda value: known(value) if len(value) <= _MAX_CACHED_LENGTH else search(value)
 
 
 @lru_cache(maxsize=1024)

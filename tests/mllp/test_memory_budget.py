@@ -11,7 +11,7 @@ from mllp import FrameMemoryExhausted, TooMuchNoise
 from mllp.contract import ServerLimits
 from mllp.memory_budget import RESERVE, FrameBudget
 from mllp.server import MLLPServerFactory
-from mllp.session import MOST_NOISE
+from mllp.session import MAX_NOISE
 from mllp.testing import MemoryCaller, connect_protocols, deliver_all
 from tests.mllp.server_fixture import ManualHandler, RecordingObserver, refusal_reply
 
@@ -205,13 +205,13 @@ def test_endless_noise(
     """A connection is closed after a mebibyte of noise. Less between frames is allowed."""
     caller = harness.call()
     for _ in range(3):
-        caller.write(b"x" * (MOST_NOISE // 2))
+        caller.write(b"x" * (MAX_NOISE // 2))
         caller.send(b"1")
     handler.reply(0, b"A")
     assert not caller.closed
 
     other = harness.call()
-    other.write(b"x" * (MOST_NOISE + 1))
+    other.write(b"x" * (MAX_NOISE + 1))
     harness.clock.advance(3)
 
     assert other.closed

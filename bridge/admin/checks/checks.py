@@ -37,7 +37,7 @@ from mappings.language.diagnostics import MappingErrors
 from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0
-_MOST_EXPOSURES: Final = 100
+_MAX_EXPOSURES: Final = 100
 _BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-large")
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
@@ -263,11 +263,11 @@ def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
 
 def _exposures(settings: Settings) -> Iterator[CheckFinding]:
     found = list(exposures(settings))
-    for each in found[:_MOST_EXPOSURES]:
+    for each in found[:_MAX_EXPOSURES]:
         advice = "; `bridge check --fix` corrects it" if each.fixable else ""
         yield CheckFinding(CheckSeverity.WARNING, str(each.path), f"{each.problem}{advice}")
-    if len(found) > _MOST_EXPOSURES:
-        rest = f"{len(found) - _MOST_EXPOSURES} more files are open to other users"
+    if len(found) > _MAX_EXPOSURES:
+        rest = f"{len(found) - _MAX_EXPOSURES} more files are open to other users"
         yield CheckFinding(CheckSeverity.WARNING, str(settings.home), rest)
 
 

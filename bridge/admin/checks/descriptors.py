@@ -14,7 +14,7 @@ from bridge.errors import BridgeError
 from config import Settings
 from config.addresses import FolderAddress
 
-LEAST: Final = 256
+MIN_LIMIT: Final = 256
 """The minimum for starting a process."""
 
 _NOFILE: Final = resource.RLIMIT_NOFILE
@@ -25,7 +25,7 @@ _UNPOOLED: Final = 3  # database connections outside of the pool, for each datab
 _PER_CONNECTION: Final = {True: 2, False: 1}  # SQLite: the file and its log
 _ACCEPTED: Final = 160  # HTTP: accepted in one turn of the loop, and the reserve for probes
 _BURST: Final = 64  # listeners: accepted, and closed within the same turn
-_LEAST_HTTP: Final = 16
+_MIN_HTTP: Final = 16
 
 
 class TooFewDescriptors(BridgeError):
@@ -33,7 +33,7 @@ class TooFewDescriptors(BridgeError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"the limit of {limit} file descriptors is too low: raise it to {LEAST} or more "
+            f"the limit of {limit} file descriptors is too low: raise it to {MIN_LIMIT} or more "
             "(ulimit -n, LimitNOFILE of systemd)"
         )
 
@@ -88,7 +88,7 @@ def _limits() -> tuple[int, int]:
 
 def share(settings: Settings, limit: int) -> Descriptors:
     """Divide a limit among the uses. Raises TooFewDescriptors."""
-    if limit < LEAST:
+    if limit < MIN_LIMIT:
         raise TooFewDescriptors(limit)
     listeners = sum(
         each.max_connections
@@ -102,10 +102,10 @@ def share(settings: Settings, limit: int) -> Descriptors:
     of_source = settings.http.max_connections_per_source
     if needed <= limit:
         return Descriptors(limit, needed, http, of_source, limit - fixed - http - _ACCEPTED)
-    most = max(left - listeners, left // 4, _LEAST_HTTP)
+    most = max(left - listeners, left // 4, _MIN_HTTP)
     if most < http:  # one source must not use all of them, unless the settings allow it
         http, of_source = most, min(of_source, most // 2) if of_source < http else most
-    return Descriptors(limit, needed, http, of_source, max(left - http, _LEAST_HTTP))
+    return Descriptors(limit, needed, http, of_source, max(left - http, _MIN_HTTP))
 
 
 def _fixed(settings: Settings) -> int:

@@ -32,7 +32,7 @@ from mappings.language.diagnostics import MappingErrors, Sources
 
 _SERVICE, _AT_START = "service", "files of HOME at the start"
 _ATTEMPTS = 5
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _SHORTEST_VERSION = 4  # hex digits that identify a version if no other begins with them
 
 
@@ -254,7 +254,7 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
             return _found(connection, name, each.version)
     active = trail[-1].version if trail else ""
     others = dict.fromkeys(each.version for each in past if each.version != active)
-    raise NoPreviousVersion(name, active, list(others)[:_MOST_NAMED])
+    raise NoPreviousVersion(name, active, list(others)[:_MAX_NAMED])
 
 
 def find_version(connection: Connection, name: str, version: str) -> MappingVersion:

@@ -86,7 +86,7 @@ def kind(made: Compiled | None) -> str:
     return "orders" if isinstance(made.plan, OrderRules) else "patients"
 
 
-_NOT_THERE = (NoSuchVersion, NoPreviousVersion, NoDraft, NoSuchListener)
+_NOT_FOUND = (NoSuchVersion, NoPreviousVersion, NoDraft, NoSuchListener)
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def as_console_errors() -> Iterator[None]:
         raise ChangeConflict("saved_elsewhere", str(error)) from None
     except VersionConflict as error:
         raise ChangeConflict("overtaken", str(error), version=error.version) from None
-    except _NOT_THERE as error:
+    except _NOT_FOUND as error:
         raise NoSuchItem(str(error)) from None
     except WorkerBusy:
         raise ConsoleOverloaded from None
@@ -115,11 +115,11 @@ def as_console_errors() -> Iterator[None]:
         raise InvalidState(str(error)) from None
 
 
-_MOST = 64
+_MAX_CACHED = 64
 
 _Key = tuple[str, frozenset[str], frozenset[tuple[str, str]]]
-_known: OrderedDict[_Key, CheckResult] = OrderedDict()
-_guard = Lock()
+_cache: OrderedDict[_Key, CheckResult] = OrderedDict()
+_lock = Lock()
 
 
 def require_readable(files: Sources) -> None:
@@ -135,19 +135,19 @@ def check_cached(sources: Sources, name: str) -> CheckResult:
     """Check a definition; results without errors are cached."""
     # A hook file hides an installed module with the same name, so file names are part of the key.
     hooks = frozenset(file for file in sources if file.endswith(".py"))
-    with _guard:
-        for key, found in _known.items():
+    with _lock:
+        for key, found in _cache.items():
             same = key[:2] == (name, hooks)
             if same and all(sources.get(file) == text for file, text in key[2]):
-                _known.move_to_end(key)
+                _cache.move_to_end(key)
                 return found
     found = check(sources, name)
     if found.made is not None:
         made_of = frozenset((file, sources[file]) for file in found.made.files)
-        with _guard:
-            _known[name, hooks, made_of] = found
-            while len(_known) > _MOST:
-                _known.popitem(last=False)
+        with _lock:
+            _cache[name, hooks, made_of] = found
+            while len(_cache) > _MAX_CACHED:
+                _cache.popitem(last=False)
     return found
 
 

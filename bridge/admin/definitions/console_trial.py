@@ -128,13 +128,13 @@ def _segments(found: MessageSample) -> list[dict[str, Any]]:
     return segments
 
 
-_MOST_SHOWN = 50
+_MAX_SHOWN = 50
 
 
 def answer(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
-    """Return the JSON form of a comparison, with the fields of at most `_MOST_SHOWN` messages."""
+    """Return the JSON form of a comparison, with the fields of at most `_MAX_SHOWN` messages."""
     fields = Counter(each.field for _, differences in found.differing for each in differences)
-    shown = found.differing[:_MOST_SHOWN]
+    shown = found.differing[:_MAX_SHOWN]
     return {
         "after": after,
         "compared": found.count,
@@ -188,7 +188,7 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
 
 
 _SECONDS = 8.0
-_MOST_OF_A_NUMBER = 20
+_MAX_PER_CONTROL_ID = 20
 NOW = "now"
 """The version name that means the active definition with which the listener reads a message."""
 
@@ -257,7 +257,7 @@ class ConsoleTrials(DefinitionTrials):
         return stored_samples(self._settings, self._database, name, count)
 
     def _numbered(self, control: str) -> list[MessageSample]:
-        wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MOST_OF_A_NUMBER)
+        wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MAX_PER_CONTROL_ID)
         known = active_settings.current(self._settings, self._database).listener
         listeners = {each.name: each for each in known}
         return [

@@ -134,7 +134,7 @@ def sources_of(
     return all_sources(settings, database, name, draft.sources)
 
 
-_MOST = 500
+_MAX_CODES = 500
 
 
 def set_entry(text: str, code: str, value: str) -> str:
@@ -165,7 +165,7 @@ def list_unmapped_codes(
 
     `value` is the value in the author's draft; `draft_of` returns the files of a draft.
     """
-    found = unmapped_codes.list_active(database, _MOST)
+    found = unmapped_codes.list_active(database, _MAX_CODES)
     drafts = {name: draft_of(name) for name in {each.mapping for each in found}}
     return [
         {

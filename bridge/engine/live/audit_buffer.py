@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.2
 MAX_WAITING = 20_000
 """The size of the buffer. Beyond it the oldest events are dropped, and their number is recorded."""
 
-MOST_AT_ONCE = 500
+MAX_BATCH_EVENTS = 500
 """Maximum number of events in one commit, for which other writers of the trail wait."""
 
 log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ class AuditBuffer:
             note = AuditEvent("audit-overflow", outcome=Outcome.REFUSED, details={"count": dropped})
             events.append((self._clock(), note))
         while events or counts:
-            some, events = events[:MOST_AT_ONCE], events[MOST_AT_ONCE:]
+            some, events = events[:MAX_BATCH_EVENTS], events[MAX_BATCH_EVENTS:]
             try:
                 await self._executor.run(partial(self._record, some, counts))
             except StoreError as error:

@@ -16,7 +16,7 @@ from bridge.engine.live.database_executor import Batcher, DatabaseExecutor
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.caller import Caller
 
-MOST_TOGETHER = 200
+MAX_BATCH = 200
 
 
 class TokenAuthenticator:
@@ -26,7 +26,7 @@ class TokenAuthenticator:
         self._executor = executor
         self._clock = clock
         self._reader = executor.database.reader()
-        self._batcher = Batcher[str, Caller | None](self._read, MOST_TOGETHER)
+        self._batcher = Batcher[str, Caller | None](self._read, MAX_BATCH)
         self._used: dict[int, int] = {}
 
     async def bearer(self, secret: str) -> Caller | None:
@@ -63,7 +63,7 @@ class TokenAuthenticator:
 Result = TypeVar("Result")
 
 THREADS: Final = 2
-MOST_WAITING: Final = 16
+MAX_WAITING: Final = 16
 RESERVED: Final = 6
 """Places in the queue for known browsers, so that guessing does not fill it for owners."""
 
@@ -80,7 +80,7 @@ class TooBusy(EngineError):
 class HashingPool:
     """Runs hash computations; refuses more than the queue holds."""
 
-    def __init__(self, threads: int = THREADS, waiting: int = MOST_WAITING) -> None:
+    def __init__(self, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sign-in")
         self._free = threads + waiting
         self.computed = 0

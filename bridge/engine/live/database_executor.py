@@ -175,7 +175,7 @@ def _attempt(
 
 
 ATTEMPTS = 4
-MOST_SHARING = 64
+MAX_SHARING = 64
 """Maximum number of use cases in one transaction: with more, the first ones would wait long."""
 
 LANES = {"sqlite": 1, "postgresql": 4}
@@ -198,7 +198,7 @@ class DatabaseExecutor:
         self._watch = database.reader()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._changes = Batcher[PendingUseCase, Any](
-            self._change_batch, MOST_SHARING, LANES[database.dialect]
+            self._change_batch, MAX_SHARING, LANES[database.dialect]
         )
 
     async def run(self, work: Callable[[], Result]) -> Result:

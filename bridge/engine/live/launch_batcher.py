@@ -23,7 +23,7 @@ from bridge.engine.service.work import ActorRef, Work
 from bridge.store.errors import StoreUnavailable
 from bridge.store.short_work import SHORT
 
-MOST_TOGETHER = 64
+MAX_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LaunchBatcher:
     def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._executor = executor
         self._clock = clock
-        self._batcher = Batcher[PendingLaunch, LaunchOutcome](self._execute_batch, MOST_TOGETHER)
+        self._batcher = Batcher[PendingLaunch, LaunchOutcome](self._execute_batch, MAX_BATCH)
 
     async def launch(self, launch: PendingLaunch) -> LaunchOutcome:
         """Execute one launch, or raise its error."""

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 from sqlalchemy import Connection, Select, bindparam, delete, select
 
-from bridge.contract import MOST_MARKS, mark_cursor, split_cursor
+from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
 from bridge.engine.documents.exports.json_record import timestamp
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
 from bridge.engine.records.tables import Report, ReportRelease
@@ -134,7 +134,7 @@ def cursor_at(connection: Connection, position: int) -> int:
 def _mark(change: Any) -> int:
     """Return a hash that differs for a change with the same number in a restored database."""
     content = f"{change.report_id} {change.at} {change.event}".encode()
-    return int.from_bytes(blake2b(content, digest_size=8).digest()) % MOST_MARKS
+    return int.from_bytes(blake2b(content, digest_size=8).digest()) % MAX_MARKS
 
 
 def order_json(order: GroupOrder) -> dict[str, Any]:

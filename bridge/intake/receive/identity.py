@@ -33,7 +33,7 @@ class ControlIds:
     def __call__(self) -> str:
         """Return the next control id."""
         number = next(self._count)
-        if number > _MOST_COUNTED:
+        if number > _MAX_PART:
             self._begin()
             number = next(self._count)
         return f"{self._beginning}{number:06x}"
@@ -43,7 +43,7 @@ class ControlIds:
         self._count = count()
 
 
-_MOST_COUNTED = 0xFFFFFF
+_MAX_PART = 0xFFFFFF
 _OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `ControlIds`
 _ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"(?:\1|[\r\n]|$)")
 

@@ -36,7 +36,7 @@ from mllp.framing import Frame
 
 PLACE = "MSH-13"
 RESTART, RESYNCHRONIZE = 0, -1
-_MOST_DIGITS = 15  # digits of an NM, HL7 v2.5.1 §2.15.9.13
+_MAX_DIGITS = 15  # digits of an NM, HL7 v2.5.1 §2.15.9.13
 _UNKNOWN = b"-1"  # MSA-4 if any number may be next
 
 
@@ -124,7 +124,7 @@ def _refused(
 def _read(raw: bytes) -> int | None:
     """Read a whole number of type NM; None if it is not one, or below -1."""
     digits = raw.removeprefix(b"+").removeprefix(b"-")
-    if not digits.isdigit() or len(digits) > _MOST_DIGITS:
+    if not digits.isdigit() or len(digits) > _MAX_DIGITS:
         return None
     number = int(raw)
     return number if number >= RESYNCHRONIZE else None

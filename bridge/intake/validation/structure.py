@@ -183,10 +183,10 @@ hl7apy's tables of 2.1 require all members of a choice and the precision of each
 tables of the other versions; the nearest version is used.
 """
 
-_MOST_PARTS: Final = 8_000
+_MAX_PARTS: Final = 8_000
 """Limit of fields, repetitions and components: hl7apy needs a tenth of a millisecond for each."""
 
-_MOST_SEGMENTS: Final = 1_000
+_MAX_SEGMENTS: Final = 1_000
 """Limit of segments: for repeated ones hl7apy needs quadratic time."""
 
 _KNOWN_ERRORS: Final = frozenset({("2.2", "ORM_O01_ORDER_DETAIL.NTE")})
@@ -205,7 +205,7 @@ def validate(
         return [ValidationFinding(refusal, is_error=True)]
     from hl7apy.exceptions import HL7apyException  # noqa: PLC0415  # slow to load, rarely wanted
 
-    if _parts(message) > _MOST_PARTS or len(message.segments) > _MOST_SEGMENTS:
+    if _parts(message) > _MAX_PARTS or len(message.segments) > _MAX_SEGMENTS:
         return [ValidationFinding(MessageTooComplex(), is_error=True)]
     structure = _structure(message)
     if profile is not None and structure not in profile:

@@ -130,7 +130,7 @@ def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:
         )
 
 
-MOST = 1000
+MAX_COUNTED_CODES = 1000
 """Codes that are counted by name between two writes."""
 _MAX_CODE_LENGTH = 40
 _PERSONAL_SEGMENTS = frozenset(
@@ -162,7 +162,7 @@ class UnmappedCodeCounter:
         found = {CodeKey(mapping, each.table, storable_code(each)): each for each in unmapped}
         with self._guard:
             for key, each in found.items():
-                full = len(self._counts) >= MOST and key not in self._counts
+                full = len(self._counts) >= MAX_COUNTED_CODES and key not in self._counts
                 kept = key._replace(code=UNNAMED) if full else key
                 self._counts[kept] += 1
                 self._about[kept] = CodeUse(version, each.place, each.policy, back=each.back)

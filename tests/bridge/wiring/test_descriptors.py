@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.checks.descriptors import LEAST, TooFewDescriptors, share
+from bridge.admin.checks.descriptors import MIN_LIMIT, TooFewDescriptors, share
 from config import Settings
 from config.listeners import ListenerSettings
 from config.sections import Http
@@ -31,7 +31,7 @@ def test_a_limit_that_suffices() -> None:
 
 
 @pytest.mark.parametrize("listeners", [100, 500, 5000])
-@pytest.mark.parametrize("limit", [LEAST, 512, 1024, 1500])
+@pytest.mark.parametrize("limit", [MIN_LIMIT, 512, 1024, 1500])
 def test_a_low_limit(limit: int, listeners: int) -> None:
     """All parts together stay below the limit, and each side has connections."""
     shares = share(settings(listeners), limit)

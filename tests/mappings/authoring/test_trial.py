@@ -3,7 +3,7 @@
 import json
 
 from mappings.authoring.trial import try_message
-from mappings.authoring.variants import MOST_PARTS, sort_parts
+from mappings.authoring.variants import MAX_PARTS, sort_parts
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
@@ -52,7 +52,7 @@ def test_repetitions_and_components_are_sorted() -> None:
 
 def test_a_field_with_too_many_repetitions() -> None:
     """A field with too many repetitions is listed without its parts; the others are divided."""
-    many = "~".join(f"M{number}^X" for number in range(MOST_PARTS))
+    many = "~".join(f"M{number}^X" for number in range(MAX_PARTS))
     raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
     message = Message.parse(raw)
     places = ("PID-2", "PID-3", "PID-5")

@@ -3,7 +3,7 @@
 import pytest
 
 from mappings.hl7.elements import is_null
-from mappings.hl7.lines import MOST_LINES, MOST_SEGMENTS
+from mappings.hl7.lines import MAX_LINES, MAX_SEGMENTS
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
@@ -211,9 +211,9 @@ def test_malformed(raw: bytes, reason: MalformedReason, place: str) -> None:
 def test_a_segment_costs_memory_however_short_it_is(end: bytes) -> None:
     """A message with more segments than the limit is refused before it is parsed."""
     head = b"MSH|^~\\&|A" + end
-    assert len(Message.parse(head + (b"OBX|1" + end) * (MOST_SEGMENTS - 1)).names) == MOST_SEGMENTS
+    assert len(Message.parse(head + (b"OBX|1" + end) * (MAX_SEGMENTS - 1)).names) == MAX_SEGMENTS
     with pytest.raises(MalformedMessage) as raised:
-        Message.parse(head + (b"OBX|1" + end) * MOST_SEGMENTS)
+        Message.parse(head + (b"OBX|1" + end) * MAX_SEGMENTS)
     assert raised.value.reason is MalformedReason.TOO_MANY_SEGMENTS
 
 
@@ -223,5 +223,5 @@ def test_lines_of_a_text_are_no_segments() -> None:
     many = b"MSH|^~\\&|A\rOBX|1|ED|x||" + text * (2**24 // len(text))
     assert len(Message.parse(many).names) == 2
     with pytest.raises(MalformedMessage) as raised:
-        Message.parse(b"MSH|^~\\&|A" + b"\r" * MOST_LINES + b"PID|1")
+        Message.parse(b"MSH|^~\\&|A" + b"\r" * MAX_LINES + b"PID|1")
     assert raised.value.reason is MalformedReason.TOO_MANY_SEGMENTS

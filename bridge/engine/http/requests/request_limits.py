@@ -21,7 +21,7 @@ from bridge.engine.settings import Quota
 Clock = Callable[[], int]
 """Returns milliseconds of a monotonic clock."""
 
-MOST_WINDOWS = 150_000
+MAX_WINDOWS = 150_000
 """Windows of one policy; above this number the oldest is dropped."""
 
 _DROPPED_PER_NEW = 2
@@ -57,7 +57,7 @@ def monotonic_ms() -> int:
 class QuotaMeter:
     """Counts requests in one window for each policy and key."""
 
-    def __init__(self, clock: Clock = monotonic_ms, most: int = MOST_WINDOWS) -> None:
+    def __init__(self, clock: Clock = monotonic_ms, most: int = MAX_WINDOWS) -> None:
         self._clock = clock
         self._most = most
         self._windows: dict[str, OrderedDict[str, tuple[int, int]]] = defaultdict(OrderedDict)

@@ -256,7 +256,7 @@ def _row(row: Any) -> AuditRow:
 
 ROWS = metadata.tables["engine_audit_anonymous"]
 LOCK: Final = "engine audit anonymous"
-MOST_A_MINUTE: Final = 16
+MAX_PER_MINUTE: Final = 16
 """Rows with their own source per minute. Each action and code has one more row, `others`."""
 OTHERS: Final = "others"
 _MINUTE_MS: Final = 60_000
@@ -292,7 +292,7 @@ class RefusalTally:
         minute = at - at % _MINUTE_MS
         code = str(event.details.get("code", ""))
         key = RefusalKey(minute, event.action, code, _source(event.source))
-        if key not in self._counts and len(self._counts) >= MOST_A_MINUTE:
+        if key not in self._counts and len(self._counts) >= MAX_PER_MINUTE:
             key = RefusalKey(minute, event.action, code, OTHERS)
         self._counts[key] += 1
 
@@ -323,7 +323,7 @@ def add_counts(connection: Connection, counts: Mapping[RefusalKey, int]) -> None
                 for row in connection.execute(query)
             }
         rows = known[key.minute]
-        if key not in rows and sum(row.source != OTHERS for row in rows) >= MOST_A_MINUTE:
+        if key not in rows and sum(row.source != OTHERS for row in rows) >= MAX_PER_MINUTE:
             key = RefusalKey(key.minute, key.action, key.code, OTHERS)  # noqa: PLW2901  # the row that gets the count
         if key in rows:
             same = [ROWS.c[name] == getattr(key, name) for name in RefusalKey.__slots__]

@@ -56,7 +56,7 @@ _FORGET: Final = text("""
 """)
 
 _PROXY: Final = "undeclared proxy "
-_MOST_PROXIES: Final = 16
+_MAX_PROXIES: Final = 16
 _NOTE: Final = text("""
     INSERT INTO engine_sign_in_bucket (name, full_at) SELECT :name, 0
     WHERE (SELECT count(*) FROM engine_sign_in_bucket WHERE name LIKE :every) < :most
@@ -119,11 +119,11 @@ class SignInLimiter:
 
     def is_new_proxy(self, address: str) -> bool:
         """Tell whether a proxy is new and fewer than 16 are recorded in this process."""
-        return address not in self._proxies and len(self._proxies) < _MOST_PROXIES
+        return address not in self._proxies and len(self._proxies) < _MAX_PROXIES
 
     def note_undeclared_proxy(self, address: str) -> None:
         """Record for `bridge check` that clients behind an untrusted proxy share one address."""
-        row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MOST_PROXIES}
+        row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MAX_PROXIES}
         with self._database.write_without_sync() as connection:
             connection.execute(_NOTE, row)
         self._proxies.add(address)

@@ -9,7 +9,7 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records.unmapped_codes import (
-    MOST,
+    MAX_COUNTED_CODES,
     CodeKey,
     CodeUse,
     UnmappedCodeCounter,
@@ -105,8 +105,8 @@ def test_personal_data_is_not_stored(place: str, code: str, expected: str) -> No
 def test_a_flood_is_counted_without_names() -> None:
     """Memory is limited for any number of codes."""
     counter = UnmappedCodeCounter()
-    for number in range(MOST + 50):
+    for number in range(MAX_COUNTED_CODES + 50):
         counter.note("mine", "v", [UnmappedCode("t", str(number), "OBR-24", "keep")])
     found = counter.take()
-    assert (len(found), found[CodeKey("mine", "t", "")].count) == (MOST + 1, 50)
+    assert (len(found), found[CodeKey("mine", "t", "")].count) == (MAX_COUNTED_CODES + 1, 50)
     assert counter.take() == {}

@@ -50,7 +50,7 @@ Site = Annotated[QueryText, Query(examples=["SITE1"])]
 
 _CURSOR = 12 * TAG_LENGTH
 """Maximum characters of a cursor: a name of maximum length, escaped and in base64."""
-MOST_TEXTS = 100
+MAX_TEXTS = 100
 """Maximum number of orders in a status request with texts."""
 _SHOWN = 64
 """Maximum number and characters of the unknown parameters that a problem names."""
@@ -112,8 +112,8 @@ async def status(body: StatusBody, request: Request) -> Response:
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
-    if body.texts and len(body.clinicalInfo) > MOST_TEXTS:
-        detail = f"at most {MOST_TEXTS} orders in one request with texts"
+    if body.texts and len(body.clinicalInfo) > MAX_TEXTS:
+        detail = f"at most {MAX_TEXTS} orders in one request with texts"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     now = engine_of(request).clock()
     identities = [order_id_of(each) for each in body.clinicalInfo]
