@@ -26,7 +26,7 @@ from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
 from mllp.server import MLLPServerFactory
 
 _READ = 65_536
-_LOOK = 0.005
+_PAUSE_SECONDS = 0.005
 """Seconds to wait before the next message: some peers close the connection after each message."""
 
 _NEVER = frozenset({"", AckCondition.NEVER.value})
@@ -93,7 +93,7 @@ class _Connection:
 
     async def _write(self, data: bytes) -> None:
         if self._reader is not None:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_PAUSE_SECONDS)
             if self._reader.at_eof():
                 self.close()
         try:

@@ -114,7 +114,7 @@ def _parents(home: Path, owner: int) -> Iterator[Exposure]:
 
 
 def _below(path: Path, owner: int) -> Iterator[Exposure]:
-    found = _look(path)
+    found = _lstat(path)
     if found is None:
         return
     yield from _exposures(path, found, owner)
@@ -150,7 +150,7 @@ def _close(path: Path) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        found = _look(path)
+        found = _lstat(path)
         if found is None or stat.S_ISLNK(found.st_mode):
             return False
         if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
@@ -167,7 +167,7 @@ def _close(path: Path) -> bool:
     return True
 
 
-def _look(path: Path) -> os.stat_result | None:
+def _lstat(path: Path) -> os.stat_result | None:
     try:
         return path.lstat()
     except OSError:

@@ -151,11 +151,12 @@ class EngineAccounts:
     def __init__(self, engine: EngineAdministration) -> None:
         self._engine = engine
 
-    async def account(self, who: str) -> AccountInfo | None:
+    async def account(self, email_or_id: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
-        if who.isascii() and who.isdigit():
-            return self._by_id(who)
-        return _account(self._engine.account(who))  # other texts may be an address in any spelling
+        if email_or_id.isascii() and email_or_id.isdigit():
+            return self._by_id(email_or_id)
+        # Other texts may be an address in any spelling.
+        return _account(self._engine.account(email_or_id))
 
     async def enrol(
         self, account_id: str, *, second_factor: bool, end_tokens: bool

@@ -32,7 +32,7 @@ from bridge.monitoring.connection_probe import (
 )
 from bridge.monitoring.node_files import expiry_times
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import MODELS, active_sources, find_connection
@@ -153,7 +153,7 @@ class ConsoleConnections(Connections):
     def connection(self, kind: str, name: str) -> Mapping[str, Any]:
         record = active_settings.connection_record_name(ChannelKind(kind), name)
         with self._database.read() as connection:
-            past = kept.history(connection, record)
+            past = mapping_versions.history(connection, record)
         chosen = find_connection(self._current(), ChannelKind(kind), name)
         if chosen is None and not past:
             raise NoSuchItem(f"there is no such {kind}")
@@ -213,13 +213,16 @@ class ConsoleConnections(Connections):
         return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
 
     def _activated(
-        self, change: ConnectionChange, record: kept.MappingVersion, origin: ActivationOrigin
+        self,
+        change: ConnectionChange,
+        record: mapping_versions.MappingVersion,
+        origin: ActivationOrigin,
     ) -> Mapping[str, Any]:
-        who = Author(change.actor, self._clock(), change.reason)
+        author = Author(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
         with as_console_errors():
             done: Sequence[ActivationResult] = activate(
-                self._settings, self._database, [], who, origin, begun_on, [record]
+                self._settings, self._database, [], author, origin, begun_on, [record]
             )
         return {"version": done[0].version, "before": done[0].before}
 

@@ -84,10 +84,10 @@ class ReportEngine:
         verdict: dict[str, Any] = await self.call("GET", "audit", "verdict")
         return verdict
 
-    async def account(self, who: str) -> AccountInfo | None:
+    async def account(self, email_or_id: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
-        is_id = who.isascii() and who.isdigit()  # anything else is an e-mail address
-        query = {"accountId": who} if is_id else {"email": who}
+        is_id = email_or_id.isascii() and email_or_id.isdigit()  # else an e-mail address
+        query = {"accountId": email_or_id} if is_id else {"email": email_or_id}
         try:
             status, answer = await self.client.administer_account("GET", query=query)
             return None if status == _NOT_FOUND else account(_successful(status, answer))
@@ -145,7 +145,7 @@ _FORBIDDEN: Final = 403
 class AccountDirectory(Protocol):
     """The accounts of the report engine, by HTTP or in its database."""
 
-    async def account(self, who: str) -> AccountInfo | None:
+    async def account(self, email_or_id: str) -> AccountInfo | None:
         """Find an account by its e-mail address or its id."""
 
     async def enrol(
@@ -213,13 +213,15 @@ class AccessAdministration:
         self._clock = clock
         self._provider = provider
 
-    async def grant(self, by: Administrator, who: str, wanted: Grant) -> EnrolmentLink | None:
+    async def grant(
+        self, by: Administrator, email_or_id: str, wanted: Grant
+    ) -> EnrolmentLink | None:
         """
         Assign a role to an account, replacing its present role.
 
         If the new role has more rights, the owner must enrol again: returns the enrolment link.
         """
-        account, before = await self._known(who)
+        account, before = await self._known(email_or_id)
         wanted = replace(wanted, account_id=account.account_id, email=account.email)
         require_authority(by, account, before, AccountAction.GRANT, wanted)
         if account.disabled:
@@ -233,12 +235,12 @@ class AccessAdministration:
         await Threads.CONSOLE.run(self._save, wanted, before, by)
         return link
 
-    async def revoke(self, by: Administrator, who: str) -> None:
+    async def revoke(self, by: Administrator, email_or_id: str) -> None:
         """Remove the role of an account. Raises NoSuchItem if it has none."""
-        account, before = await self.find(who)
+        account, before = await self.find(email_or_id)
         if account is None:
             if not await Threads.CONSOLE.run(
-                grants.remove_unbound_grant, self._database, who.strip().lower()
+                grants.remove_unbound_grant, self._database, email_or_id.strip().lower()
             ):
                 raise NoSuchItem
             return
@@ -248,25 +250,25 @@ class AccessAdministration:
             raise NoSuchItem
         await self._accounts.require_second_factor(key, required=False)
 
-    async def enrol(self, by: Administrator, who: str) -> EnrolmentLink:
+    async def enrol(self, by: Administrator, email_or_id: str) -> EnrolmentLink:
         """End password and sessions of an account; return an enrolment link for its owner."""
-        account, before = await self._known(who)
+        account, before = await self._known(email_or_id)
         require_authority(by, account, before, AccountAction.ENROL)
         return await self._accounts.enrol(
             account.account_id, second_factor=before is not None, end_tokens=True
         )
 
-    async def set_disabled(self, by: Administrator, who: str, *, disabled: bool) -> None:
+    async def set_disabled(self, by: Administrator, email_or_id: str, *, disabled: bool) -> None:
         """Disable or enable an account."""
-        account, before = await self._known(who)
+        account, before = await self._known(email_or_id)
         require_authority(
             by, account, before, AccountAction.DISABLE if disabled else AccountAction.ENABLE
         )
         await self._accounts.set_disabled(account.account_id, disabled=disabled)
 
-    async def find(self, who: str) -> tuple[AccountInfo | None, Grant | None]:
+    async def find(self, email_or_id: str) -> tuple[AccountInfo | None, Grant | None]:
         """Find an account by its e-mail address or its id, and its grant."""
-        account = await self._accounts.account(who) if who else None
+        account = await self._accounts.account(email_or_id) if email_or_id else None
         if account is None:
             return None, None
         return account, await Threads.CONSOLE.run(
@@ -285,8 +287,8 @@ class AccessAdministration:
         )
         return GrantEntry(grant, account, pending=not can_sign_in)
 
-    async def _known(self, who: str) -> tuple[AccountInfo, Grant | None]:
-        account, before = await self.find(who)
+    async def _known(self, email_or_id: str) -> tuple[AccountInfo, Grant | None]:
+        account, before = await self.find(email_or_id)
         if account is None:
             raise _refused(AccountRefusal.UNKNOWN_ACCOUNT)
         return account, before

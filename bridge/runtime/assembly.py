@@ -254,6 +254,6 @@ def _checkpoints(name: str, database: Database, schedule: Schedule) -> ServicePa
     """Checkpoint a database of SQLite until it closes; PostgreSQL has a process for this."""
     checkpoints = WalCheckpointer(database)
     job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS
-    look = partial(Threads.CHECKPOINTS.run, checkpoints.run)
+    checkpoint = partial(Threads.CHECKPOINTS.run, checkpoints.run)
     close = partial(Threads.CHECKPOINTS.run, checkpoints.close)
-    return schedule.periodic(job, look, last=close)
+    return schedule.periodic(job, checkpoint, last=close)

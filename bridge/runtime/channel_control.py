@@ -73,7 +73,7 @@ class ChannelControl:
         self._stored_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
         job = Job.LISTENER_SWITCHES if kind is ChannelKind.LISTENER else Job.DESTINATION_SWITCHES
-        self._looking = schedule.periodic(job, self._look, last=self._store_activity)
+        self._looking = schedule.periodic(job, self._check, last=self._store_activity)
 
     async def start(self) -> None:
         """Apply stored pauses before the channels start, then read the database periodically."""
@@ -120,7 +120,7 @@ class ChannelControl:
 
         task.add_done_callback(on_written)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         known = await Threads.LEASES.run(read_channels, self._database, self._kind)
         self._apply(known)
         await self._store_loaded(known)
@@ -197,9 +197,9 @@ class ActivationFollower(Generic[Compiled]):
 
     def part(self, schedule: Schedule, job: Job) -> ServicePart:
         """Return the periodic job that looks for activations."""
-        return schedule.periodic(job, self._look)
+        return schedule.periodic(job, self._check)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         latest = await Threads.MAINTENANCE.run(latest_activation, self._database)
         now = asyncio.get_running_loop().time()
         again = bool(self._has_failures()) and now >= self._again_at

@@ -76,7 +76,7 @@ class NumberIndex:
     def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:
         """Read the numbers of large messages by `offload`."""
         self._indexer = MessageIndexer(database, subjects_of, now_ms, offload)
-        self._look: ArrivalSample | None = None
+        self._last_sample: ArrivalSample | None = None
         self._rate = 0.0  # messages a second
 
     async def step(self) -> float:
@@ -84,12 +84,12 @@ class NumberIndex:
         return await Threads.MAINTENANCE.run(self._batch)
 
     def _batch(self) -> float:
-        began, most = time.monotonic(), batch_size(self._rate)
-        read = self._indexer.index_batch(most)
-        took = time.monotonic() - began
-        before, now = self._look, ArrivalSample(time.monotonic(), self._indexer.newest())
-        self._look, self._rate = now, arrival_rate(before, now) if before else 0.0
-        return pause_seconds(self._rate, took, full=read >= most)
+        began, size = time.monotonic(), batch_size(self._rate)
+        read = self._indexer.index_batch(size)
+        seconds = time.monotonic() - began
+        before, now = self._last_sample, ArrivalSample(time.monotonic(), self._indexer.newest())
+        self._last_sample, self._rate = now, arrival_rate(before, now) if before else 0.0
+        return pause_seconds(self._rate, seconds, full=read >= size)
 
 
 def housekeeping(

@@ -278,7 +278,7 @@ def _exists(folder: int, name: str) -> bool:
 
 
 SUFFIX: Final = ".hl7"
-LOOK_EVERY: Final = 0.2  # seconds
+SCAN_EVERY_SECONDS: Final = 0.2  # seconds
 _LONGEST_ANSWER: Final = 2**20  # bytes
 _LONGEST_NUMBER: Final = 150  # characters of MSH-10 in a name
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -363,5 +363,5 @@ class FolderSender:
                 return reply
             if reply:  # possibly incomplete
                 loss = LossReason.MISMATCH
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(SCAN_EVERY_SECONDS)
         raise ReplyLost(loss)

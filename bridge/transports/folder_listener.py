@@ -157,7 +157,7 @@ class FolderListener:
         """
         again = False
         try:
-            again = not self._stopped and await self._look()
+            again = not self._stopped and await self._scan()
         except Exception as error:  # noqa: BLE001  # a folder may be unavailable for a while
             again = True
             self._log.error("folder not read", error=describe(error), trace=stack_frames(error))
@@ -169,10 +169,10 @@ class FolderListener:
     def _stopped(self) -> bool:
         return self._ended or self._paused
 
-    async def _look(self) -> bool:
+    async def _scan(self) -> bool:
         """Process complete files; return whether a file must be processed again."""
-        with self._folder.held() as ours:
-            if not ours:  # another node has the lock
+        with self._folder.held() as locked:
+            if not locked:  # another node has the lock
                 return False
             found = await Threads.FOLDERS.run(self._folder.waiting)
             await self._report_ignored()

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingVersion
 from config import Settings
 from config.listeners import ListenerSettings
@@ -213,9 +213,11 @@ def current(
     """Return the active settings, or those with further records. Raises InvalidConnection."""
     with database.read() as connection:
         active = [
-            each for name, each in kept.active_versions(connection).items() if is_record(name)
+            each
+            for name, each in mapping_versions.active_versions(connection).items()
+            if is_record(name)
         ]
-        found = [kept.find(connection, each.name, each.version) for each in active]
+        found = [mapping_versions.find(connection, each.name, each.version) for each in active]
     saved = {each.name: each for each in [*filter(None, found), *records]}
     return with_saved_lists(with_saved_connections(settings, saved), saved)
 
@@ -239,7 +241,7 @@ class ActiveSettings:
         now = self._clock()
         if now - self._looked_at >= _CACHE_SECONDS:
             with self._database.read() as connection:
-                latest = kept.latest_activation_id(connection)
+                latest = mapping_versions.latest_activation_id(connection)
             if latest != self._known:
                 self._found = current(self._settings, self._database)
                 self._known = latest
@@ -262,12 +264,12 @@ def file_sources(settings: Settings) -> SourceFinder:
 def active_sources(settings: Settings, database: Database) -> SourceFinder:
     """Return a finder for the active versions, and for files that were never activated."""
     with database.read() as connection:
-        active = kept.active_versions(connection)
+        active = mapping_versions.active_versions(connection)
         found = {
             name: version.sources
             for name, each in active.items()
             if not is_record(name)
-            and (version := kept.find(connection, name, each.version)) is not None
+            and (version := mapping_versions.find(connection, name, each.version)) is not None
         }
     files = file_sources(settings)
     # The options of a destination may need a code table that the version does not contain.
@@ -284,12 +286,12 @@ def all_sources(
     most recently activated one.
     """
     with database.read() as connection:
-        every = kept.active_versions(connection).values()
+        every = mapping_versions.active_versions(connection).values()
         active = sorted(
             (each for each in every if not is_record(each.name)), key=lambda each: each.id
         )
         last = sorted(active, key=lambda each: each.name == name)
-        held = [kept.find(connection, each.name, each.version) for each in last]
+        held = [mapping_versions.find(connection, each.name, each.version) for each in last]
     found = dict(file_sources(settings)(name))
     for version in filter(None, held):
         found |= version.sources
@@ -302,7 +304,7 @@ def version_finder(database: Database) -> Callable[[str, str], InboundMapping | 
     @lru_cache(maxsize=_MAX_CACHED)
     def find_version(name: str, version: str) -> InboundMapping | None:
         with database.read() as connection:
-            found = kept.find(connection, name, version)
+            found = mapping_versions.find(connection, name, version)
         made = None if found is None else compile_sources(found.sources, name)
         return made if isinstance(made, InboundMapping) else None
 

@@ -115,8 +115,10 @@ def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) 
         return None
     file = listener.profile
     profile = None if file is None else load_profile(settings.path(file))
-    look = partial(validate, profile=profile, fallback=listener.charset)
-    return Validator(listener.name, look, metrics, refuse=listener.validation is Validation.REFUSE)
+    validate_payload = partial(validate, profile=profile, fallback=listener.charset)
+    return Validator(
+        listener.name, validate_payload, metrics, refuse=listener.validation is Validation.REFUSE
+    )
 
 
 def merged_patient_check(policy: ListenerPolicy, database: Database) -> PatientCheck | None:

@@ -22,7 +22,7 @@ from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources
@@ -101,18 +101,18 @@ class ActivationResult:
 
 
 def activate_files(
-    settings: Settings, database: Database, names: Sequence[str], who: Author
+    settings: Settings, database: Database, names: Sequence[str], author: Author
 ) -> list[ActivationResult]:
     """Activate the files of these definitions, all or none. Raises as `verify_definition`."""
     find = file_sources(settings)
-    return activate(settings, database, [(name, find(name)) for name in names], who)
+    return activate(settings, database, [(name, find(name)) for name in names], author)
 
 
 def activate(
     settings: Settings,
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
-    who: Author,
+    author: Author,
     origin: ActivationOrigin = ActivationOrigin.ACTIVATE,
     begun_on: Mapping[str, str] = MappingProxyType({}),
     records: Sequence[MappingVersion] = (),
@@ -126,7 +126,7 @@ def activate(
     were. If another activation is committed during the check, the check is repeated.
     """
     for _ in range(_ATTEMPTS):
-        done = _activate(settings, database, chosen, who, origin, begun_on, records)
+        done = _activate(settings, database, chosen, author, origin, begun_on, records)
         if done is not None:
             return done
     raise ActivationBusy
@@ -136,15 +136,15 @@ def _activate(
     settings: Settings,
     database: Database,
     chosen: Sequence[tuple[str, Sources]],
-    who: Author,
+    author: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
     records: Sequence[MappingVersion],
 ) -> list[ActivationResult] | None:
     """Check and activate; return None if another activation was committed meanwhile."""
     with database.read() as connection:
-        checked_against = kept.latest_activation_id(connection)
-        active = kept.active_versions(connection)
+        checked_against = mapping_versions.latest_activation_id(connection)
+        active = mapping_versions.active_versions(connection)
     settings = active_settings.current(settings, database, records)
     find = active_sources(settings, database)
     made = []
@@ -160,10 +160,10 @@ def _activate(
     verify_records(settings, records, find)
     made += records
     with database.write() as connection:
-        database.serialize(connection, kept.LOCK)
-        if kept.latest_activation_id(connection) != checked_against:
+        database.serialize(connection, mapping_versions.LOCK)
+        if mapping_versions.latest_activation_id(connection) != checked_against:
             return None
-        done = _store(connection, made, who, origin, begun_on)
+        done = _store(connection, made, author, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
 
 
@@ -175,12 +175,12 @@ def _with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFind
 def _store(
     connection: Connection,
     made: Sequence[MappingVersion],
-    who: Author,
+    author: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
 ) -> list[ActivationResult]:
     """Store checked versions as active, with an audit event. Raises VersionConflict."""
-    before = kept.active_versions(connection)
+    before = mapping_versions.active_versions(connection)
     done = []
     for each in made:
         now = before[each.name].version if each.name in before else ""
@@ -188,7 +188,9 @@ def _store(
             raise VersionConflict(each.name, now)
         done.append(ActivationResult(each.name, each.version, now))
         if now != each.version or before[each.name].origin is ActivationOrigin.START:
-            kept.activate(connection, each, who.at, who.actor, who.reason, origin)
+            mapping_versions.activate(
+                connection, each, author.at, author.actor, author.reason, origin
+            )
     outbox.describe(
         before={each.name: each.before for each in done},
         after={each.name: each.version for each in done},
@@ -220,7 +222,7 @@ def rollback(
     settings: Settings,
     database: Database,
     name: str,
-    who: Author,
+    author: Author,
     version: str = "",
     begun_on: Mapping[str, str] = MappingProxyType({}),
 ) -> ActivationResult:
@@ -232,7 +234,7 @@ def rollback(
             else previous_version(connection, name)
         )
     chosen = [(name, wanted.sources)]
-    (done,) = activate(settings, database, chosen, who, ActivationOrigin.ROLLBACK, begun_on)
+    (done,) = activate(settings, database, chosen, author, ActivationOrigin.ROLLBACK, begun_on)
     return done
 
 
@@ -242,7 +244,7 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
 
     Two rollbacks go back two versions, not back and forth.
     """
-    past = kept.history(connection, name)
+    past = mapping_versions.history(connection, name)
     trail: list[Activation] = []
     for each in reversed(past):
         earlier = [at for at, one in enumerate(trail) if one.version == each.version]
@@ -259,14 +261,16 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
 
 def find_version(connection: Connection, name: str, version: str) -> MappingVersion:
     """Return a version by the beginning of its name. Raises NoSuchVersion."""
-    known = [each for each in kept.versions(connection, name) if each.startswith(version)]
+    known = [
+        each for each in mapping_versions.versions(connection, name) if each.startswith(version)
+    ]
     if len(known) != 1 or len(version) < _SHORTEST_VERSION:
         raise NoSuchVersion(name, version)
     return _found(connection, name, known[0])
 
 
 def _found(connection: Connection, name: str, version: str) -> MappingVersion:
-    found = kept.find(connection, name, version)
+    found = mapping_versions.find(connection, name, version)
     if found is None:
         raise NoSuchVersion(name, version)
     return found
@@ -288,8 +292,8 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
             continue
         made[name] = MappingVersion(name, compiled.version, needed)
     with database.write() as connection:
-        database.serialize(connection, kept.LOCK)
-        before = kept.active_versions(connection)
+        database.serialize(connection, mapping_versions.LOCK)
+        before = mapping_versions.active_versions(connection)
         at_start = {
             name: each for name, each in before.items() if each.origin is ActivationOrigin.START
         }
@@ -298,7 +302,9 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
             if version is None or not new:
                 continue
             if name not in before or before[name].version != version.version:
-                kept.activate(connection, version, now, _SERVICE, _AT_START, ActivationOrigin.START)
+                mapping_versions.activate(
+                    connection, version, now, _SERVICE, _AT_START, ActivationOrigin.START
+                )
                 event = AuditEvent(
                     "activate",
                     actor=_SERVICE,
@@ -314,7 +320,7 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
 def differing_definitions(settings: Settings, database: Database) -> list[str]:
     """Return the names of the definitions whose files differ from the active version."""
     with database.read() as connection:
-        active = kept.active_versions(connection)
+        active = mapping_versions.active_versions(connection)
     found = []
     for name, each in active.items():
         if each.origin is ActivationOrigin.START:  # the next start activates the files

@@ -256,15 +256,15 @@ def _written(
 
 def compare_samples(
     samples: Iterable[MessageSample],
-    look: SampleComparison,
-    late: Callable[[], bool] = lambda: False,
+    compare: SampleComparison,
+    expired: Callable[[], bool] = lambda: False,
 ) -> ComparisonResult:
-    """Compare each message until `late` returns True."""
-    every = list(samples)
+    """Compare each message until `expired` returns True."""
+    all_samples = list(samples)
     differing: list[tuple[MessageSample, Sequence[FieldDifference]]] = []
-    for count, sample in enumerate(every):
-        if late():
-            return ComparisonResult(count, tuple(differing), len(every) - count)
-        if found := look(sample):
+    for count, sample in enumerate(all_samples):
+        if expired():
+            return ComparisonResult(count, tuple(differing), len(all_samples) - count)
+        if found := compare(sample):
             differing.append((sample, found))
-    return ComparisonResult(len(every), tuple(differing))
+    return ComparisonResult(len(all_samples), tuple(differing))

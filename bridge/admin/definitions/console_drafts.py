@@ -33,7 +33,7 @@ from bridge.admin.definitions.drafts import DraftConflict
 from bridge.console.context import ActivationRequest, CodeEntry, DefinitionDrafts, DraftEdit
 from bridge.console.errors import NoSuchItem
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records import unmapped_codes as unknown_codes
 from bridge.store.records.mapping_versions import Activation, MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
@@ -50,8 +50,8 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     """List listeners and destinations with their definitions, and all definitions."""
     current = active_settings.current(settings, database)
     with database.read() as connection:
-        active = kept.active_versions(connection)
-        drafts = kept.drafts(connection)
+        active = mapping_versions.active_versions(connection)
+        drafts = mapping_versions.drafts(connection)
     own = {each.name: each.mappings for each in settings.listener}
     known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
     differ = set(differing_definitions(settings, database))
@@ -93,7 +93,9 @@ def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
     """Return the kind (`orders`, `patients`, `results`) of each definition without errors."""
     with database.read() as connection:
         active = {
-            name for name in kept.active_versions(connection) if not active_settings.is_record(name)
+            name
+            for name in mapping_versions.active_versions(connection)
+            if not active_settings.is_record(name)
         }
     known = sorted({*definition_names(file_sources(settings)("")), *active})
     found = {name: _kind(settings, database, name) for name in known}
@@ -133,9 +135,9 @@ class ConsoleDrafts(DefinitionDrafts):
     @override
     def definition(self, name: str, actor: str) -> Mapping[str, Any]:
         with self._database.read() as connection:
-            active = kept.active_versions(connection).get(name)
-            version = active and kept.find(connection, name, active.version)
-            drafts = [each for each in kept.drafts(connection) if each.name == name]
+            active = mapping_versions.active_versions(connection).get(name)
+            version = active and mapping_versions.find(connection, name, active.version)
+            drafts = [each for each in mapping_versions.drafts(connection) if each.name == name]
         own = next((each for each in drafts if each.actor == actor), None)
         home = file_sources(self._settings)(name)
         if active is None and not drafts and f"{name}.yaml" not in home:
@@ -177,12 +179,15 @@ class ConsoleDrafts(DefinitionDrafts):
     @override
     def discard(self, name: str, actor: str) -> None:
         with self._database.write() as connection:
-            kept.delete_draft(connection, name, actor)
+            mapping_versions.delete_draft(connection, name, actor)
 
     @override
     def history(self, name: str) -> Sequence[Mapping[str, Any]]:
         with self._database.read() as connection:
-            return [console_forms.activation(each) for each in kept.history(connection, name)]
+            return [
+                console_forms.activation(each)
+                for each in mapping_versions.history(connection, name)
+            ]
 
     @override
     def version(self, name: str, version: str) -> Mapping[str, Any]:
@@ -197,7 +202,7 @@ class ConsoleDrafts(DefinitionDrafts):
             written = dict(change.files)
         elif change.revision:
             with self._database.read() as connection:
-                own = kept.draft(connection, name, change.actor)
+                own = mapping_versions.draft(connection, name, change.actor)
             written = dict(own.sources) if own else {}
         else:
             with as_console_errors(), self._database.read() as connection:
@@ -210,7 +215,7 @@ class ConsoleDrafts(DefinitionDrafts):
     def activate(self, decision: ActivationRequest) -> Mapping[str, Any]:
         name = decision.name
         with self._database.read() as connection:
-            draft = kept.draft(connection, name, decision.actor)
+            draft = mapping_versions.draft(connection, name, decision.actor)
         with as_console_errors():
             if draft is None:
                 raise drafting.NoDraft(name)
@@ -224,7 +229,7 @@ class ConsoleDrafts(DefinitionDrafts):
                 self._settings,
                 self._database,
                 chosen,
-                self._who(decision),
+                self._author(decision),
                 begun_on=begun_on,
                 records=records,
             )
@@ -242,7 +247,7 @@ class ConsoleDrafts(DefinitionDrafts):
                 self._settings,
                 self._database,
                 name,
-                self._who(decision),
+                self._author(decision),
                 wanted.version,
                 {decision.name: decision.begun_on},
             )
@@ -280,7 +285,7 @@ class ConsoleDrafts(DefinitionDrafts):
                 self._settings,
                 self._database,
                 [],
-                self._who(decision),
+                self._author(decision),
                 begun_on={record.name: decision.begun_on},
                 records=[record],
             )
@@ -289,8 +294,8 @@ class ConsoleDrafts(DefinitionDrafts):
     def _draft(self, name: str, actor: str) -> tuple[Sources, str, int]:
         """Return the files of an author's draft, its base version, and its revision."""
         with self._database.read() as connection:
-            own = kept.draft(connection, name, actor)
-            active = kept.active_versions(connection).get(name)
+            own = mapping_versions.draft(connection, name, actor)
+            active = mapping_versions.active_versions(connection).get(name)
         if own is not None:
             return own.sources, own.begun_on, own.revision
         return {}, active.version if active else "", 0
@@ -346,5 +351,5 @@ class ConsoleDrafts(DefinitionDrafts):
             self._settings, self._database, by.name, sources, written, code=by.code
         )
 
-    def _who(self, decision: ActivationRequest) -> Author:
+    def _author(self, decision: ActivationRequest) -> Author:
         return Author(decision.actor, self._clock(), decision.reason)

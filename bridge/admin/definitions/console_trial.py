@@ -171,7 +171,7 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
         made = [check_cached(find(name), name).made for name in listener.mappings]
         lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
 
-    def look(sample: MessageSample) -> list[FieldDifference]:
+    def compare_sample(sample: MessageSample) -> list[FieldDifference]:
         try:
             header = peek(sample.payload)
         except MalformedMessage:
@@ -184,7 +184,7 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
             return [FieldDifference("accepted", "no", "yes")]
         return compare(before, after, sample.payload, sample.defaults, sample.charset)
 
-    return look
+    return compare_sample
 
 
 _SECONDS = 8.0
@@ -239,12 +239,12 @@ class ConsoleTrials(DefinitionTrials):
         with as_console_errors():
             after = self._made(name, actor, question.after, code=question.code)
             if question.before == NOW:
-                look = as_read_now(self._settings, self._database, after)
+                compare_sample = as_read_now(self._settings, self._database, after)
             else:
                 before = self._made(name, actor, question.before, code=question.code)
-                look = make_comparison(before, after, self._reader())
+                compare_sample = make_comparison(before, after, self._reader())
         return answer(
-            compare_samples(samples, look, deadline(_SECONDS)),
+            compare_samples(samples, compare_sample, deadline(_SECONDS)),
             after.version,
             values=question.values,
         )

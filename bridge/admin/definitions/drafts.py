@@ -22,7 +22,7 @@ from bridge.admin.definitions.activation import (
 )
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records import unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_settings import active_sources, all_sources, file_sources
@@ -76,7 +76,7 @@ def save(
 def store_draft(database: Database, draft: MappingDraft) -> MappingDraft:
     """Store a checked draft; return it with its new revision. Raises DraftConflict."""
     with database.write() as connection:
-        revision = kept.save_draft(connection, draft)
+        revision = mapping_versions.save_draft(connection, draft)
     if not revision:
         raise DraftConflict(draft.name)
     return replace(draft, revision=revision)
@@ -93,17 +93,17 @@ def check(sources: Sources, name: str) -> CheckResult:
 
 
 def activate_draft(
-    settings: Settings, database: Database, name: str, who: Author, author: str = ""
+    settings: Settings, database: Database, name: str, author: Author, draft_author: str = ""
 ) -> ActivationResult:
     """Activate and drop the draft of an author, by default the most recently saved draft."""
     with database.read() as connection:
-        draft = kept.draft(connection, name, author)
+        draft = mapping_versions.draft(connection, name, draft_author)
     if draft is None:
         raise NoDraft(name)
     sources = all_sources(settings, database, name, draft.sources)
-    (done,) = activate(settings, database, [(name, sources)], who)
+    (done,) = activate(settings, database, [(name, sources)], author)
     with database.write() as connection:
-        kept.delete_draft(connection, name, draft.actor)
+        mapping_versions.delete_draft(connection, name, draft.actor)
     return done
 
 
@@ -128,7 +128,7 @@ def sources_of(
             return previous_version(connection, name).sources
         if version != DRAFT:
             return find_version(connection, name, version).sources
-        draft = kept.draft(connection, name, author)
+        draft = mapping_versions.draft(connection, name, author)
     if draft is None:
         raise NoDraft(name)
     return all_sources(settings, database, name, draft.sources)

@@ -46,7 +46,7 @@ from bridge.console.context import InterfacePackages, PackageImport
 from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions as kept
+from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import Connection, all_sources
@@ -181,7 +181,7 @@ def _changed_definitions(
 ) -> tuple[dict[str, Sources], dict[str, str]]:
     """Return the definitions that differ from the active versions, and those versions."""
     with database.read() as connection:
-        active = kept.active_versions(connection)
+        active = mapping_versions.active_versions(connection)
     chosen, begun_on = {}, {}
     for name in names:
         made, _ = compile_with_files(sources, name)

@@ -27,7 +27,7 @@ from bridge.console.permissions import Permission
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
-Who = Annotated[str, Path(min_length=1, max_length=320)]
+EmailOrId = Annotated[str, Path(min_length=1, max_length=320)]
 """An e-mail address, or the id of an account."""
 
 
@@ -94,63 +94,69 @@ async def list_grants(call: CallDep) -> dict[str, Any]:
     return {"rows": [_row(each) for each in await call.context.access.entries()]}
 
 
-@router.put("/grants/{who}")
-async def assign_role(who: Who, body: GrantBody, call: CallDep) -> dict[str, Any]:
+@router.put("/grants/{email_or_id}")
+async def assign_role(email_or_id: EmailOrId, body: GrantBody, call: CallDep) -> dict[str, Any]:
     """Assign a role to an account; `link`: the owner must enrol again."""
     made = await await_audited(
         call,
-        _action(who, "grant", body.role),
-        lambda: call.context.access.grant(_administrator(call.user), who, body.grant(who)),
+        _action(email_or_id, "grant", body.role),
+        lambda: call.context.access.grant(
+            _administrator(call.user), email_or_id, body.grant(email_or_id)
+        ),
     )
     return _enrolment(made)
 
 
-@router.delete("/grants/{who}")
-async def remove_role(who: Who, call: CallDep) -> dict[str, Any]:
+@router.delete("/grants/{email_or_id}")
+async def remove_role(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
     """Remove the role of an account; nobody removes their own."""
     await await_audited(
         call,
-        _action(who, "revoke"),
-        lambda: call.context.access.revoke(_administrator(call.user), who),
+        _action(email_or_id, "revoke"),
+        lambda: call.context.access.revoke(_administrator(call.user), email_or_id),
     )
     return {}
 
 
-@router.post("/people/{who}/enrolment")
-async def enrol(who: Who, call: CallDep) -> dict[str, Any]:
+@router.post("/people/{email_or_id}/enrolment")
+async def enrol(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
     """End password and sessions of an account; return a one-time enrolment link."""
     made = await await_audited(
         call,
-        _action(who, "reset account"),
-        lambda: call.context.access.enrol(_administrator(call.user), who),
+        _action(email_or_id, "reset account"),
+        lambda: call.context.access.enrol(_administrator(call.user), email_or_id),
     )
     return _enrolment(made)
 
 
-@router.post("/people/{who}/disable")
-async def disable(who: Who, call: CallDep) -> dict[str, Any]:
+@router.post("/people/{email_or_id}/disable")
+async def disable(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
     """Disable an account; its sessions, tokens and links end immediately."""
-    await _set_disabled(who, call, disabled=True)
+    await _set_disabled(email_or_id, call, disabled=True)
     return {}
 
 
-@router.post("/people/{who}/enable")
-async def enable(who: Who, call: CallDep) -> dict[str, Any]:
+@router.post("/people/{email_or_id}/enable")
+async def enable(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
     """Enable an account again."""
-    await _set_disabled(who, call, disabled=False)
+    await _set_disabled(email_or_id, call, disabled=False)
     return {}
 
 
-async def _set_disabled(who: str, call: ConsoleCall, *, disabled: bool) -> None:
+async def _set_disabled(email_or_id: str, call: ConsoleCall, *, disabled: bool) -> None:
     await await_audited(
         call,
-        _action(who, "disable account" if disabled else "enable account"),
-        lambda: call.context.access.set_disabled(_administrator(call.user), who, disabled=disabled),
+        _action(email_or_id, "disable account" if disabled else "enable account"),
+        lambda: call.context.access.set_disabled(
+            _administrator(call.user), email_or_id, disabled=disabled
+        ),
     )
 
 
-def _action(who: str, action: str, role: str = "") -> AuditedAction:
-    return AuditedAction((Permission.GRANT,), action, f"{who} {role}".strip(), fresh=always_fresh)
+def _action(email_or_id: str, action: str, role: str = "") -> AuditedAction:
+    return AuditedAction(
+        (Permission.GRANT,), action, f"{email_or_id} {role}".strip(), fresh=always_fresh
+    )
 
 
 def _administrator(user: ConsoleUser) -> Administrator:
@@ -176,11 +182,11 @@ def _row(entry: GrantEntry) -> dict[str, Any]:
 
 
 async def _rule(
-    call: ConsoleCall, site: str, who: str, action: AccountAction
+    call: ConsoleCall, site: str, email_or_id: str, action: AccountAction
 ) -> tuple[AccountInfo | None, Callable[[], None]]:
     """Return an account, and the rule of `bridge.authority` for an action on it at a site."""
     may_administer = Permission.ADMINISTER in call.user.grant.permissions
-    account, role = await call.context.access.find(who) if may_administer else (None, None)
+    account, role = await call.context.access.find(email_or_id) if may_administer else (None, None)
     if account is not None and action is AccountAction.INVITE and site in account.sites:
         action = AccountAction.CHANGE_ROLE
     by = _administrator(call.user)

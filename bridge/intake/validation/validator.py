@@ -138,7 +138,7 @@ class Validator:
     def prepare(self, frame: Frame) -> Findings:
         """Validate the messages of a frame. Safe on any thread."""
         frames = split_batch(frame) if looks_like_batch(frame.payload) else [frame]
-        return {each.payload: self._look(each.payload) for each in frames}
+        return {each.payload: self._validate_payload(each.payload) for each in frames}
 
     def remember(self, findings: Findings) -> None:
         """Keep findings until `forget`, for the inspection of their messages."""
@@ -160,7 +160,7 @@ class Validator:
         """Return the issues of a message, prepared or not (a replay prepares nothing)."""
         found = self._known.get(payload)  # another thread may remove it at any time
         if found is None:
-            found = self._look(payload)
+            found = self._validate_payload(payload)
         for finding in found:
             refusal = finding.refusal
             self._counter.labels(self._listener, refusal.error_code.value).inc()
@@ -175,7 +175,7 @@ class Validator:
             if each.is_error
         )
 
-    def _look(self, payload: bytes) -> Sequence[ValidationFinding]:
+    def _validate_payload(self, payload: bytes) -> Sequence[ValidationFinding]:
         try:
             return self._validate(payload)
         except Exception as error:  # noqa: BLE001  # if the validator fails, nothing is accepted

@@ -44,7 +44,7 @@ Takes an attempt from a bucket.
 
 A bucket that is full only far in the future was filled before the clock was reset.
 """
-_LOOK: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
+_SELECT_FULL_AT: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
 _GIVE_BACK: Final = text(
     "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
 )
@@ -137,7 +137,7 @@ class SignInLimiter:
             raise _Denied
 
     def _is_empty(self, connection: Connection, bucket: Bucket) -> bool:
-        full_at = connection.execute(_LOOK, {"name": bucket.name}).scalar_one_or_none()
+        full_at = connection.execute(_SELECT_FULL_AT, {"name": bucket.name}).scalar_one_or_none()
         if full_at is None:
             return False
         now, span = self.moment(connection), self._limit.seconds * 1000
