@@ -22,8 +22,7 @@ from bridge.admin.definitions.activation import (
 )
 from bridge.errors import BridgeError
 from bridge.store.database import Database
-from bridge.store.records import mapping_versions
-from bridge.store.records import unmapped_codes
+from bridge.store.records import mapping_versions, unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_settings import active_sources, all_sources, file_sources
 from config import Settings

@@ -130,7 +130,7 @@ def path_of(route: str, own: dict[str, str]) -> str:
         "number": "1",
         "token": "999",
         "email": "unknown@site1.test",
-        "who": "unknown@site1.test",
+        "email_or_id": "unknown@site1.test",
         "listener": "orders",
         "version": "0" * 16,
         "kind": "listener",
