@@ -109,9 +109,9 @@ _SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
 
 def single_thread(label: str) -> ThreadPoolExecutor:
     """Return an executor with one thread, for work that must run in order; `close_all` ends it."""
-    made = ThreadPoolExecutor(1, label)
-    _SINGLE.add(made)
-    return made
+    created = ThreadPoolExecutor(1, label)
+    _SINGLE.add(created)
+    return created
 
 
 def close_all() -> None:

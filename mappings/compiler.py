@@ -56,8 +56,8 @@ def compile_with_files(sources: Sources, name: str) -> tuple[Compiled, Sources]:
 
     Raises MappingErrors.
     """
-    made = compile_sources(sources, name)
-    return made, {file: sources[file] for file in made.files}
+    definition = compile_sources(sources, name)
+    return definition, {file: sources[file] for file in definition.files}
 
 
 def check(folder: Path, name: str | None = None) -> list[Issue]:
@@ -125,12 +125,12 @@ def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled 
         return None
     entries = diagnostics.read_mapping(root, (*COMMON_KEYS, *KINDS[kind]))
     context = CompilationContext(sources, diagnostics)
-    made = _compile_kind(kind, name, root, entries, context)
+    definition = _compile_kind(kind, name, root, entries, context)
     files = tuple(sorted({file, *context.files, *diagnostics.included}))
-    made = replace(made, version=_version(sources, files), files=files)
-    if isinstance(made, InboundMapping):
-        return replace(made, sources={file: sources[file] for file in files})
-    return made
+    definition = replace(definition, version=_version(sources, files), files=files)
+    if isinstance(definition, InboundMapping):
+        return replace(definition, sources={file: sources[file] for file in files})
+    return definition
 
 
 def _compile_kind(

@@ -230,14 +230,14 @@ class SharedPort:
         factory = protocolFactory
         if self._tls is not None:
             factory = TLSMemoryBIOFactory(self._tls, False, factory)
-        with socket.socket(family, socket.SOCK_STREAM) as made:
-            made.setblocking(False)
+        with socket.socket(family, socket.SOCK_STREAM) as created:
+            created.setblocking(False)
             try:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                made.bind((self._host, self._port))
-                made.listen(self._backlog)
+                created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                created.bind((self._host, self._port))
+                created.listen(self._backlog)
             except OSError as error:
                 return fail(CannotListenError(self._host, self._port, error))  # type: ignore[no-untyped-call]
             # The reactor keeps a duplicate of the descriptor.
-            return succeed(self._reactor.adoptStreamPort(made.fileno(), family, factory))
+            return succeed(self._reactor.adoptStreamPort(created.fileno(), family, factory))

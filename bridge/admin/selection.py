@@ -237,11 +237,13 @@ class MessageSubjects:
 
     def _active_version(self, name: str, version: str) -> InboundMapping | None:
         """Return the active version in place of one that is not kept; cached."""
-        asked = (name, version)
-        if asked not in self._active:
+        key = (name, version)
+        if key not in self._active:
             try:
-                made = compile_sources(active_sources(self._settings, self._database)(name), name)
+                compiled = compile_sources(
+                    active_sources(self._settings, self._database)(name), name
+                )
             except MappingError:
                 return None
-            self._active[asked] = made if isinstance(made, InboundMapping) else None
-        return self._active[asked]
+            self._active[key] = compiled if isinstance(compiled, InboundMapping) else None
+        return self._active[key]

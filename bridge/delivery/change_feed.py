@@ -271,7 +271,7 @@ class ChangeFeedReader:
         self._wait = wait
         self._policy = RetryPolicy(first=0.5, maximum=30.0)
         self._failures = 0
-        self._asked = 0  # the cursor of the last request
+        self._requested_cursor = 0  # the cursor of the last request
         self._task: asyncio.Task[None] | None = None
         self.supported: bool | None = None
 
@@ -289,7 +289,7 @@ class ChangeFeedReader:
     async def read_page(self, wait: float = 0.0) -> int:
         """Read one page and process it; return the number of changes."""
         after = await Threads.DELIVERY.run(self._processor.cursor, self._name)
-        self._asked = after
+        self._requested_cursor = after
         page = await self._feed.changes(after, PAGE, wait, self._site, IGNORED_EVENTS)
         self.supported = True
         if page.changes or page.cursor > after:
@@ -327,7 +327,9 @@ class ChangeFeedReader:
         """Read the feed from its beginning: the service was restored, our cursor is invalid."""
         self._log.error("change feed replaced; it is read again from its beginning", code=code)
         try:
-            await Threads.DELIVERY.run(self._processor.restart, self._name, self._asked, code)
+            await Threads.DELIVERY.run(
+                self._processor.restart, self._name, self._requested_cursor, code
+            )
         except StoreError as error:
             self._log.warning("feed not restarted", error=describe(error))
 

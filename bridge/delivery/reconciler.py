@@ -346,7 +346,7 @@ async def _page(service: EngineClient, site: str, cursor: str) -> WorklistPage:
 def _differences(
     database: Database, site: str, items: Sequence[Mapping[str, Any]]
 ) -> WorklistDifferences:
-    asked = {
+    service_reports = {
         OrderIndexKey(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(
             item["reportId"]
         )
@@ -354,8 +354,8 @@ def _differences(
         for each in item["clinicalInfo"]
     }
     with database.read() as connection:
-        known = order_index.states(connection, asked)
+        known = order_index.states(connection, service_reports)
     return WorklistDifferences(
         frozenset(row_id for row_id, state in known.values() if state != LIVE_STATE),
-        frozenset(report for key, report in asked.items() if key not in known),
+        frozenset(report for key, report in service_reports.items() if key not in known),
     )

@@ -87,8 +87,8 @@ class StatusPoller:
 
     async def poll(self) -> int:
         """Run one round; return the number of reports polled. Raises EngineFailure."""
-        asked = 0
-        while asked < MAX_REPORTS_PER_ROUND:
+        polled = 0
+        while polled < MAX_REPORTS_PER_ROUND:
             limit = self._batch_size.size
             due = await Threads.DELIVERY.run(self._due, limit)
             by_token: defaultdict[str, list[KnownReport]] = defaultdict(list)
@@ -96,10 +96,10 @@ class StatusPoller:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
             for group in by_token.values():
                 await self._poll_group(group)
-            asked += len(due)
+            polled += len(due)
             if len(due) < limit:
                 break
-        return asked
+        return polled
 
     def _due(self, limit: int) -> list[KnownReport]:
         now = self._processor.clock()

@@ -53,12 +53,12 @@ class AlertEvent(StrEnum):
 class AlertNotice:
     """A notice about one condition; `raised_at` in ms."""
 
-    news: AlertEvent
+    event: AlertEvent
     condition: AlertCondition
     raised_at: int
 
 
-_STANDING = text("SELECT * FROM alert WHERE cleared_at IS NULL")
+_SELECT_ACTIVE = text("SELECT * FROM alert WHERE cleared_at IS NULL")
 _RAISE = text("""
     INSERT INTO alert (key, severity, text, raised_at, seen_at)
     VALUES (:key, :severity, :text, :now, :now)
@@ -74,7 +74,7 @@ _RAISE = text("""
         cleared_at = NULL
 """)
 _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
-_TOLD = text("UPDATE alert SET told_at = :now WHERE key = :key")
+_SET_NOTIFIED = text("UPDATE alert SET told_at = :now WHERE key = :key")
 _ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
 MAX_RETURNS = 3
 """A condition that returned this many times is flapping."""
@@ -85,7 +85,7 @@ _FORGET = text("DELETE FROM alert WHERE cleared_at < :before")
 
 def update_alerts(
     database: Database,
-    standing: Sequence[AlertCondition],
+    active: Sequence[AlertCondition],
     now: int,
     repeat_after: int,
     hold: int = 0,
@@ -99,12 +99,12 @@ def update_alerts(
     """
     with database.write() as connection:
         database.serialize(connection, "alerts")
-        before = {row.key: row for row in connection.execute(_STANDING)}
-        for each in standing:
+        before = {row.key: row for row in connection.execute(_SELECT_ACTIVE)}
+        for each in active:
             parameters = {"key": each.key, "severity": each.severity.value, "text": each.text}
             connection.execute(_RAISE, {**parameters, "now": now, "hold": hold})
         notices = [*_raised(connection, now, repeat_after)]
-        keys = {each.key for each in standing}
+        keys = {each.key for each in active}
         for key, row in before.items():
             held = row.returns >= MAX_RETURNS and now - row.seen_at < hold
             if key not in keys and not held:
@@ -112,14 +112,14 @@ def update_alerts(
                 if row.told_at is not None:
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
-            connection.execute(_TOLD, {"key": notice.condition.key, "now": now})
+            connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": now})
         connection.execute(_FORGET, {"before": now - _KEPT})
         return notices
 
 
 def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:
     notices = []
-    for row in connection.execute(_STANDING).all():
+    for row in connection.execute(_SELECT_ACTIVE).all():
         if row.seen_at != now:
             continue
         if row.told_at is None:
@@ -133,8 +133,8 @@ def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
     """Mark notices as not sent, because every way to send them failed."""
     with database.write() as connection:
         for notice in notices:
-            if notice.news is not AlertEvent.CLEARED:
-                connection.execute(_TOLD, {"key": notice.condition.key, "now": None})
+            if notice.event is not AlertEvent.CLEARED:
+                connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": None})
 
 
 def list_alerts(database: Database) -> list[dict[str, Any]]:
@@ -184,7 +184,7 @@ def send_mail(mail: MailServer, system: str, notices: Sequence[AlertNotice]) -> 
     message = EmailMessage()
     first = notices[0]
     more = f" (+{len(notices) - 1})" if len(notices) > 1 else ""
-    message["Subject"] = f"[{system}] {first.news}: {first.condition.text}{more}"
+    message["Subject"] = f"[{system}] {first.event}: {first.condition.text}{more}"
     message["From"], message["To"] = mail.sender, ", ".join(mail.to)
     message["Date"] = localtime()  # relays need not add it (RFC 5322 §3.6)
     message["Message-ID"] = make_msgid(domain=mail.sender.rpartition("@")[2])
@@ -216,7 +216,7 @@ def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice
 def notice_json(notice: AlertNotice) -> dict[str, Any]:
     """Return a notice as JSON."""
     return {
-        "news": notice.news.value,
+        "news": notice.event.value,
         "key": notice.condition.key,
         "severity": notice.condition.severity.value,
         "text": notice.condition.text,
@@ -228,7 +228,7 @@ def notice_line(notice: AlertNotice) -> str:
     """Return a notice as a line of text."""
     condition = notice.condition
     since = _moment(notice.raised_at)
-    return f"{notice.news:<8}  {condition.severity:<8}  {condition.text}  (since {since})"
+    return f"{notice.event:<8}  {condition.severity:<8}  {condition.text}  (since {since})"
 
 
 def _moment(milliseconds: int) -> str:
@@ -286,33 +286,29 @@ class AlertMonitor:
         self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
         log = structlog.get_logger("alerts")
         for notice in notices:
-            log.warning("alert", state=notice.news.value, reason=notice.condition.text)
-        standing = {each.key for each in found}
-        reached = [self._send(notifier, notices, standing) for notifier in self.notifiers]
+            log.warning("alert", state=notice.event.value, reason=notice.condition.text)
+        active = {each.key for each in found}
+        reached = [self._send(notifier, notices, active) for notifier in self.notifiers]
         if notices and self.notifiers and not any(reached):
             mark_unsent(self.database, notices)
         return found
 
-    def _send(
-        self, notifier: str, notices: Sequence[AlertNotice], standing: Container[str]
-    ) -> bool:
+    def _send(self, notifier: str, notices: Sequence[AlertNotice], active: Container[str]) -> bool:
         """Send new notices, and unsent ones that are still valid; return whether that succeeded."""
         unsent = self.unsent.pop(notifier, {}).items()
-        news = {
-            k: each
-            for k, each in unsent
-            if (k in standing) is (each.news is not AlertEvent.CLEARED)
+        current = {
+            k: each for k, each in unsent if (k in active) is (each.event is not AlertEvent.CLEARED)
         }
-        news |= {each.condition.key: each for each in notices}
-        if not news:
+        current |= {each.condition.key: each for each in notices}
+        if not current:
             return True
         try:
-            self.notifiers[notifier]([*news.values()])
+            self.notifiers[notifier]([*current.values()])
         except Exception as error:  # noqa: BLE001  # the other ways must work, too
             structlog.get_logger("alerts").error(
                 "not told", endpoint=notifier, error=describe(error)
             )
-            self.unsent[notifier] = news
+            self.unsent[notifier] = current
             return False
         return True
 

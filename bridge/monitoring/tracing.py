@@ -215,8 +215,8 @@ class TracingUnavailable(BridgeError):
 
 def span_context_ids(key: int) -> tuple[int, int]:
     """Derive trace id and parent span id from a trace key, so that all nodes use the same."""
-    made = blake2b((key & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
-    return int.from_bytes(made[_WIDTH:]), int.from_bytes(made[:_WIDTH])
+    hashed = blake2b((key & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
+    return int.from_bytes(hashed[_WIDTH:]), int.from_bytes(hashed[:_WIDTH])
 
 
 def require_sdk() -> None:

@@ -175,12 +175,12 @@ class Lanes:
                 self._enter_up_to(connection, max(row.id for row in rows))
             free, blocked = self._split_candidates(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
-            mine = self._claim_positions(connection, heads)
-            acknowledged += self._claim_rows(mine, connection, owner, lease_until)
-            claimed += mine
+            claimed_now = self._claim_positions(connection, heads)
+            acknowledged += self._claim_rows(claimed_now, connection, owner, lease_until)
+            claimed += claimed_now
             if len(rows) < window or len(claimed) == limit or not blocked:
                 more = len(rows) >= window or len(heads) < len(free)
-                undecided = len(free) + len(blocked) < len(rows) or len(mine) < len(heads)
+                undecided = len(free) + len(blocked) < len(rows) or len(claimed_now) < len(heads)
                 return LaneClaim(
                     claimed,
                     scan_incomplete=False,

@@ -191,10 +191,10 @@ def _engine(
 
 def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
     """Create the tracer, if tracing is on; it stops last. Raises TracingUnavailable."""
-    asked = settings.tracing
-    if not asked.endpoint:
+    chosen = settings.tracing
+    if not chosen.endpoint:
         return None, []
-    tracer, end = open_tracer(asked.endpoint, asked.share)
+    tracer, end = open_tracer(chosen.endpoint, chosen.share)
     return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
 
 

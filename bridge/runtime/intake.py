@@ -190,10 +190,10 @@ class IntakeParts:
         settings = active_settings.current(self._settings, self._database)
         find = active_sources(settings, self._database)
         known = read_channels(self._database, ChannelKind.LISTENER)
-        made = make_listeners(settings, find, self._find_version, self._tally.note)
+        created = make_listeners(settings, find, self._find_version, self._tally.note)
         return ActiveListeners(
             activation,
-            {name: replace(each, offload=self._offload) for name, each in made.items()},
+            {name: replace(each, offload=self._offload) for name, each in created.items()},
             {each.name: without_mappings(each) for each in settings.listener if each.enabled},
             {name for name, each in known.items() if each.paused},
         )
@@ -246,11 +246,11 @@ class IntakeParts:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return FolderPort(folder, self._schedule, every=listener.scan_every)
-        made = make_port(
+        created = make_port(
             self._settings, listener, handle, self._metrics, self._reactor, self._shared
         )
         address = str(listener.bind)
-        return SocketPort(listener.name, address, made.factory, made.endpoint, made.drain)
+        return SocketPort(listener.name, address, created.factory, created.endpoint, created.drain)
 
     async def _state_of(self, message_id: int) -> QueueState:
         detail = await Threads.INTAKE.run(queries.message, self._database, message_id)

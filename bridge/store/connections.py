@@ -147,9 +147,9 @@ class KeyReader:
     def _execute(
         self, of: KeyStatement, keys: Sequence[str], others: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
-        asked = {of.name: json.dumps(list(keys)) if self.is_local else list(keys), **others}
+        parameters = {of.name: json.dumps(list(keys)) if self.is_local else list(keys), **others}
         statement = of.sqlite if self.is_local else of.postgres
-        found: list[tuple[Any, ...]] = self._connected().execute(statement, asked).fetchall()
+        found: list[tuple[Any, ...]] = self._connected().execute(statement, parameters).fetchall()
         return found
 
     def _connected(self) -> Any:

@@ -125,7 +125,7 @@ class HttpSender:
         if self._authorization is not None:
             headers.setRawHeaders(b"authorization", [self._authorization])
         body: Any = _Body(payload)
-        asked = self._agent.request(b"POST", self._url, headers, body)
+        requested = self._agent.request(b"POST", self._url, headers, body)
         overdue: list[None] = []
 
         def give_up() -> None:
@@ -133,7 +133,7 @@ class HttpSender:
             answered.cancel()
 
         timer = self._clock.callLater(self._reply_timeout, give_up)
-        answered: Deferred[bytes] = asked.addCallback(self._read, payload)
+        answered: Deferred[bytes] = requested.addCallback(self._read, payload)
         answered.addErrback(_classify, overdue)
         return answered.addBoth(_stop_timer, timer)
 

@@ -100,13 +100,15 @@ def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersio
     if not any(tables.values()):
         return settings
     update = {
-        "listener": _joined(settings.listener, _made(ChannelKind.LISTENER, tables)),
-        "destination": _joined(settings.destination, _made(ChannelKind.DESTINATION, tables)),
+        "listener": _joined(settings.listener, _saved_entries(ChannelKind.LISTENER, tables)),
+        "destination": _joined(
+            settings.destination, _saved_entries(ChannelKind.DESTINATION, tables)
+        ),
     }
     return settings.model_copy(update=update)
 
 
-def _made(
+def _saved_entries(
     kind: ChannelKind, tables: Mapping[tuple[ChannelKind, str], Table | None]
 ) -> dict[str, Any]:
     return {
@@ -182,9 +184,9 @@ def make_list_record(listener: str, names: Sequence[str]) -> MappingVersion:
     )
 
 
-def definitions_in(made: MappingVersion) -> tuple[str, ...]:
+def definitions_in(record: MappingVersion) -> tuple[str, ...]:
     """Return the definitions of a record."""
-    found: list[str] = json.loads(made.sources[_LIST_FILE])
+    found: list[str] = json.loads(record.sources[_LIST_FILE])
     return tuple(found)
 
 
@@ -305,7 +307,7 @@ def version_finder(database: Database) -> Callable[[str, str], InboundMapping | 
     def find_version(name: str, version: str) -> InboundMapping | None:
         with database.read() as connection:
             found = mapping_versions.find(connection, name, version)
-        made = None if found is None else compile_sources(found.sources, name)
-        return made if isinstance(made, InboundMapping) else None
+        compiled = None if found is None else compile_sources(found.sources, name)
+        return compiled if isinstance(compiled, InboundMapping) else None
 
     return find_version

@@ -108,18 +108,18 @@ def _compiled(
     owner = f"destination {chosen.name}"
     sources, whole = overlay_settings(sources, name, options, owner)
     try:
-        made = compile_sources(sources, whole)
+        compiled = compile_sources(sources, whole)
     except MappingErrors as errors:
         own = [each for each in errors.issues if each.file == f"{owner}.yaml"]
         if not own:
             raise
         mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
         raise NotRendered(chosen.name, mistakes) from None
-    if not isinstance(made, OutboundMapping):
+    if not isinstance(compiled, OutboundMapping):
         raise NotOutbound(chosen.name, name)
     if not options:
-        return made
-    return replace(made, base=(name, compile_sources(find(name), name).version))
+        return compiled
+    return replace(compiled, base=(name, compile_sources(find(name), name).version))
 
 
 class MissingMessage(BridgeError):
@@ -141,7 +141,7 @@ def make_destination(
 ) -> CompiledDestination:
     """Compile a destination. Raises MissingMessage, and as `compile_outbound`."""
     events = frozenset(ResultEvent(each) for each in chosen.events)
-    made = CompiledDestination(
+    compiled = CompiledDestination(
         name=chosen.name,
         mappings=compile_outbound(settings, chosen, find),
         sites=frozenset(chosen.sites),
@@ -153,9 +153,9 @@ def make_destination(
         breaker_after=chosen.breaker_after,
     )
     for event in sorted(events):
-        if made.mapping_for(event) is None:
+        if compiled.mapping_for(event) is None:
             raise MissingMessage(chosen.name, event)
-    return made
+    return compiled
 
 
 def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MessageSender:

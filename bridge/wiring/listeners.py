@@ -54,10 +54,10 @@ def make_listeners(
     `find_version` returns the versions of stored messages; `on_unmapped_codes` is called with
     unmapped codes. Raises MappingErrors, NotInbound, UnknownCharset.
     """
-    made = [_make_policy(settings, each, find) for each in settings.listener]
+    compiled = [_make_policy(settings, each, find) for each in settings.listener]
     return {
         each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
-        for each in made
+        for each in compiled
     }
 
 
@@ -85,13 +85,13 @@ def compile_inbound(
 ) -> tuple[InboundMapping, ...]:
     """Compile a listener's definitions. Raises MappingErrors, NotInbound, UnknownCharset."""
     find = find or file_sources(settings)
-    made = [compile_sources(find(name), name) for name in listener.mappings]
-    for name, each in zip(listener.mappings, made, strict=True):
+    compiled = [compile_sources(find(name), name) for name in listener.mappings]
+    for name, each in zip(listener.mappings, compiled, strict=True):
         if not isinstance(each, InboundMapping):
             raise NotInbound(listener.name, name)
     if not is_codec(listener.charset):
         raise UnknownCharset(listener.name)
-    return tuple(each for each in made if isinstance(each, InboundMapping))
+    return tuple(each for each in compiled if isinstance(each, InboundMapping))
 
 
 def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServerOptions:

@@ -37,10 +37,10 @@ TASKS = {"load": load, "call": call}
 
 def _module(source: bytes, name: str) -> ModuleType:
     """Run a hook file as if it were imported."""
-    made = ModuleType(name)
-    made.__file__ = f"{name}.py"
-    exec(compile(source, made.__file__, "exec"), made.__dict__)  # noqa: S102  # the purpose of a hook
-    return made
+    hook_module = ModuleType(name)
+    hook_module.__file__ = f"{name}.py"
+    exec(compile(source, hook_module.__file__, "exec"), hook_module.__dict__)  # noqa: S102  # the purpose of a hook
+    return hook_module
 
 
 def _is_own(value: object, module: ModuleType) -> bool:

@@ -199,10 +199,12 @@ def _accept(samples: Samples) -> list[str]:
     taken = [name for name in types if name.startswith(ORDERS)]
     lines += [f"  messages: [{', '.join(map(_quoted, taken or ['ORM^O01']))}]"]
     names = ("MSH-3.1", "MSH-4.1")
-    who = {tuple(each.value(name).strip() for name in names): None for each in samples.messages}
+    found_senders = {
+        tuple(each.value(name).strip() for name in names): None for each in samples.messages
+    }
     senders = [
         f"    - {{application: {_quoted(application)}, facility: {_quoted(facility)}}}"
-        for application, facility in who
+        for application, facility in found_senders
         if application or facility
     ]
     return [*lines, "  senders:", *senders] if senders else lines

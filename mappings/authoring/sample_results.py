@@ -151,8 +151,10 @@ def find_dependencies(
         has_effect = any(differs(each) for each in field.variants())
         (used if has_effect else unused).append(field.place)
     used_parts, unused_parts = sort_parts(message, frozenset(used), differs)
-    made = sample_contexts(mapping, reader, raw, defaults, charset)
-    return Dependencies((*used, *used_parts), (*unused, *unused_parts), _value_uses(mapping, made))
+    contexts = sample_contexts(mapping, reader, raw, defaults, charset)
+    return Dependencies(
+        (*used, *used_parts), (*unused, *unused_parts), _value_uses(mapping, contexts)
+    )
 
 
 def _rendered_or_none(write: Callable[[], Written]) -> Written | None:
@@ -162,10 +164,12 @@ def _rendered_or_none(write: Callable[[], Written]) -> Written | None:
         return None
 
 
-def _value_uses(mapping: OutboundMapping, made: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
+def _value_uses(
+    mapping: OutboundMapping, contexts: Sequence[ResultContext]
+) -> tuple[ValueUse, ...]:
     """Return each tag, Metadata key and content value once; used if any order uses it."""
     found: dict[str, ValueUse] = {}
-    for context in made:
+    for context in contexts:
         whole = mapping.render(context)
         for name, text, others in _changed_values(context):
             used = any(_rendered_or_none(partial(mapping.render, each)) != whole for each in others)

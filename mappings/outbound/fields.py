@@ -48,10 +48,12 @@ def _component(node: YamlNode, context: CompilationContext) -> Variable:
     return compile_text(node, context)
 
 
-def _demoted(made: Variable) -> Variable:
+def _demoted(inner: Variable) -> Variable:
     """Write a field as one component of another: its components become subcomponents."""
     return lambda state: Encoded(
-        made(state).replace(STANDARD.component, STANDARD.subcomponent).rstrip(STANDARD.subcomponent)
+        inner(state)
+        .replace(STANDARD.component, STANDARD.subcomponent)
+        .rstrip(STANDARD.subcomponent)
     )
 
 
@@ -80,21 +82,21 @@ def _compile_mapping(
         return lambda state: NOTHING
     known, compile_kind = _KINDS[kind]
     context.diagnostics.read_mapping(node, (kind, *known, "suffix", "when"))
-    made = compile_kind(node, context)
+    compiled = compile_kind(node, context)
     suffix, when = node.get("suffix"), node.get("when")
     if suffix is not None:
-        made = _suffixed(made, compile_text(suffix, context))
+        compiled = _suffixed(compiled, compile_text(suffix, context))
     if when is None:
-        return made
+        return compiled
     condition = compile_when(when, context)
-    return lambda state: made(state) if condition(state) else NOTHING
+    return lambda state: compiled(state) if condition(state) else NOTHING
 
 
-def _suffixed(made: Variable, suffix: Variable) -> Variable:
+def _suffixed(inner: Variable, suffix: Variable) -> Variable:
     """Append a text to the first component of a value."""
 
     def get(state: RenderState) -> Encoded:
-        head, mark, rest = made(state).partition(STANDARD.component)
+        head, mark, rest = inner(state).partition(STANDARD.component)
         return Encoded(f"{head}{suffix(state)}{mark}{rest}") if head else NOTHING
 
     return get
@@ -120,7 +122,7 @@ def _repeat(node: YamlNode, context: CompilationContext) -> Variable:
 
 
 def _value(node: YamlNode, context: CompilationContext) -> Variable:
-    made = compile_field(node["value"], context)
+    inner = compile_field(node["value"], context)
     policy = "keep"
     unknown = node.get("unknown")
     if unknown is not None:
@@ -128,10 +130,10 @@ def _value(node: YamlNode, context: CompilationContext) -> Variable:
     place = _place(node["value"])
     codes, back = node.get("codes"), node.get("codes_back")
     if codes is not None and (table := context.table(codes)) is not None:
-        made = _coded(made, table.value, UnmappedCode(table.name, "", place, policy))
+        inner = _coded(inner, table.value, UnmappedCode(table.name, "", place, policy))
     if back is not None and (table := context.table(back)) is not None:
-        made = _coded(made, table.code, UnmappedCode(table.name, "", place, policy, back=True))
-    return made
+        inner = _coded(inner, table.code, UnmappedCode(table.name, "", place, policy, back=True))
+    return inner
 
 
 def _place(node: YamlNode) -> str:
@@ -142,13 +144,13 @@ def _place(node: YamlNode) -> str:
 
 
 def _coded(
-    made: Variable, look_up: Callable[[str], str | None], unmapped: UnmappedCode
+    inner: Variable, look_up: Callable[[str], str | None], unmapped: UnmappedCode
 ) -> Variable:
     """Translate a value with the receiver's code table; the policy applies to unmapped codes."""
     empty, refuses = unmapped.policy == "empty", unmapped.policy == "refuse"
 
     def get(state: RenderState) -> Encoded:
-        value = made(state)
+        value = inner(state)
         text = unescape(value)
         code = look_up(text)
         if code is not None:

@@ -90,9 +90,9 @@ def verify_records(
         if listener:
             listeners.compile_inbound(settings, _listener(settings, listener), find)
             continue
-        whose = active_settings.connection_of_record(each.name)
-        if whose is not None and active_settings.table_of(each) is not None:
-            for part in checks_of(settings, *whose, find):
+        connection = active_settings.connection_of_record(each.name)
+        if connection is not None and active_settings.table_of(each) is not None:
+            for part in checks_of(settings, *connection, find):
                 part()
 
 

@@ -147,23 +147,23 @@ def _activate(
         active = mapping_versions.active_versions(connection)
     settings = active_settings.current(settings, database, records)
     find = active_sources(settings, database)
-    made = []
+    records_to_store = []
     for name, sources in [
         *chosen,
         *_missing_definitions(settings, records, find, {*active, *dict(chosen)}),
     ]:
         compiled, needed = compile_with_files(sources, name)
         find = _with_sources(find, name, needed)
-        made.append(MappingVersion(name, compiled.version, needed))
-    for each in made:
+        records_to_store.append(MappingVersion(name, compiled.version, needed))
+    for each in records_to_store:
         verify_definition(settings, each.name, find)
     verify_records(settings, records, find)
-    made += records
+    records_to_store += records
     with database.write() as connection:
         database.serialize(connection, mapping_versions.LOCK)
         if mapping_versions.latest_activation_id(connection) != checked_against:
             return None
-        done = _store(connection, made, author, origin, begun_on)
+        done = _store(connection, records_to_store, author, origin, begun_on)
     return done[: len(chosen)] or done[-len(records) :]
 
 
@@ -174,7 +174,7 @@ def _with_sources(find: SourceFinder, name: str, sources: Sources) -> SourceFind
 
 def _store(
     connection: Connection,
-    made: Sequence[MappingVersion],
+    versions: Sequence[MappingVersion],
     author: Author,
     origin: ActivationOrigin,
     begun_on: Mapping[str, str],
@@ -182,7 +182,7 @@ def _store(
     """Store checked versions as active, with an audit event. Raises VersionConflict."""
     before = mapping_versions.active_versions(connection)
     done = []
-    for each in made:
+    for each in versions:
         now = before[each.name].version if each.name in before else ""
         if begun_on.get(each.name, now) != now:
             raise VersionConflict(each.name, now)
@@ -205,7 +205,7 @@ def _missing_definitions(
     known: Collection[str],
 ) -> list[tuple[str, Sources]]:
     """Return the definitions that these connections use and that were never activated."""
-    own = {whose for each in records if (whose := active_settings.connection_of_record(each.name))}
+    own = {key for each in records if (key := active_settings.connection_of_record(each.name))}
     chosen = {
         "listener": [
             each for each in settings.listener if (ChannelKind.LISTENER, each.name) in own
@@ -283,21 +283,21 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
     Files with mistakes do not replace the active version; their names are returned. Without an
     active version, the next compilation reports the mistakes.
     """
-    made: dict[str, MappingVersion | None] = {}
+    versions_by_name: dict[str, MappingVersion | None] = {}
     for name in used_definitions(active_settings.current(settings, database)):
         try:
             compiled, needed = compile_with_files(file_sources(settings)(name), name)
         except MappingErrors:
-            made[name] = None
+            versions_by_name[name] = None
             continue
-        made[name] = MappingVersion(name, compiled.version, needed)
+        versions_by_name[name] = MappingVersion(name, compiled.version, needed)
     with database.write() as connection:
         database.serialize(connection, mapping_versions.LOCK)
         before = mapping_versions.active_versions(connection)
         at_start = {
             name: each for name, each in before.items() if each.origin is ActivationOrigin.START
         }
-        for name, version in made.items():
+        for name, version in versions_by_name.items():
             new = name not in before or name in at_start
             if version is None or not new:
                 continue
@@ -314,7 +314,9 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
                     after={name: version.version},
                 )
                 outbox.add(connection, event, now)
-    return [name for name, version in made.items() if version is None and name in at_start]
+    return [
+        name for name, version in versions_by_name.items() if version is None and name in at_start
+    ]
 
 
 def differing_definitions(settings: Settings, database: Database) -> list[str]:
@@ -329,9 +331,9 @@ def differing_definitions(settings: Settings, database: Database) -> list[str]:
         if f"{name}.yaml" not in sources:
             continue
         try:
-            made, _ = compile_with_files(sources, name)
+            compiled, _ = compile_with_files(sources, name)
         except MappingErrors:
             continue
-        if made.version != each.version:
+        if compiled.version != each.version:
             found.append(name)
     return found

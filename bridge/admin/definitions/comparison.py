@@ -164,8 +164,8 @@ class OrderReaders:
             header = peek(sample.payload)
         except MalformedMessage:
             return None
-        made = (self._compiled(name) for name in self._names(sample.listener))
-        return next((each for each in made if each is not None and each.accepts(header)), None)
+        compiled = (self._compiled(name) for name in self._names(sample.listener))
+        return next((each for each in compiled if each is not None and each.accepts(header)), None)
 
     def _names(self, listener: str) -> Sequence[str]:
         """List the definitions of a listener, or of all listeners if there is no such listener."""
@@ -175,9 +175,9 @@ class OrderReaders:
 
     def _compiled(self, name: str) -> InboundMapping | None:
         found = check_cached(self._find(name), name)
-        if found.made is None:
+        if found.compiled is None:
             raise MappingErrors(found.issues)
-        return found.made if isinstance(found.made, InboundMapping) else None
+        return found.compiled if isinstance(found.compiled, InboundMapping) else None
 
 
 def order_reader(
@@ -203,10 +203,10 @@ def file_order_reader(home: Path, orders: str = "") -> OrderReader:
 
 
 def _named(home: Path, name: str) -> OrderReader:
-    made = load(home / "mappings", name)
-    if not isinstance(made, InboundMapping):
+    compiled = load(home / "mappings", name)
+    if not isinstance(compiled, InboundMapping):
         raise NotAnOrderReader(name)
-    return lambda sample: made
+    return lambda sample: compiled
 
 
 SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]

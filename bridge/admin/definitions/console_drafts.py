@@ -117,7 +117,7 @@ def _activation(found: Activation | None) -> dict[str, Any] | None:
 
 
 def _kind(settings: Settings, database: Database, name: str) -> str:
-    return console_forms.kind(check_cached(all_sources(settings, database, name), name).made)
+    return console_forms.kind(check_cached(all_sources(settings, database, name), name).compiled)
 
 
 class ConsoleDrafts(DefinitionDrafts):
@@ -323,16 +323,16 @@ class ConsoleDrafts(DefinitionDrafts):
 
     def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
         """Return the files of a definition that was never activated."""
-        made = check_cached(sources, name).made
+        compiled = check_cached(sources, name).compiled
         own = f"{name}.yaml"
-        return list(made.files) if made else [own] if own in sources else []
+        return list(compiled.files) if compiled else [own] if own in sources else []
 
     def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
         found = check_cached(sources, name)
         return {
-            "kind": console_forms.kind(found.made),
+            "kind": console_forms.kind(found.compiled),
             "version": found.version,
-            "needed": list(found.made.files) if found.made else [],
+            "needed": list(found.compiled.files) if found.compiled else [],
             "issues": [console_forms.issue(each) for each in found.issues],
         }
 

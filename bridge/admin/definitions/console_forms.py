@@ -77,13 +77,13 @@ def draft(found: MappingDraft) -> dict[str, Any]:
     }
 
 
-def kind(made: Compiled | None) -> str:
+def kind(compiled: Compiled | None) -> str:
     """Return what a definition maps: orders, patients or results; empty if it has errors."""
-    if made is None:
+    if compiled is None:
         return ""
-    if not isinstance(made, InboundMapping):
+    if not isinstance(compiled, InboundMapping):
         return "results"
-    return "orders" if isinstance(made.plan, OrderRules) else "patients"
+    return "orders" if isinstance(compiled.plan, OrderRules) else "patients"
 
 
 _NOT_FOUND = (NoSuchVersion, NoPreviousVersion, NoDraft, NoSuchListener)
@@ -142,10 +142,10 @@ def check_cached(sources: Sources, name: str) -> CheckResult:
                 _cache.move_to_end(key)
                 return found
     found = check(sources, name)
-    if found.made is not None:
-        made_of = frozenset((file, sources[file]) for file in found.made.files)
+    if found.compiled is not None:
+        contents = frozenset((file, sources[file]) for file in found.compiled.files)
         with _lock:
-            _cache[name, hooks, made_of] = found
+            _cache[name, hooks, contents] = found
             while len(_cache) > _MAX_CACHED:
                 _cache.popitem(last=False)
     return found

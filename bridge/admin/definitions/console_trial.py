@@ -105,8 +105,8 @@ def _written(
         reader = find(found)
         if reader is not None:
             known = (found.payload, found.defaults, found.charset)
-            made = render_samples(mapping, reader, *known)
-            written = [each.decode().replace("\r", "\n") for each in made]
+            rendered = render_samples(mapping, reader, *known)
+            written = [each.decode().replace("\r", "\n") for each in rendered]
             facts |= asdict(find_dependencies(mapping, reader, *known, late))
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
@@ -168,8 +168,8 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
         raise NotComparable("only what reads messages can take one from another definition")
     find, lists = active_sources(settings, database), {}
     for listener in active_settings.current(settings, database).listener:
-        made = [check_cached(find(name), name).made for name in listener.mappings]
-        lists[listener.name] = [each for each in made if isinstance(each, InboundMapping)]
+        definitions = [check_cached(find(name), name).compiled for name in listener.mappings]
+        lists[listener.name] = [each for each in definitions if isinstance(each, InboundMapping)]
 
     def compare_sample(sample: MessageSample) -> list[FieldDifference]:
         try:
@@ -225,23 +225,27 @@ class ConsoleTrials(DefinitionTrials):
         code: bool = False,
     ) -> Mapping[str, Any]:
         with as_console_errors():
-            made = self._made(name, actor, version, code=code)
+            definition = self._compile(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
         samples = (self._sample(name, each) for each in specimens)
-        trials = [trial(made, each, reader, late) for each in samples if not late()]
-        return {"version": made.version, "trials": trials, "left": len(specimens) - len(trials)}
+        trials = [trial(definition, each, reader, late) for each in samples if not late()]
+        return {
+            "version": definition.version,
+            "trials": trials,
+            "left": len(specimens) - len(trials),
+        }
 
     @override
     def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
         name, actor = question.name, question.actor
         samples = self._last(name, question.last)
         with as_console_errors():
-            after = self._made(name, actor, question.after, code=question.code)
+            after = self._compile(name, actor, question.after, code=question.code)
             if question.before == NOW:
                 compare_sample = as_read_now(self._settings, self._database, after)
             else:
-                before = self._made(name, actor, question.before, code=question.code)
+                before = self._compile(name, actor, question.before, code=question.code)
                 compare_sample = make_comparison(before, after, self._reader())
         return answer(
             compare_samples(samples, compare_sample, deadline(_SECONDS)),
@@ -290,7 +294,7 @@ class ConsoleTrials(DefinitionTrials):
             specimen.version,
         )
 
-    def _made(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
+    def _compile(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
         """Compile a version; without a draft, `draft` is the active version."""
         try:
             sources = sources_of(self._settings, self._database, name, version, actor)
@@ -300,11 +304,11 @@ class ConsoleTrials(DefinitionTrials):
             sources = all_sources(self._settings, self._database, name)
         require_code_permission(self._settings, self._database, name, sources, code=code)
         found = check_cached(sources, name)
-        if found.made is None:
+        if found.compiled is None:
             raise InvalidContent(
                 "the definition has mistakes", issues=[issue(each) for each in found.issues]
             )
-        return found.made
+        return found.compiled
 
     def _reader(self) -> OrderReader:
         """Return the finder of the version with which the orders of each message were read."""

@@ -49,15 +49,15 @@ class DraftConflict(BridgeError):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The issues of a definition; `made` is the compiled definition, None if there is an error."""
+    """The issues of a definition. `compiled` is None if there is an error."""
 
     issues: tuple[Issue, ...]
-    made: Compiled | None = None
+    compiled: Compiled | None = None
 
     @property
     def version(self) -> str:
         """The version of the compiled definition; empty if there is an error."""
-        return "" if self.made is None else self.made.version
+        return "" if self.compiled is None else self.compiled.version
 
 
 def save(
@@ -85,10 +85,10 @@ def check(sources: Sources, name: str) -> CheckResult:
     """Check a definition, and compile it if it has no error."""
     issues = tuple(check_sources(sources, [name], tables=False))
     try:
-        made, _ = compile_with_files(sources, name)
+        compiled, _ = compile_with_files(sources, name)
     except MappingErrors:
         return CheckResult(issues)
-    return CheckResult(issues, made)
+    return CheckResult(issues, compiled)
 
 
 def activate_draft(

@@ -184,9 +184,9 @@ def _changed_definitions(
         active = mapping_versions.active_versions(connection)
     chosen, begun_on = {}, {}
     for name in names:
-        made, _ = compile_with_files(sources, name)
+        compiled, _ = compile_with_files(sources, name)
         now = active[name].version if name in active else ""
-        if made.version != now:
+        if compiled.version != now:
             chosen[name], begun_on[name] = sources, now
     return chosen, begun_on
 

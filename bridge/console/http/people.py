@@ -41,18 +41,18 @@ async def set_user(site: Site, body: JsonBody, call: CallDep) -> Any:
     email = str(body.get("email", ""))
     path = ("POST", "sites", site, "users")
     known, rule = await _rule(call, site, email, AccountAction.INVITE)
-    made: dict[str, Any] = await change(
+    response: dict[str, Any] = await change(
         call, "change user", path, body, subject=f"user {email}", rule=rule, fresh=always_fresh
     )
     if known is None and Permission.GRANT in call.user.grant.permissions:
-        invited = str(made.get("email", email))
+        invited = str(response.get("email", email))
         link = await await_audited(
             call,
             _action(invited, "reset account"),
             lambda: call.context.access.enrol(_administrator(call.user), invited),
         )
-        made |= _enrolment(link)
-    return made
+        response |= _enrolment(link)
+    return response
 
 
 @router.delete("/sites/{site}/users/{email}")
@@ -97,14 +97,14 @@ async def list_grants(call: CallDep) -> dict[str, Any]:
 @router.put("/grants/{email_or_id}")
 async def assign_role(email_or_id: EmailOrId, body: GrantBody, call: CallDep) -> dict[str, Any]:
     """Assign a role to an account; `link`: the owner must enrol again."""
-    made = await await_audited(
+    link = await await_audited(
         call,
         _action(email_or_id, "grant", body.role),
         lambda: call.context.access.grant(
             _administrator(call.user), email_or_id, body.grant(email_or_id)
         ),
     )
-    return _enrolment(made)
+    return _enrolment(link)
 
 
 @router.delete("/grants/{email_or_id}")
@@ -121,12 +121,12 @@ async def remove_role(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
 @router.post("/people/{email_or_id}/enrolment")
 async def enrol(email_or_id: EmailOrId, call: CallDep) -> dict[str, Any]:
     """End password and sessions of an account; return a one-time enrolment link."""
-    made = await await_audited(
+    link = await await_audited(
         call,
         _action(email_or_id, "reset account"),
         lambda: call.context.access.enrol(_administrator(call.user), email_or_id),
     )
-    return _enrolment(made)
+    return _enrolment(link)
 
 
 @router.post("/people/{email_or_id}/disable")
@@ -163,8 +163,8 @@ def _administrator(user: ConsoleUser) -> Administrator:
     return Administrator(user.grant.email, user.grant)
 
 
-def _enrolment(made: EnrolmentLink | None) -> dict[str, Any]:
-    return {} if made is None else {"link": made.link, "expiresAt": made.expires_at}
+def _enrolment(link: EnrolmentLink | None) -> dict[str, Any]:
+    return {} if link is None else {"link": link.link, "expiresAt": link.expires_at}
 
 
 def _row(entry: GrantEntry) -> dict[str, Any]:

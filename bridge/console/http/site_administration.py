@@ -47,10 +47,10 @@ async def add_site(body: JsonBody, call: CallDep) -> dict[str, Any]:
     if call.user.grant.reach is not None:
         raise PermissionDenied("administer every site")
     site = str(body.get("SiteID", ""))
-    made: dict[str, Any] = await change(
+    response: dict[str, Any] = await change(
         call, f"add site {site}", ("POST", "sites"), body, lambda: [site]
     )
-    return made
+    return response
 
 
 @router.get("/{site}")

@@ -152,18 +152,26 @@ def takes_identifier_of_other(
     if not event.renumbers:
         return False
     now, prior = (event.site, event.mrn), (event.site, event.prior_mrn)
-    called: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
-    for who in (now, prior):
-        called[who] += [each.tags.get("PatientName") for each in orders if each.key[:2] == who]
-        called[who] += [demographics[who].tags.get("PatientName")] if who in demographics else []
+    known_names: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
+    for patient in (now, prior):
+        known_names[patient] += [
+            each.tags.get("PatientName") for each in orders if each.key[:2] == patient
+        ]
+        known_names[patient] += (
+            [demographics[patient].tags.get("PatientName")] if patient in demographics else []
+        )
     own_names = [
-        _folded_name(name) for name in (event.clinical_info.get("PatientName"), *called[prior])
+        _folded_name(name) for name in (event.clinical_info.get("PatientName"), *known_names[prior])
     ]
-    other_names = [_folded_name(name) for name in called[now] if name]
+    other_names = [_folded_name(name) for name in known_names[now] if name]
     if any(name in own_names for name in other_names):
         return False
-    own = [str(name or "") for name in (event.clinical_info.get("PatientName"), *called[prior])]
-    alike = any(are_compatible(one, str(other)) for one in own for other in called[now] if other)
+    own = [
+        str(name or "") for name in (event.clinical_info.get("PatientName"), *known_names[prior])
+    ]
+    alike = any(
+        are_compatible(one, str(other)) for one in own for other in known_names[now] if other
+    )
     return any(own_names) and bool(other_names) and not alike
 
 

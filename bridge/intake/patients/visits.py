@@ -141,11 +141,11 @@ def orders_to_read(
     job: MessageJob, redirects: Redirects
 ) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
     """Return the orders that are needed to redirect a job: keys, patients, order numbers."""
-    whose = {(each.site, each.mrn) for each in redirects.moves}
+    moved_patients = {(each.site, each.mrn) for each in redirects.moves}
     keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
     for event in (redirected_to_survivor(each, redirects.survivors) for each in job.events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-        if event.action in ORDER_ACTIONS and own & whose:
+        if event.action in ORDER_ACTIONS and own & moved_patients:
             targets = {to.now.mrn for visit, to in redirects.moves.items() if visit[:2] in own}
             keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
@@ -340,6 +340,8 @@ def later_moves(
         if is_later and belongs:
             info = {**to.tags, "PatientMRN": to.now.mrn}
             moved = PatientVisit(visit.key, to.now.number, prior=visit.number)
-            who = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
-            found.append(replace(who, action=OrderAction.VISIT_MOVE, visit=moved, echo=to.echo))
+            at_survivor = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
+            found.append(
+                replace(at_survivor, action=OrderAction.VISIT_MOVE, visit=moved, echo=to.echo)
+            )
     return found

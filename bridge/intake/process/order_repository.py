@@ -181,8 +181,8 @@ class OrderRepository:
         """Move a message about a merged patient to the survivor's lane."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
         pairs = zip(job.events, redirected.events, strict=True)
-        whose = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
-        also = {lane(f"{site}|{mrn}") for site, mrn in whose} - {*lanes}
+        moved_to = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
+        also = {lane(f"{site}|{mrn}") for site, mrn in moved_to} - {*lanes}
         if len(lanes) != 1 or len(also) != 1:
             return None
         retry_at = self.now()
@@ -192,10 +192,10 @@ class OrderRepository:
 
     def known_tags(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
         """Read the known tags of an order's patient: the last correction, then other orders."""
-        who = (key.site, key.mrn)
+        patient = (key.site, key.mrn)
         with self._database.read_committed() as connection:
-            demographics = patient_demographics.find(connection, [who])
-            orders = order_index.find_by_patient(connection, [who])
+            demographics = patient_demographics.find(connection, [patient])
+            orders = order_index.find_by_patient(connection, [patient])
         others = [each for each in orders if each.key != key and not has_moved_away(each)]
         others.sort(key=lambda each: -each.last_message)
         return [*(each.tags for each in demographics.values()), *(each.tags for each in others)]
@@ -216,7 +216,9 @@ class OrderRepository:
         order_writes.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_writes.set_reports(connection, reports)
-        self._resume(connection, {who for change in changes for who in change.renamed_patients})
+        self._resume(
+            connection, {patient for change in changes for patient in change.renamed_patients}
+        )
         codes = [(each.message_id, each.exception_code) for each in changes if each.exception_code]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 

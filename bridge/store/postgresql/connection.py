@@ -208,7 +208,7 @@ def force_index_scans(driver: Any) -> None:
     driver.commit()
 
 
-def engine(address: URL, pool: DatabaseOptions) -> Engine:
+def engine(address: URL, options: DatabaseOptions) -> Engine:
     """Create an engine whose commits are durable."""
     from bridge.store.postgresql.driver import register_dumper  # noqa: PLC0415  # loads psycopg
 
@@ -216,16 +216,16 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
     # READ COMMITTED regardless of the server's default: each statement must see earlier commits.
     # No pool_use_lifo: after a server restart each dead connection would fail a transaction.
     # No pool_pre_ping: it costs a round trip for each transaction.
-    made = sqlalchemy.create_engine(
+    created = sqlalchemy.create_engine(
         address,
         connect_args=arguments(address),
         isolation_level="READ COMMITTED",
         hide_parameters=True,
-        **pool.engine_arguments,
+        **options.engine_arguments,
     )
-    insufficient = ["off", "local"] if pool.require_synchronous else ["off"]
-    event.listen(made, "connect", partial(_prepare, insufficient))
-    return made
+    insufficient = ["off", "local"] if options.require_synchronous else ["off"]
+    event.listen(created, "connect", partial(_prepare, insufficient))
+    return created
 
 
 def arguments(address: URL) -> dict[str, Any]:

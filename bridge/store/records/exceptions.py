@@ -93,8 +93,8 @@ def rows_in_range(
     connection: Connection, kind: ExceptionSubject, after: int, upto: int, but: str
 ) -> set[int]:
     """Return rows with ids above `after` and up to `upto` that have another code than `but`."""
-    asked = {"kind": kind.value, "after": after, "upto": upto, "but": but}
-    return set(connection.execute(_IN_RANGE, asked).scalars())
+    criteria = {"kind": kind.value, "after": after, "upto": upto, "but": but}
+    return set(connection.execute(_IN_RANGE, criteria).scalars())
 
 
 def rows_with_code(connection: Connection, kind: ExceptionSubject, code: str) -> set[int]:
@@ -125,11 +125,13 @@ def mark_seen(
     by: str = "",
 ) -> int:
     """Mark these exceptions, or all (None), as seen; return the number."""
-    who = {"now": now, "by": by}
+    reviewed = {"now": now, "by": by}
     with database.write() as connection:
         if subjects is None:
-            return connection.execute(_MARK_ALL_SEEN, who).rowcount
+            return connection.execute(_MARK_ALL_SEEN, reviewed).rowcount
         return sum(
-            connection.execute(_MARK_SEEN, {**who, "kind": kind.value, "row_id": row_id}).rowcount
+            connection.execute(
+                _MARK_SEEN, {**reviewed, "kind": kind.value, "row_id": row_id}
+            ).rowcount
             for kind, row_id in subjects
         )

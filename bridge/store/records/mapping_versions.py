@@ -129,8 +129,8 @@ def activate(
 ) -> int:
     """Activate a version; return the id of the activation."""
     store(connection, version_, now)
-    who = {"now": now, "actor": actor, "reason": reason, "origin": origin.value}
-    row = {"name": version_.name, "version": version_.version, **who}
+    parameters = {"now": now, "actor": actor, "reason": reason, "origin": origin.value}
+    row = {"name": version_.name, "version": version_.version, **parameters}
     return int(connection.execute(_ACTIVATE, row).scalar_one())
 
 

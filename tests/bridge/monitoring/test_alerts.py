@@ -127,7 +127,7 @@ def test_durations() -> None:
 
 def kinds_of(notices: Sequence[AlertNotice]) -> list[str]:
     """Return the kind of each notice."""
-    return [each.news.value for each in notices]
+    return [each.event.value for each in notices]
 
 
 def test_raised_once_reminded_and_cleared(database: Database) -> None:
@@ -179,7 +179,7 @@ def test_unsent_notices_are_sent_later(database: Database) -> None:
     monitor(database, {"mail": broken, "webhook": sent.extend}, clock).check()
     clock[0] = 3
     monitor(database, {"webhook": sent.extend}, clock).check()
-    assert [(each.news, each.condition.key) for each in sent] == [
+    assert [(each.event, each.condition.key) for each in sent] == [
         (AlertEvent.RAISED, "paused:listener a")
     ]
 

@@ -57,13 +57,13 @@ def test_a_flapping_condition(database: Database) -> None:
     for now in range(40):
         standing = [FLAP] if now % 2 == 0 else []
         notices += update_alerts(database, standing, now, 0, hold=10)
-    assert [each.news for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
+    assert [each.event for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]
     assert notices[-1].condition.text == f"{FLAP.text}; it comes and goes"
     assert list_alerts(database)[0]["cleared_at"] is None
     assert update_alerts(database, [], 47, 0, hold=10) == []
     (router,) = update_alerts(database, [], 48, 0, hold=10)
-    assert router.news is AlertEvent.CLEARED
+    assert router.event is AlertEvent.CLEARED
     (anew,) = update_alerts(database, [FLAP], 58, 0, hold=10)
     assert anew.condition.text == FLAP.text

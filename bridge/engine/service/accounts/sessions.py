@@ -280,8 +280,8 @@ def end_links(
     connection: Connection, account_id: int, now: int, site_id: str | None = None
 ) -> None:
     """Expire the links that act as an account or that its tokens made, and revoke its shares."""
-    made = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
-    by_tokens = or_(LINKS.c.token_id.in_(made), LINKS.c.authority_token_id.in_(made))
+    token_ids = select(TOKENS.c.id).where(TOKENS.c.account_id == account_id)
+    by_tokens = or_(LINKS.c.token_id.in_(token_ids), LINKS.c.authority_token_id.in_(token_ids))
     where = or_(LINKS.c.account_id == account_id, by_tokens)
     where &= LINKS.c.expires_at > now
     shares = (SHARES.c.created_by_id == account_id) & SHARES.c.revoked_at.is_(None)

@@ -155,12 +155,12 @@ def undeclared_proxies(connection: Connection) -> list[str]:
 
 def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
     """Return the buckets of an attempt from an unknown browser."""
-    whose, where = _digest(account), _digest(source_of(source))
+    account_digest, source_digest = _digest(account), _digest(source_of(source))
     half = max(1, limit.count // 2)
     return (
-        Bucket(f"account {whose} source {where}", half),
-        Bucket(f"account {whose}", limit.count),
-        Bucket(f"source {where}", limit.count),
+        Bucket(f"account {account_digest} source {source_digest}", half),
+        Bucket(f"account {account_digest}", limit.count),
+        Bucket(f"source {source_digest}", limit.count),
     )
 
 

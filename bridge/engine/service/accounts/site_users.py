@@ -154,8 +154,8 @@ def make_token(
         scopes=scopes,
         expires_at=None if expires_days is None else work.now + expires_days * DAY_MS,
     )
-    made = {"user": person.email, "label": label, "scopes": list(scopes), "days": expires_days}
-    work.audit_members = {"target": ("token", str(key)), "before": {}, "after": made}
+    members = {"user": person.email, "label": label, "scopes": list(scopes), "days": expires_days}
+    work.audit_members = {"target": ("token", str(key)), "before": {}, "after": members}
     return {"id": key, "token": secret}
 
 

@@ -118,8 +118,8 @@ def reserve(connection: Connection, email: str, now: int) -> AccountFacts:
     found = facts_by_email(connection, email)
     if found is not None:
         return found
-    made = users.create_account(connection, email, now)
-    return require_account(connection, str(made.id))
+    created = users.create_account(connection, email, now)
+    return require_account(connection, str(created.id))
 
 
 def enrol(

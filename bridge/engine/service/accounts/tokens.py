@@ -118,8 +118,8 @@ def create_token(
         created_at=now,
         expires_at=expires_at,
     )
-    made = connection.execute(statement.returning(TOKENS.c.id)).scalar_one()
-    return made, secret
+    token_id = connection.execute(statement.returning(TOKENS.c.id)).scalar_one()
+    return token_id, secret
 
 
 def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
@@ -236,8 +236,8 @@ def end_sessions_of(connection: Connection, token_ids: Sequence[int], now: int) 
     `sessions._VALID` has the same rule.
     """
     links, sessions = metadata.tables["engine_link"], metadata.tables["engine_browser_session"]
-    made = select(links.c.pk).where(_made_by(links, token_ids))
-    depends = or_(sessions.c.link_pk.in_(made), sessions.c.identity_link_pk.in_(made))
+    link_ids = select(links.c.pk).where(_made_by(links, token_ids))
+    depends = or_(sessions.c.link_pk.in_(link_ids), sessions.c.identity_link_pk.in_(link_ids))
     connection.execute(
         update(sessions).where(depends, sessions.c.ended_at.is_(None)).values(ended_at=now)
     )

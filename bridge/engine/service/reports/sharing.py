@@ -47,16 +47,16 @@ def create_share(
     lifetime = preferences_of(work.connection, report.site_id).shareSeconds
     expires_at = work.now + min(seconds or lifetime, lifetime) * 1000
     handle = new_handle(random_bytes)
-    made = Share(
+    share = Share(
         report_pk=key_of(report),
         handle_hash=handle_hash(handle),
         created_by_id=editor.account_id,
         created_at=work.now,
         expires_at=expires_at,
     )
-    work.session.add(made)
+    work.session.add(share)
     work.session.flush()
-    return NewShare(made.pk or 0, handle, expires_at)
+    return NewShare(share.pk or 0, handle, expires_at)
 
 
 def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:

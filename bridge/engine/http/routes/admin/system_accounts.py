@@ -82,8 +82,8 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             "expiresAt": iso(issued.expires_at),
         }
 
-    made = await engine.work.change(actor_of(request.state.caller), engine.clock(), apply)
-    return JSONResponse(made, headers={"Cache-Control": "no-store"})
+    response = await engine.work.change(actor_of(request.state.caller), engine.clock(), apply)
+    return JSONResponse(response, headers={"Cache-Control": "no-store"})
 
 
 @router.post("/second-factor", status_code=204, response_class=Response)

@@ -146,8 +146,8 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
         event = audit_event(
             request, "token-create", target=("token", str(token_id)), token=token_id
         )
-        made = {"account": key, "label": body.label, "days": days}
-        work.audit(replace(event, before={}, after=made))
+        members = {"account": key, "label": body.label, "days": days}
+        work.audit(replace(event, before={}, after=members))
         return {"id": token_id, "token": secret}
 
     return JSONResponse(await engine.work.change(ActorRef(key), engine.clock(), apply), 201)

@@ -232,9 +232,9 @@ async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Respo
     engine, base = page.engine, page.engine.base_url(request)
 
     def apply(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
-        made = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
-        address = link_address(base, Purpose.SHARE, made.handle)
-        return {"id": made.pk, "link": address, "expiresAt": iso(made.expires_at)}
+        created = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
+        address = link_address(base, Purpose.SHARE, created.handle)
+        return {"id": created.pk, "link": address, "expiresAt": iso(created.expires_at)}
 
     return await page.change("share-create", apply, result="share")
 
