@@ -1,6 +1,9 @@
 """Operators replay, cancel and count stored messages."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from sqlalchemy import text
 
 from bridge.queue import operations, queries
 from bridge.queue.claims import MessageOutcome
@@ -11,6 +14,14 @@ from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
+from tests.eventually import PATIENCE, eventually
+
+_CANCEL = text("UPDATE message SET state = 'cancelled' WHERE id = :id")
+_OTHER_PLANS = [text(f"SET LOCAL enable_{each} = off") for each in ("indexscan", "bitmapscan")]
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 class TestOperating:
@@ -68,6 +79,32 @@ class TestOperating:
             operations.replay_message(store, parked, expected_state=QueueState.PARKED)
         assert inbox.claim(NOW, 10) == []
 
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+    def test_a_replay_waits_for_another_action(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A replay sees the state in which an action that has not ended yet leaves the message."""
+        (parked,) = enqueue(intake, "1")
+        inbox.claim(NOW, 10)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
+
+        def replay() -> None:
+            operations.replay_message(store, parked, expected_state=QueueState.PARKED)
+
+        def is_waiting() -> bool:
+            with store.read() as connection:
+                return bool(connection.execute(_WAITING).scalar_one())
+
+        with ThreadPoolExecutor(1) as pool:
+            with store.write() as connection:
+                connection.execute(_CANCEL, {"id": parked})
+                replaying = pool.submit(replay)
+                eventually(lambda: replaying.done() or is_waiting())
+            with pytest.raises(StateChanged):
+                replaying.result(PATIENCE)
+        assert state_of(store, parked) is QueueState.CANCELLED
+
     def test_replay_of_a_refused_message(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
@@ -80,6 +117,50 @@ class TestOperating:
         (claimed,) = inbox.claim(NOW, 10)
         assert claimed.message_id == receipt.message_id
         assert (claimed.mapping_version, claimed.lanes) == ("new", (lane,))
+
+    def test_replay_in_another_lane(self, intake: Intake, store: Database) -> None:
+        """A message that is replayed for another patient leaves the lanes of the former one."""
+        inbox = Inbox(store, "node-1", lease=1000, parked_block=True)
+        parked, former, behind = enqueue(intake, "1", "1", "2")
+        assert ids_of(inbox.claim(NOW, 1)) == [parked]
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
+        (lane,) = arrival(patient="2").lanes
+        operations.replay_message(store, parked, Routing("orders", "new", (lane,)))
+        claimed = inbox.claim(NOW, 10)
+        assert [(each.message_id, each.lanes) for each in claimed] == [
+            (parked, (lane,)),
+            (former, arrival(patient="1").lanes),
+        ]
+        settle_all(inbox, parked)
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
+
+    def test_replay_of_a_message_that_was_blocked(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A message that was cancelled while it waited for another is free after its replay."""
+        first, cancelled = enqueue(intake, "1", "1")
+        assert ids_of(inbox.claim(NOW, 10)) == [first]
+        operations.cancel_message(store, cancelled)
+        settle_all(inbox, first)
+        operations.replay_message(store, cancelled)
+        assert ids_of(inbox.claim(NOW, 10)) == [cancelled]
+
+    def test_replay_of_parked_messages(self, intake: Intake, inbox: Inbox, store: Database) -> None:
+        """Messages that are replayed together keep their positions, and others stay parked."""
+        first, second, other, newer = enqueue(intake, "1", "2", "3", "1")
+        inbox.claim(NOW, 10)
+        for each in (other, second, first):
+            inbox.settle([MessageOutcome(each, QueueEvent.GIVEN_UP, code="name")], NOW)
+        lanes = [each for patient in "12" for each in arrival(patient=patient).lanes]
+        with store.write() as connection:
+            for plan in _OTHER_PLANS if store.dialect == "postgresql" else ():
+                connection.execute(plan)
+            assert operations.replay_parked(store, connection, "another", lanes) == []
+            assert operations.replay_parked(store, connection, "name", lanes) == [first, second]
+        assert ids_of(inbox.claim(NOW, 10)) == [first, second]
+        settle_all(inbox, first, second)
+        assert ids_of(inbox.claim(NOW, 10)) == [newer]
+        assert state_of(store, other) is QueueState.PARKED
 
     def test_cancel(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """A cancelled message is never applied, and the next of its lane is free."""

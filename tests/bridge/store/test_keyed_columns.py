@@ -1,6 +1,7 @@
 """Hashes of identifiers are keyed. Rows of an older release are keyed once, on both databases."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -19,6 +20,12 @@ from bridge.store.migration import (
     ENGINE_TABLE,
     ensure_keyed,
     fingerprint_of,
+)
+from tests.eventually import PATIENCE, eventually
+
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
 )
 
 OLD = signed64(b"SITE1|4711")
@@ -68,6 +75,28 @@ def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
                 ("held-later", 1_800_000_000_000),
             }
     assert fingerprint_of(database, BRIDGE_TABLE) == index_key.fingerprint()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_two_nodes_that_start_at_once(database: Database) -> None:
+    """The second of two nodes waits for the first, and does not key the rows again."""
+    fill(database)
+
+    def waiting() -> int:
+        with database.read() as connection:
+            return int(connection.execute(_WAITING).scalar_one())
+
+    with ThreadPoolExecutor(2) as pool:
+        with database.write() as connection:
+            connection.execute(text("LOCK TABLE message_number IN EXCLUSIVE MODE"))
+            nodes = [pool.submit(ensure_keyed, database, BRIDGE_TABLE, BRIDGE) for _ in range(2)]
+            eventually(lambda: waiting() == len(nodes))
+        for each in nodes:
+            each.result(PATIENCE)
+    with database.read() as connection:
+        numbers = connection.execute(text("SELECT DISTINCT number FROM message_number"))
+        assert set(numbers.scalars()) == {keyed64(OLD), keyed64(7)}
 
 
 @pytest.mark.usefixtures("_own_key")

@@ -7,9 +7,10 @@ import pytest
 from bridge.intake.process.job_context import MessageChanges
 from bridge.intake.process.order_repository import OrderRepository, PreparedBatch
 from bridge.queue.claims import ClaimedMessage
+from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import merged_patients
+from bridge.store.records import merged_patients, order_index
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.short_work import SHORT
 from tests.bridge.intake.fixture import LISTENING, order
@@ -58,8 +59,21 @@ def test_inline_and_thread_reads(repository: OrderRepository, database: Database
         merged_patients.merge(connection, "SITE1", "M2", "M9")
     inline, read = both(repository, batch(3))
     assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
-    assert [each.message_id for each in read.requeued] == [2]  # waits for messages about M9
+    # waits for messages about M9
+    assert [(each.message_id, each.lane) for each in read.requeued] == [(2, lane("SITE1|M9"))]
     assert inline == (read if database.short_work is not None else None)
+
+
+def test_a_patient_who_was_merged_meanwhile(
+    repository: OrderRepository, database: Database
+) -> None:
+    """Orders that were applied under the former identifier are stored with the survivor."""
+    with database.write() as connection:
+        merged_patients.merge(connection, "S", "M", "M9")
+        repository.write(connection, [MessageChanges(1, ORDERS[:2])])
+    with database.read() as connection:
+        found = order_index.find_by_patient(connection, [("S", "M"), ("S", "M9")])
+    assert {each.key for each in found} == {each.key._replace(mrn="M9") for each in ORDERS[:2]}
 
 
 def test_long_reads_use_a_thread(repository: OrderRepository, database: Database) -> None:
