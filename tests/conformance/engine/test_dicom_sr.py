@@ -177,10 +177,11 @@ def test_update_modes(service: Service, mode: str | None, kept: str) -> None:
     ok(service.launch(READER, dicomSR=files(basic("Old finding."))))
     more = {"mode": mode} if mode else {}
     sent = files(basic("New finding.", SOPInstanceUID="1.2.3.9"))
-    response = case.post("update-dicomsr", "A1", dicomSR=sent, **more)
-    assert (response.status_code, response.content) == (200, b"")
+    for same in (sent * 2, sent):
+        response = case.post("update-dicomsr", "A1", dicomSR=same, **more)
+        assert (response.status_code, response.content) == (200, b"")
     assert ("Old finding." in case.content("A1")) == (kept == "both")
-    assert "New finding." in case.content("A1")
+    assert case.content("A1").count("New finding.") == 1
 
 
 @pytest.mark.parametrize("mode", ["REPLACE", "", "both", 1, {}, []])

@@ -18,22 +18,6 @@ def test_the_default_owner_is_the_user_of_the_token(service: Service) -> None:
         assert ok(service.launch(READER, userInfo=info)).status_code == 200
 
 
-def test_a_draft_keeps_its_owner_until_the_link_is_opened(service: Service) -> None:
-    """The response of a launch of another user's Draft names the owner."""
-    ok(service.launch(READER))
-    body = ok(service.launch(OTHER)).json()
-    assert (body["status"], body["owner"]["email"]) == ("Draft", READER)
-
-
-def test_auth_must_be_the_token_of_a_site_administrator(service: Service) -> None:
-    """Authentication 5: another token has no authority."""
-    email = "new@site1.test"
-    for auth in ("nonsense", service.tokens[OTHER], service.tokens[FOREIGN], ""):
-        response = service.launch(READER, userInfo=user(email, "S", Auth=auth))
-        assert response.status_code == 403, auth
-    ok(service.launch(READER, userInfo=user(email, "S", Auth=service.tokens[ADMIN])))
-
-
 def test_auth_is_sufficient_for_a_user_of_another_site(service: Service) -> None:
     """Authentication 5: with Auth, the user of the header token does not matter."""
     who = user("new@site1.test", "New", Auth=service.tokens[ADMIN])

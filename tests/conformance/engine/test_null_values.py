@@ -60,10 +60,3 @@ def test_orders_of_one_request_have_one_site(case: Case) -> None:
     same = {"SiteID": "SITE1", "clinicalInfo": [identity("A1"), identity("A2")]}
     ok(case.service.post("report/link-orders", same))
     assert case.record("A1")["reportId"] == case.record("A2")["reportId"]
-
-
-@pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules", "+02:00", "europe/vienna"])
-def test_time_zones_of_the_machine_are_refused(case: Case, zone: str) -> None:
-    """timeZone: an IANA zone, independent of the machine."""
-    case.draft("A1")
-    assert case.post("export/html", "A1", timeZone=zone).json()["code"] == "bad_zone"

@@ -29,10 +29,19 @@ def test_signing_again_keeps_time_and_content(case: Case) -> None:
     assert releases(case) == [("final", 1)]
 
 
+def changes(case: Case) -> list[dict[str, Any]]:
+    """Return the change feed."""
+    return list(ok(case.service.get("report/changes", limit=1000)).json()["changes"])
+
+
+def events(case: Case) -> list[str]:
+    """Return the events of the change feed."""
+    return [each["event"] for each in changes(case)]
+
+
 def releases(case: Case) -> list[tuple[str, int]]:
     """Return the releases in the change feed."""
-    changes = ok(case.service.get("report/changes", limit=1000)).json()["changes"]
-    found = [each["release"] for each in changes if each["release"]]
+    found = [each["release"] for each in changes(case) if each["release"]]
     return [(each["kind"], each["sequence"]) for each in found]
 
 
@@ -43,6 +52,7 @@ def test_without_cooling_a_signed_report_is_final(
     set_delay(0)
     case.draft("A1")
     case.sign("A1")
+    assert events(case)[-2:] == ["report_signed", "report_finalized"]
     assert releases(case) == [("final", 1)]
     assert case.record("A1")["unsignUntil"] is None
     assert case.post("unsign", "A1").json()["code"] == "cooling_elapsed"
@@ -114,10 +124,12 @@ def test_an_addendum_released_early_is_released_once(case: Case) -> None:
     case.addendum("A1", "First.")
     before = case.export("A1")["addendumInfo"]
     ok(case.post("addendum/sign", "A1", ignoreSignDelay=True))
-    again = case.post("addendum/sign", "A1", ignoreSignDelay=True)
-    assert (again.status_code, again.json()["code"]) == (500, "cooling_elapsed")
+    for path in ("addendum/sign", "addendum/unsign"):
+        again = case.post(path, "A1", ignoreSignDelay=True)
+        assert (again.status_code, again.json()["code"]) == (500, "cooling_elapsed")
     case.wait()
     case.deliver()
+    assert events(case)[-1] == "addendum_finalized"
     assert releases(case) == [("final", 1), ("addendum", 1)]
     assert case.export("A1")["addendumInfo"] == before
 
@@ -151,6 +163,8 @@ def test_deleting_frees_the_triple(case: Case) -> None:
     old = case.record("A1")["reportId"]
     ok(case.post("delete", "A1"))
     assert status_of(case, "A1") is None
+    last = changes(case)[-1]
+    assert (last["event"], last["orders"][0]["Accession"]) == ("report_deleted", "A1")
     case.draft("A1", "New.")
     assert case.record("A1")["reportId"] != old
     assert case.content("A1") == "New."
@@ -172,3 +186,4 @@ def test_ownership_is_transferred_when_the_link_is_opened(service: Service, forc
     assert case.record("A1")["userEmail"] == (OTHER if forced else READER)
     ok(page("transfer", {}))
     assert case.record("A1")["userEmail"] == OTHER
+    assert events(case)[-1] == "report_transferred"

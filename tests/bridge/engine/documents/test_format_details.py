@@ -6,30 +6,16 @@ from datetime import UTC
 from io import BytesIO
 
 import pytest
-from striprtf.striprtf import rtf_to_text
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from tests.bridge.engine.documents.format_readers import HTMLReader, from_html, needs_pdf
+from tests.bridge.engine.documents.format_readers import HTMLReader, needs_pdf
 
 
 class TestHtml:
     """Interface document, export/html."""
-
-    def test_classes(self, make: Callable[..., ExportedReport]) -> None:
-        """One report-content, one report-addendum-content per signed addendum."""
-        shown = html.render(make("report", addenda=("a", "b")), UTC)
-        assert shown.count('class="report-content"') == 1
-        assert shown.count('class="report-addendum-content"') == 2
-
-    def test_report_content_contains_only_the_content(
-        self, make: Callable[..., ExportedReport]
-    ) -> None:
-        """Banner, signature and patient are outside `report-content`."""
-        assert from_html(make("only this", signed=False)).strip() == "only this"
-        assert from_html(make("only this")).strip() == "only this"
 
     def test_unsigned_banner(self, make: Callable[..., ExportedReport]) -> None:
         """Only an unsigned report has the banner."""
@@ -59,12 +45,6 @@ class TestHtml:
 
 class TestRtf:
     """Interface document, export/rtf."""
-
-    def test_content_only(self, make: Callable[..., ExportedReport]) -> None:
-        """`contentOnly` returns report and addenda without images, users and patient."""
-        data = rtf.render(make("the report", addenda=("the addendum",)), UTC, content_only=True)
-        assert b"\\pict" not in data
-        assert rtf_to_text(data.decode()).split() == ["the", "report", "the", "addendum"]
 
     def test_images_and_signatures(self, make: Callable[..., ExportedReport]) -> None:
         """Header, footer and signature are pictures in the file."""

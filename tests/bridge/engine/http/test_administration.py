@@ -48,7 +48,9 @@ def test_configured_groups_limit_preliminary_reads(service: Service) -> None:
     service.launch()
     body = {"clinicalInfo": identity(), "prelimGroup": "Day", "prelimTag": "Resident"}
     assert service.post("report/prelim", body).json()["code"] == "unknown_prelim_group"
-    body["prelimGroup"] = "Night"
+    body |= {"prelimGroup": "Night", "prelimTag": "Fellow"}
+    assert service.post("report/prelim", body).json()["code"] == "unknown_prelim_tag"
+    body["prelimTag"] = "Resident"
     assert service.post("report/prelim", body).status_code == 200
     found = service.get("admin/sites/SITE1/prelim-groups").json()
     assert [(each["name"], each["tags"]) for each in found] == [("Night", ["Resident"])]

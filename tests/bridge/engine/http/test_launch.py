@@ -61,17 +61,6 @@ def test_register_order_creates_an_ordered_report(service: Service) -> None:
     assert record["hasContent"] is False
 
 
-def test_register_order_again_changes_the_tags(service: Service) -> None:
-    """A second registration of the triple updates the tags; an empty tag is removed."""
-    tags = {"Modality": "CT", "Notes": "old"}
-    service.launch("service", lazyLaunch=True, registerOrder=True, tags=tags)
-    tags = {"Modality": "MR", "Notes": ""}
-    service.launch("service", lazyLaunch=True, registerOrder=True, tags=tags)
-    order = service.get("worklist", SiteID="SITE1").json()["items"][0]["orders"][0]
-    assert order["Modality"] == "MR"
-    assert "Notes" not in order
-
-
 def test_register_order_needs_a_lazy_launch(service: Service) -> None:
     """RegisterOrder requires lazyLaunch: true."""
     assert service.launch(registerOrder=True).status_code == 400

@@ -92,21 +92,3 @@ def test_opening_a_lazy_link_during_a_merge(service: Service) -> None:
 
         assert [each.status_code for each in responses] == [200, 200]
         assert service.status(f"L{number}", prior)["clinicalInfo"][0]["PatientMRN"] == survivor
-
-
-def test_a_cycle_of_concurrent_merges_is_refused(service: Service) -> None:
-    """Of three merges in a cycle two succeed, the third is 400."""
-    for number in range(4):
-        names = [f"{name}{number}" for name in "XYZ"]
-        merges = [
-            (
-                "POST",
-                "/api/patient/merge",
-                {"SiteID": "SITE1", "PatientMRN": one, "PriorPatientMRN": two},
-            )
-            for one, two in zip(names, [*names[1:], names[0]], strict=True)
-        ]
-
-        responses = together(service, *merges)
-
-        assert sorted(each.status_code for each in responses) == [200, 200, 400]

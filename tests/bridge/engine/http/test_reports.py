@@ -22,20 +22,6 @@ ONE = {"clinicalInfo": identity()}
 WAIT = 60  # seconds: the longest that a reader may wait
 
 
-def test_the_status_record(service: Service) -> None:
-    """Exactly the documented members and two additional ones."""
-    service.launch(READER)
-    assert service.status() == {
-        "reportId": service.launch().json()["reportId"],
-        "status": "Draft",
-        "userEmail": READER,
-        "unsignUntil": None,
-        "clinicalInfo": [identity()],
-        "hasContent": False,
-        "addendumUnsignUntil": None,
-    }
-
-
 @pytest.mark.parametrize(
     "body", [ONE, identity(), {"clinicalInfo": {**identity(), "SiteLocation": ""}}]
 )
@@ -106,17 +92,6 @@ def test_the_feed_is_scoped_by_site(service: Service) -> None:
     assert service.get("report/changes", SiteID="SITE2").status_code == 403
     for wrong in ({"after": -1}, {"limit": 0}, {"wait": 61}, {"after": "x"}):
         assert service.get("report/changes", **wrong).status_code == 400
-
-
-def test_patients_are_updated_and_merged(service: Service) -> None:
-    """patient/update and patient/merge: over all reports of the site, idempotent."""
-    service.launch(tags={"PatientName": "DOE^JANE"})
-    change = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientName": "ROE^JANE"}
-    merge = {"SiteID": "SITE1", "PatientMRN": "P2", "PriorPatientMRN": "P1"}
-    for _ in range(2):
-        assert service.post("patient/update", change).status_code == 200
-        assert service.post("patient/merge", merge).status_code == 200
-    assert service.status(mrn="P1")["clinicalInfo"] == [identity(mrn="P2")]
 
 
 def test_all_actions_are_audited_in_one_hash_chain(service: Service) -> None:

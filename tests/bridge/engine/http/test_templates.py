@@ -122,18 +122,6 @@ def test_billing_codes_follow_the_code_map_of_the_site(templated: Service) -> No
     assert page("billing").json()["billingCode"] == made
 
 
-def test_unsign_removes_codes_and_shares(templated: Service) -> None:
-    """Unsign clears billing codes and report shares created after signing."""
-    page = templated.open_report(tags={"StudyDescription": "CT CHEST"})
-    page("sign", {"version": page("report").json()["version"]})
-    page("billing", {})
-    link = page("shares", {}).json()["share"]["link"]
-    assert templated.open(link).status_code == 200
-    assert templated.post("report/unsign", ONE).status_code == 200
-    assert page("billing").json() == {"billingCode": None}
-    assert templated.open(link).status_code == 404
-
-
 def test_a_site_without_a_code_map_has_no_codes(service: Service) -> None:
     """Cpt is null and icd10 is empty."""
     page = service.open_report(tags={"StudyDescription": "CT CHEST"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.errors import CoolingElapsed, NoSignedAddendum, RuleBroken
+from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.reports.export import export_order
@@ -60,24 +60,6 @@ def test_an_addendum_is_not_released_with_its_report(harness: ServiceHarness) ->
     assert harness.releases() == [("final", 1), ("addendum", 1)]
 
 
-def test_release_now(harness: ServiceHarness) -> None:
-    """addendum/sign: the addendum is released once, and its signature is kept."""
-    order = signed_report(harness)
-    add_signed_addendum(harness, order)
-    harness.later(10)
-
-    harness.do(addenda.release_addendum, order)
-
-    assert harness.releases() == [("final", 1), ("addendum", 1)]
-    assert harness.events()[-1] == "addendum_finalized"
-    harness.later(100)
-    assert release_due(harness.database, harness.now) == 0
-    with harness.work() as work:
-        (addendum,) = export_order(work.session, order).addenda
-        assert addendum.signed_by.email == "bob@example.org"
-        assert addendum.signed_at.timestamp() * 1000 == harness.now - 110_000
-
-
 @pytest.mark.parametrize("service", [addenda.release_addendum, addenda.unsign_addendum])
 def test_a_draft_addendum_is_not_a_signed_one(harness: ServiceHarness, service: object) -> None:
     """addendum/sign and addendum/unsign: 500 without a signed addendum."""
@@ -90,23 +72,6 @@ def test_a_draft_addendum_is_not_a_signed_one(harness: ServiceHarness, service: 
         harness.do(service, order)  # type: ignore[arg-type]  # one of two services
 
     assert refused.value.status == 500
-
-
-@pytest.mark.parametrize("service", [addenda.release_addendum, addenda.unsign_addendum])
-@pytest.mark.parametrize("released", [True, False])
-def test_after_the_cooling_window_fails_with_500(
-    harness: ServiceHarness, service: object, released: bool
-) -> None:
-    """addendum/sign and addendum/unsign: cooling window elapsed, or skipped before."""
-    order = signed_report(harness)
-    add_signed_addendum(harness, order)
-    if released:
-        harness.do(addenda.release_addendum, order)
-    else:
-        harness.later(60)
-
-    with pytest.raises(CoolingElapsed):
-        harness.do(service, order)  # type: ignore[arg-type]  # one of two services
 
 
 def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:

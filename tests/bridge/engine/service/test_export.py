@@ -2,11 +2,8 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from bridge.engine.documents.exports.json_record import CLINICAL_TAGS, export_record
 from bridge.engine.documents.exports.model import PageSize
-from bridge.engine.errors import ReportNotFound
 from bridge.engine.launch import Attachment
 from bridge.engine.records.tables import Site, SiteMembership
 from bridge.engine.rules.lifecycle import FileKind
@@ -79,18 +76,6 @@ def test_a_signature_keeps_the_name_of_the_signer(harness: ServiceHarness) -> No
 
     assert signer is not None
     assert signer.name == "Ann"
-
-
-def test_an_unsigned_report_can_be_exported(harness: ServiceHarness) -> None:
-    """V38: every status; unsigned, signedAt and signedBy are null. Unknown: 404."""
-    order = harness.order("A1")
-
-    with harness.work() as work:
-        record = export_record(export_order(work.session, order))
-        with pytest.raises(ReportNotFound):
-            export_order(work.session, harness.identity("X"))
-
-    assert record["reportInfo"] == {"content": "", "signedAt": None, "signedBy": None}
 
 
 def test_a_printed_report_has_key_images(harness: ServiceHarness) -> None:

@@ -26,20 +26,6 @@ def refused(harness: ServiceHarness, *orders: OrderId) -> tuple[str, str]:
     return error.value.code, error.value.pointer
 
 
-def test_linking_moves_the_orders_to_the_anchors_report(harness: ServiceHarness) -> None:
-    """The other accessions are added to the anchor's report; their own reports are removed."""
-    orders = [harness.order(each) for each in ("A1", "A2", "A3")]
-    anchor = harness.record(orders[0]).report_id
-
-    (record,) = harness.do(link_orders, [orders[0], orders[2], orders[1]])
-
-    assert record.report_id == anchor
-    assert accessions(record) == ["A1", "A3", "A2"]
-    assert {harness.record(each).report_id for each in orders} == {anchor}
-    assert harness.events()[-1] == "orders_linked"
-    assert len(harness.changes()[-1]["removed"]) == 2
-
-
 def test_fewer_than_two_different_orders(harness: ServiceHarness) -> None:
     """Repeated orders, and two identifiers of a merged patient's order, count once."""
     one = harness.order("A1", mrn="OLD")
@@ -54,19 +40,6 @@ def group(harness: ServiceHarness, *names: str) -> list[OrderId]:
     orders = [harness.order(name) for name in names]
     harness.do(link_orders, orders)
     return orders
-
-
-def test_unlinking_the_anchor(harness: ServiceHarness) -> None:
-    """If the anchor is removed, the earliest-linked remaining order becomes anchor."""
-    orders = group(harness, "A1", "A3", "A2")
-    old = harness.record(orders[0]).report_id
-
-    surviving, removed = harness.do(unlink_orders, [orders[0]])
-
-    assert (surviving.report_id, accessions(surviving)) == (old, ["A3", "A2"])
-    assert accessions(removed) == ["A1"]
-    (record,) = harness.do(link_orders, [harness.identity("A3"), harness.identity("A1")])
-    assert accessions(record) == ["A3", "A2", "A1"]
 
 
 def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) -> None:

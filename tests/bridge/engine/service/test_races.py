@@ -42,32 +42,6 @@ def together(*actions: Callable[[], Any]) -> Counter[str]:
         return Counter(pool.map(attempt, actions))
 
 
-def test_concurrent_signing(harness: ServiceHarness) -> None:
-    """One action signs, the others are refused; there is one release."""
-    order = harness.draft("A1")
-
-    outcome = together(*[lambda: harness.do(sign, order)] * 15)
-
-    assert outcome == {"ok": 1, "already_signed": 14}
-    assert harness.releases() == [("final", 1)]
-
-
-def test_sign_against_link(harness: ServiceHarness) -> None:
-    """The group is linked and then signed, or linking the signed anchor is refused."""
-    for number in range(6):
-        anchor, other = harness.draft(f"A{number}"), harness.order(f"B{number}")
-
-        outcome = together(
-            lambda anchor=anchor: harness.do(sign, anchor),  # type: ignore[misc]
-            lambda anchor=anchor, other=other: harness.do(link_orders, [anchor, other]),  # type: ignore[misc]
-        )
-
-        linked = len(harness.record(anchor).orders) == 2
-        assert harness.status(anchor) == "Final"
-        assert harness.status(other) == ("Final" if linked else "Ordered")
-        assert outcome == ({"ok": 2} if linked else {"ok": 1, "report_signed": 1})
-
-
 def test_sign_of_an_order_that_is_unlinked_meanwhile(harness: ServiceHarness) -> None:
     """After the lock is free, the action applies to the new report of the order."""
     anchor, other = harness.order("A1"), harness.order("B1")

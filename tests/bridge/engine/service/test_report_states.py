@@ -3,28 +3,18 @@
 from typing import Any
 
 import pytest
-from sqlmodel import select
 
 from bridge.engine.errors import Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
-    Account,
-    DeletedReport,
-    IssuedLink,
     PrelimGroup,
-    Report,
-    ReportOrder,
-    Site,
     SiteMembership,
 )
-from bridge.engine.rules.lifecycle import ReportOrigin
-from bridge.engine.rules.order import link_target
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import Registration, register, register_many
-from bridge.engine.service.launch.report_updates import needs_transfer, open_for, unassign
+from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.report_status import query_status
-from bridge.engine.service.reports.deletion import delete_report, discard, reset_order
+from bridge.engine.service.reports.deletion import discard, reset_order
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.worklist.ownership import assign_order
@@ -60,16 +50,6 @@ def test_registering_again_updates_the_tags(harness: ServiceHarness) -> None:
     assert harness.record(order).report_id == first.report_id
 
 
-def test_registering_a_signed_order_changes_nothing(harness: ServiceHarness) -> None:
-    """A signed report does not change, and the outcome reports it."""
-    harness.do(sign, harness.draft("A1"))
-
-    done = harness.do(register, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
-
-    assert (done.outcome, done.status) == (Registration.SIGNED, "Final")
-    assert harness.events()[-1] == "report_finalized"
-
-
 def test_registering_many_keeps_their_order(harness: ServiceHarness) -> None:
     """New, known and repeated orders of a batch have their outcomes in order."""
     harness.order("A2")
@@ -82,44 +62,6 @@ def test_registering_many_keeps_their_order(harness: ServiceHarness) -> None:
     assert done[0].report_id == done[2].report_id
     with harness.work() as work:
         assert lock_report(work, harness.identity("A1")).order.tags["Modality"] == "MR"
-
-
-def test_opening_an_order_makes_it_a_draft(harness: ServiceHarness) -> None:
-    """It belongs to the user who opened it; its origin is still the order."""
-    order = harness.order("A1")
-
-    report = harness.on_report(order, open_for, harness.ann)
-
-    assert (report.status, report.owner_id, report.origin) == (
-        "Draft",
-        harness.ann,
-        ReportOrigin.ORDER,
-    )
-    assert harness.events()[-1] == "report_opened"
-
-
-def test_a_draft_of_another_user_is_transferred(harness: ServiceHarness) -> None:
-    """A Draft of another user is transferred to the opening user after the confirmation."""
-    order = harness.draft("A1")
-    assert harness.on_report(order, lambda _, report: needs_transfer(report, harness.bob))
-
-    harness.on_report(order, open_for, harness.bob)
-
-    assert harness.record(order).user_email == "bob@example.org"
-    assert harness.events()[-1] == "report_transferred"
-
-
-def test_reset_of_an_unassigned_order(harness: ServiceHarness) -> None:
-    """G9: Ordered with content can be reset; then it is empty, and cannot be reset again."""
-    order = harness.draft("A1")
-    harness.do(unassign, order)
-
-    harness.do(reset_order, order)
-
-    assert not harness.record(order).has_content
-    with pytest.raises(RuleBroken) as refused:
-        harness.do(reset_order, order)
-    assert refused.value.code == "nothing_to_reset"
 
 
 def test_an_applied_template_is_content(harness: ServiceHarness) -> None:
@@ -146,44 +88,6 @@ def test_discard(harness: ServiceHarness) -> None:
     with pytest.raises(ReportNotFound):
         harness.status(launched)
     assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
-
-
-@pytest.mark.parametrize("state", ["Ordered", "Draft", "Preliminary"])
-def test_delete(harness: ServiceHarness, state: str) -> None:
-    """Deleting an unsigned report revokes its links; the order can be launched again."""
-    order = harness.order("A1") if state == "Ordered" else harness.draft("A1")
-    if state == "Preliminary":
-        harness.do(prelim, order, "G", "T")
-    old = harness.record(order).report_id
-    with harness.work() as work:
-        work.session.add(
-            IssuedLink(
-                handle_hash="h",
-                purpose="launch",
-                site_id=SITE,
-                key_id="1",
-                sealed=b"",
-                target=link_target(order),
-                created_at=1,
-                expires_at=2,
-            )
-        )
-
-    assert harness.do(delete_report, order)
-
-    with harness.work() as work:
-        assert query_status(work.connection, [order, harness.identity("X")], harness.now) == []
-        assert work.session.exec(select(IssuedLink)).one().revoked_at == harness.now
-        assert work.session.exec(select(DeletedReport)).one().report_id == old
-    assert harness.changes()[-1]["event"] == "report_deleted"
-    assert harness.changes()[-1]["orders"][0]["Accession"] == "A1"
-    harness.order("A1")
-    assert harness.record(order).report_id != old
-
-
-def test_delete_revokes_the_links_of_a_lazy_launch(harness: ServiceHarness) -> None:
-    """G26: PreLaunch has no report, but its pending links are revoked."""
-    assert harness.do(delete_report, harness.identity("A1")) is False
 
 
 def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
@@ -350,46 +254,3 @@ def set_role(harness: ServiceHarness, account_id: int, role: SiteRole) -> None:
         assert member is not None
         member.role = role
         session.add(member)
-
-
-def test_configured_prelim_groups_are_required(harness: ServiceHarness) -> None:
-    """V60: a site with configured groups refuses an unknown group or tag with 400."""
-    with harness.work() as work:
-        work.session.add(PrelimGroup(site_id=SITE, name="Night", tags=["CT"]))
-    order = harness.draft("A1")
-
-    for group, tag, code in (
-        ("Day", "CT", "unknown_prelim_group"),
-        ("Night", "MR", "unknown_prelim_tag"),
-    ):
-        with pytest.raises(RuleBroken) as refused:
-            harness.do(prelim, order, group, tag)
-        assert refused.value.code == code
-
-    assert harness.status(order) == "Draft"
-
-
-def test_status_of_several(harness: ServiceHarness) -> None:
-    """V34: reports in request order, each once; a single unknown order is 404."""
-    one, two = harness.draft("A1"), harness.order("A2")
-
-    with harness.work() as work:
-        records = query_status(work.connection, [two, harness.identity("X"), one, two], harness.now)
-        assert [each.orders[0].accession for each in records] == ["A2", "A1"]
-        with pytest.raises(ReportNotFound):
-            query_status(work.connection, [harness.identity("X")], harness.now)
-
-
-def test_sites_do_not_see_each_other(harness: ServiceHarness) -> None:
-    """The same MRN and accession on another site is another report."""
-    with harness.work() as work:
-        work.session.add(Site(site_id="SITE2", created_at=1))
-    order = harness.draft("A1")
-
-    harness.do(register, "SITE2", OrderInput("M1", "A1"))
-
-    with harness.work() as work:
-        assert len(work.session.exec(select(ReportOrder)).all()) == 2
-        assert len({each.site_id for each in work.session.exec(select(Report))}) == 2
-        assert work.session.get(Account, harness.ann) is not None
-    assert harness.status(order) == "Draft"

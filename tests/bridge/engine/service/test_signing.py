@@ -27,18 +27,6 @@ from bridge.engine.service.work import Work
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
-def test_sign_without_cooling_is_final_and_released(harness: ServiceHarness) -> None:
-    """Draft, sign, no site cooling period: Final, and delivered downstream at once."""
-    order = harness.draft("A1")
-
-    harness.do(sign, order)
-
-    assert harness.status(order) == "Final"
-    assert harness.record(order).unsign_until is None
-    assert harness.events()[-2:] == ["report_signed", "report_finalized"]
-    assert harness.releases() == [("final", 1)]
-
-
 @pytest.mark.parametrize("change", ["prelim", "left", "disabled"])
 def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
     harness: ServiceHarness, change: str
@@ -82,18 +70,6 @@ def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
     assert (kept.signed_by["email"], kept.signed_by["actedBy"]) == ("ann@example.org", acted)
 
 
-def test_sign_with_cooling_can_be_recalled(harness: ServiceHarness) -> None:
-    """Draft, sign, cooling period configured: Final and recallable, nothing is released."""
-    harness.delay(60)
-    order = harness.draft("A1")
-
-    harness.do(sign, order)
-
-    assert harness.status(order) == "Final"
-    assert harness.record(order).unsign_until == harness.now + 60_000
-    assert harness.releases() == []
-
-
 def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
     """A pending release happens when it is due, on any node, and only once."""
     harness.delay(60)
@@ -117,7 +93,7 @@ def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarnes
 def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
     harness: ServiceHarness,
 ) -> None:
-    """Final within cooling, unsign, no prelim read: Draft; the release is cancelled."""
+    """Final within cooling, unsign, no prelim read: Draft; only a new signature is released."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)
@@ -131,20 +107,9 @@ def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
     harness.later(100)
     assert release_due(harness.database, harness.now) == 0
     assert harness.releases() == []
-
-
-def test_sign_recall_sign_releases_once(harness: ServiceHarness) -> None:
-    """Signed, recalled and signed again: one final release."""
-    harness.delay(60)
-    order = harness.draft("A1")
-    harness.do(sign, order)
-    harness.do(unsign, order)
-    harness.later(30)
     harness.do(sign, order)
     harness.later(60)
-
     release_due(harness.database, harness.now)
-
     assert harness.releases() == [("final", 1)]
 
 
