@@ -104,6 +104,16 @@ class ConcurrencyLimit:
             self._inside -= 1
 
 
+def settle(future: asyncio.Future[T], outcome: T | BaseException) -> None:
+    """Set the result or the exception of a future, unless it is done or was cancelled."""
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
 _SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
 
 

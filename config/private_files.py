@@ -195,7 +195,7 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
         for fresh in beside.values():
             fresh.unlink(missing_ok=True)
     for folder in {path.parent for path in files}:
-        _sync(folder)
+        sync_folder(folder)
 
 
 def write_new(path: Path, data: bytes) -> bool:
@@ -211,7 +211,7 @@ def write_new(path: Path, data: bytes) -> bool:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_folder(path.parent)
     return True
 
 
@@ -232,8 +232,8 @@ def _beside(path: Path, data: bytes) -> Path:
     return fresh
 
 
-def _sync(folder: Path) -> None:
-    """Sync a folder, so that new names survive a power failure."""
+def sync_folder(folder: Path) -> None:
+    """Flush a folder to disk: the names of new, renamed and deleted files."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -21,6 +21,7 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import (
     enrolment,
     passwords,
+    second_factor,
     sessions,
     system_accounts,
     tokens,
@@ -163,14 +164,14 @@ class EngineAdministration:
             GrantedRoles(self._settings).suspend(key, force=force)
         with self._account_change("user-disable", email) as (connection, now, facts):
             self._decide(AccountAction.DISABLE, facts)
-            system_accounts.disable(connection, facts.account_id, now)
+            sessions.disable(connection, facts.account_id, now)
             self._database.notify(connection, FEED_CHANNEL)
 
     def enable_user(self, email: str) -> None:
         """Allow a disabled user to sign in again."""
         with self._account_change("user-enable", email) as (connection, _, facts):
             self._decide(AccountAction.ENABLE, facts)
-            system_accounts.enable(connection, facts.account_id)
+            sessions.enable(connection, facts.account_id)
         GrantedRoles(self._settings).resume(facts.account_id)
 
     def change_email(self, email: str, wanted: str) -> None:
@@ -195,7 +196,7 @@ class EngineAdministration:
             before = system_accounts.facts_of(connection, account_id)
             event["before"] = {"required": before and before.second_factor_required}
             event["after"] = {"required": required}
-            system_accounts.require_second_factor(connection, account_id, required=required)
+            second_factor.require(connection, account_id, required=required)
 
     def account(self, email: str) -> system_accounts.AccountFacts | None:
         """Return the account of an address, or None."""

@@ -1,5 +1,5 @@
 """
-Client of the report service, with one method for each endpoint of the interface document.
+Client of the report service, with one method for each endpoint that the bridge calls.
 
 An `EngineCaller` sends the requests to our engine in this process or to a service over HTTP. Each
 method returns a value or raises `EngineFailure`, which says whether a retry can help.
@@ -7,7 +7,6 @@ method returns a value or raises `EngineFailure`, which says whether a retry can
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
@@ -24,6 +23,7 @@ from bridge.engine_client.report_endpoints import ReportEndpoints
 from bridge.engine_client.responses import (
     UnreadableResponse,
     change_page,
+    nothing,
     signed_texts,
     status_records,
     visitor,
@@ -36,10 +36,6 @@ NO_TEXTS: Final = "no_texts"
 """Error code of the client: the record of a signed report has no text."""
 
 _SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
-
-
-def _nothing(_: object) -> None:
-    """Ignore the response body."""
 
 
 class BulkEndpoints:
@@ -116,12 +112,12 @@ class BulkEndpoints:
     async def update_patient(self, update: PatientUpdate) -> None:
         """Update demographics in all reports of a site; idempotent."""
         body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
-        await self._transport.call("POST", "/api/patient/update", update.site, _nothing, body=body)
+        await self._transport.call("POST", "/api/patient/update", update.site, nothing, body=body)
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
-        await self._transport.call("POST", "/api/patient/merge", site, _nothing, body=body)
+        await self._transport.call("POST", "/api/patient/merge", site, nothing, body=body)
 
     async def worklist(
         self,
@@ -148,15 +144,6 @@ class BulkEndpoints:
         )
         return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
 
-    async def is_ready(self) -> bool:
-        """Call `/readyz`. Raises EngineFailure if the service is not ready or not reachable."""
-        await self._transport.send("GET", "/readyz", "")
-        return True
-
-    async def description(self) -> object:
-        """Read `/openapi.json`."""
-        return await self._transport.call("GET", "/openapi.json", "", lambda value: value)
-
 
 def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
     """Build the body of link-orders and unlink-orders."""
@@ -178,26 +165,6 @@ class AdminEndpoints:
         """Use the transport that all endpoints share."""
         self._transport = transport
 
-    async def site(self, site: str) -> dict[str, Any]:
-        """Read a site's settings."""
-        return await self._transport.call("GET", _path(site), site, _object)
-
-    async def change_site(self, site: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change members of a site's settings; return all settings after the change."""
-        return await self._transport.call("PATCH", _path(site), site, _object, body=dict(changes))
-
-    async def audit_events(
-        self, site: str, after: int | None = None, limit: int = 100
-    ) -> list[dict[str, Any]]:
-        """Read a site's audit trail: after a sequence number oldest first, else newest first."""
-        query = omit_none(after=after, limit=limit)
-        path = f"{_path(site)}/audit"
-        answer = await self._transport.call("GET", path, site, _object, query=query)
-        events = answer.get("events")
-        if not isinstance(events, list):
-            raise UnreadableResponse("events")
-        return events
-
     async def administer(
         self,
         method: str,
@@ -214,20 +181,6 @@ class AdminEndpoints:
         """
         whole = f"/api/admin{path}"
         return await self._transport.forward(method, whole, site, body=body, query=query)
-
-    async def import_template(self, site: str, number: int, html: str) -> None:
-        """Create or replace a numbered template from an IHE MRRT file."""
-        path = f"{_path(site)}/templates/{number}/mrrt"
-        await self._transport.send("PUT", path, site, body={"html": html})
-
-    async def export_template(self, site: str, number: int) -> str:
-        """Read a numbered template as an IHE MRRT file."""
-        path = f"{_path(site)}/templates/{number}/mrrt"
-        return str((await self._transport.call("GET", path, site, _object)).get("html", ""))
-
-    async def set_code_map(self, site: str, csv: str) -> None:
-        """Replace a site's billing code map by a CSV: system,match,code,description."""
-        await self._transport.send("PUT", f"{_path(site)}/code-map", site, body={"csv": csv})
 
     async def administer_account(
         self,
@@ -257,18 +210,8 @@ class AdminEndpoints:
             raise EngineFailure(_PROFILE, FailureKind.PERMANENT, "unreadable") from None
 
 
-def _path(site: str) -> str:
-    return f"/api/admin/sites/{quote(site, safe='')}"
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UnreadableResponse("object")
-    return value
-
-
 class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
-    """All endpoints of the interface document, and the additions of our own engine."""
+    """The endpoints that the bridge calls, and the transport that they share."""
 
     def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
         """`caller` sends the requests; `tokens` are the access tokens of the service."""
@@ -283,32 +226,3 @@ class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
     def tokens(self) -> AccessTokens:
         """The access tokens by site."""
         return self._transport.tokens
-
-
-def browser_session_address(
-    base_url: str,
-    site: str,
-    user_name: str = "",
-    user_email: str = "",
-    auth: str = "",
-    *,
-    location: str | None = None,
-    app_language: str | None = None,
-    speech_language: str | None = None,
-) -> str:
-    """
-    Build the URL of the browser route `GET /reporting/init`.
-
-    It contains an administrator's token (interface document, rule 6). Prefer
-    `EngineClient.create_session`.
-    """
-    query = omit_none(
-        SiteID=site,
-        SiteLocation=location,
-        Auth=auth or None,
-        UserName=user_name or None,
-        UserEmail=user_email or None,
-        AppLanguage=app_language,
-        SpeechLanguage=speech_language,
-    )
-    return f"{base_url}/reporting/init?{urlencode(query, quote_via=quote)}"

@@ -46,48 +46,16 @@ class StatusRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class QRCode:
-    """Options of a QR code: `size` standard | mini, `mode` light | dark."""
-
-    size: str = "standard"
-    mode: str = "light"
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo:
-    """The user for whom a report is launched; `auth` is a site administrator's token."""
-
-    email: str
-    name: str
-    auth: str = ""
-    force_ownership_transfer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class KeyImage:
-    """An image to attach, base64."""
-
-    image_data: str
-    content_type: str
-    file_name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch request; `register_order` and `link_group` are additions of our engine."""
 
     clinical_info: Mapping[str, Any]
     reporting_app: Mapping[str, Any] = field(default_factory=dict)
-    response_type: str = "link"
-    qr_code: QRCode | None = None
-    user: UserInfo | None = None
     lazy: bool = False
     register_order: bool = False
     link_group: str = ""
     """New orders of one batch with the same name share one report."""
     force_update_patient_name: bool = False
-    dicom_sr: tuple[str, ...] = ()
-    key_images: tuple[KeyImage, ...] = ()
 
     @property
     def site(self) -> str:
@@ -100,26 +68,13 @@ class LaunchResult:
     """The response to a launch; `report_id` and `report_status` are additions of our engine."""
 
     status: str
-    owner_name: str
-    owner_email: str
-    link: str
-    qr_code: str
     report_id: str = ""
     report_status: str = ""
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLink:
-    """A link that warms up a session, and the ISO 8601 time until which it is valid."""
-
-    link: str
-    expires_at: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedPerson:
-    """A person who signed, read or reviewed a report; `signature` is an image or None."""
+    """A person who signed a report; `signature` is an image or None."""
 
     name: str = ""
     email: str = ""
@@ -136,35 +91,14 @@ class ExportedText:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedPrelim:
-    """One preliminary read."""
-
-    name: str
-    group: str
-    at: str | None
-    by: ExportedPerson | None
-    reviewed_at: str | None
-    reviewed_by: ExportedPerson | None
-
-
-@dataclass(frozen=True, slots=True)
 class ReportExport:
-    """The JSON export record."""
+    """The JSON export record. Members that results do not contain show that the report changed."""
 
     site_info: Mapping[str, Any]
     orders: tuple[Mapping[str, Any], ...]
     report: ExportedText
     addenda: tuple[ExportedText, ...]
-    prelims: tuple[ExportedPrelim, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PrelimMatch:
-    """The longest-waiting preliminary read of a group and tag; `report_id` is '' if none."""
-
-    report_id: str
-    user_email: str
-    orders: tuple[OrderKey, ...]
+    prelims: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """
-Endpoints for one report: launch, read, export, sign, delete and reset.
+Endpoints for one report: launch, read, export and delete.
 
 Part of `EngineClient`. Members of a request with their default value are left out, because another
 service may reject members that it does not know.
@@ -13,18 +13,14 @@ from bridge.engine_client.models import (
     LaunchRequest,
     LaunchResult,
     OrderKey,
-    PrelimMatch,
     ReportExport,
-    SessionLink,
-    UserInfo,
 )
 from bridge.engine_client.responses import (
     UnreadableResponse,
     export,
     launched,
     member,
-    prelim_match,
-    session,
+    nothing,
 )
 from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
@@ -33,19 +29,15 @@ LAUNCH = "/api/report/launch/clinical"
 BATCH = "/api/report/launch/clinical/batch"
 
 
-def _nothing(_: object) -> None:
-    """Ignore the response body."""
-
-
 class ReportEndpoints:
-    """The endpoints of the interface document from launch to unassign."""
+    """The endpoints of the interface document from launch to delete."""
 
     def __init__(self, transport: EngineTransport) -> None:
         """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        """Create or open a report; return its link."""
+        """Create or open a report."""
         return await self._transport.call(
             "POST", LAUNCH, launch.site, launched, body=_launch_body(launch)
         )
@@ -66,44 +58,10 @@ class ReportEndpoints:
             raise EngineFailure(BATCH, FailureKind.AMBIGUOUS, "unreadable")
         return results
 
-    async def create_session(
-        self,
-        site: str,
-        user_name: str,
-        user_email: str,
-        *,
-        location: str | None = None,
-        app_language: str | None = None,
-        speech_language: str | None = None,
-        auth: str | None = None,
-    ) -> SessionLink:
-        """Create a short-lived link that warms up an embedded session; creates no report."""
-        clinical_info = omit_none(
-            SiteID=site,
-            SiteLocation=location,
-            AppLanguage=app_language,
-            SpeechLanguage=speech_language,
-        )
-        user = omit_none(UserName=user_name, UserEmail=user_email, Auth=auth)
-        body = {"clinicalInfo": clinical_info, "userInfo": user}
-        return await self._transport.call("POST", "/api/report/init", site, session, body=body)
-
-    async def open_link(self, link: str) -> str:
-        """Open a report link or session link as a browser does; return the HTML."""
-        response = await self._transport.send("GET", link, "")
-        return response.text
-
     async def content(self, order: OrderKey) -> str:
         """Read the report's plain text."""
         return await self._transport.call(
             "GET", "/api/report/content", order.site, member("content"), query=order.tags()
-        )
-
-    async def export_html(self, order: OrderKey, time_zone: str | None = None) -> str:
-        """Export a complete HTML document; `time_zone` is an IANA name."""
-        body = _one_report(order, timeZone=time_zone)
-        return await self._transport.call(
-            "POST", "/api/report/export/html", order.site, member("html"), body=body
         )
 
     async def export_json(
@@ -125,7 +83,6 @@ class ReportEndpoints:
         order: OrderKey,
         time_zone: str | None = None,
         *,
-        content_only: bool = False,
         addenda: int | None = None,
         prelim_until: int | None = None,
     ) -> bytes:
@@ -134,7 +91,6 @@ class ReportEndpoints:
             order,
             timeZone=time_zone,
             responseType="arraybuffer",
-            contentOnly=content_only or None,
             addenda=addenda,
             prelimUntil=prelim_until,
         )
@@ -158,30 +114,6 @@ class ReportEndpoints:
         )
         return response.content
 
-    async def sign(
-        self, order: OrderKey, time_zone: str | None = None, *, ignore_sign_delay: bool = False
-    ) -> None:
-        """Sign a report, or end the sign delay of a signed one."""
-        await self._act(
-            "sign", order, timeZone=time_zone, ignoreSignDelay=ignore_sign_delay or None
-        )
-
-    async def unsign(self, order: OrderKey) -> None:
-        """Recall a signature within the sign delay."""
-        await self._act("unsign", order)
-
-    async def release_addendum(self, order: OrderKey) -> None:
-        """End the sign delay of a signed addendum (`addendum/sign`)."""
-        await self._act("addendum/sign", order, ignoreSignDelay=True)
-
-    async def unsign_addendum(self, order: OrderKey) -> None:
-        """Recall the signature of the latest addendum."""
-        await self._act("addendum/unsign", order)
-
-    async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
-        """Save a preliminary read."""
-        await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
-
     async def delete(
         self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
     ) -> None:
@@ -193,39 +125,8 @@ class ReportEndpoints:
         """
         wishes = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
         options = {name: True for name, wanted in wishes.items() if wanted}
-        await self._act("delete", order, **options)
-
-    async def update_dicom_sr(
-        self, order: OrderKey, files: Sequence[str], mode: str | None = None
-    ) -> None:
-        """Replace (default) or append DICOM SR files, each base64."""
-        await self._act(
-            "update-dicomsr", order, dicomSR=[{"fileData": each} for each in files], mode=mode
-        )
-
-    async def reset_order(self, order: OrderKey) -> None:
-        """Clear a Draft that was Ordered, so that it is Ordered again."""
-        await self._flat("reset-order", order)
-
-    async def unassign(self, order: OrderKey) -> None:
-        """Remove the owner of a Draft; keep its content."""
-        await self._flat("unassign", order)
-
-    async def prelims(self, site: str, group: str, tag: str) -> PrelimMatch:
-        """Find the longest-waiting preliminary read of a group and tag."""
-        query = {"SiteID": site, "prelimGroup": group, "prelimTag": tag}
-        return await self._transport.call(
-            "GET", "/api/report/site/prelims", site, prelim_match, query=query
-        )
-
-    async def _act(self, action: str, order: OrderKey, **options: object) -> None:
         body = _one_report(order, **options)
-        await self._transport.call("POST", f"/api/report/{action}", order.site, _nothing, body=body)
-
-    async def _flat(self, action: str, order: OrderKey) -> None:
-        await self._transport.call(
-            "POST", f"/api/report/{action}", order.site, _nothing, body=order.tags()
-        )
+        await self._transport.call("POST", "/api/report/delete", order.site, nothing, body=body)
 
 
 def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
@@ -233,23 +134,8 @@ def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "clinicalInfo": dict(launch.clinical_info),
         "reportingApp": dict(launch.reporting_app),
-        "response": {"type": launch.response_type},
+        "response": {"type": "link"},
     }
-    if launch.qr_code is not None:
-        body["response"]["qrCodeOptions"] = {
-            "size": launch.qr_code.size,
-            "mode": launch.qr_code.mode,
-        }
-    if launch.user is not None:
-        body["userInfo"] = _user(launch.user)
-    if launch.dicom_sr:
-        body["dicomSR"] = [{"fileData": each} for each in launch.dicom_sr]
-    if launch.key_images:
-        body["keyImages"] = [
-            {"imageData": each.image_data, "contentType": each.content_type}
-            | ({"fileName": each.file_name} if each.file_name else {})
-            for each in launch.key_images
-        ]
     if launch.link_group:
         body["linkGroup"] = launch.link_group
     return body | {
@@ -261,15 +147,6 @@ def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
         )
         if wanted
     }
-
-
-def _user(user: UserInfo) -> dict[str, Any]:
-    body: dict[str, Any] = {"UserEmail": user.email, "UserName": user.name}
-    if user.auth:
-        body["Auth"] = user.auth
-    if user.force_ownership_transfer:
-        body["forceOwnershipTransfer"] = True
-    return body
 
 
 def _one_report(order: OrderKey, **options: Any) -> dict[str, Any]:

@@ -15,15 +15,12 @@ from bridge.engine_client.models import (
     ChangePage,
     EnrolmentLink,
     ExportedPerson,
-    ExportedPrelim,
     ExportedText,
     FeedRelease,
     LaunchResult,
     OrderKey,
-    PrelimMatch,
     ReportChange,
     ReportExport,
-    SessionLink,
     SignedInUser,
     StatusRecord,
     WorklistPage,
@@ -134,31 +131,21 @@ def _signed_text(value: object) -> tuple[StatusRecord, ReportExport | None]:
 
 
 def launched(value: object) -> LaunchResult:
-    """Read the response to a launch; the QR code has two spellings."""
+    """Read the response to a launch."""
     body = _object(value, "launch")
-    owner = _object(body.get("owner") or {}, "owner")
     return LaunchResult(
         status=_text(body.get("status"), "status"),
-        owner_name=_text(owner.get("name"), "owner.name"),
-        owner_email=_text(owner.get("email"), "owner.email"),
-        link=_text(body.get("reportLink"), "reportLink"),
-        qr_code=_text(body.get("reportQRCode") or body.get("reportQrCode"), "reportQRCode"),
         report_id=_text(body.get("reportId"), "reportId"),
         report_status=_text(body.get("reportStatus"), "reportStatus"),
-        warnings=tuple(str(each) for each in _list(body.get("warnings") or [], "warnings")),
     )
 
 
-def session(value: object) -> SessionLink:
-    """Read the link of a session."""
-    body = _object(value, "session")
-    return SessionLink(
-        _text(body.get("sessionLink"), "sessionLink"), _text(body.get("expiresAt"), "expiresAt")
-    )
+def nothing(_: object) -> None:
+    """Ignore the response body."""
 
 
 def member(name: str) -> Callable[[object], str]:
-    """Make a reader of one text member, such as `content` or `html`."""
+    """Make a reader of one text member, such as `content`."""
     return lambda value: _text(_object(value, name).get(name), name)
 
 
@@ -183,19 +170,6 @@ def _exported_text(value: object) -> ExportedText:
     )
 
 
-def _exported_prelim(value: object) -> ExportedPrelim:
-    body = _object(value, "prelimInfo")
-    tag = _object(body.get("prelimTag") or {}, "prelimTag")
-    return ExportedPrelim(
-        name=_text(tag.get("name"), "prelimTag.name"),
-        group=_text(tag.get("group"), "prelimTag.group"),
-        at=_text(body.get("prelimAt"), "prelimAt") or None,
-        by=_person(body.get("prelimBy")),
-        reviewed_at=_text(body.get("reviewedAt"), "reviewedAt") or None,
-        reviewed_by=_person(body.get("reviewedBy")),
-    )
-
-
 def export(value: object) -> ReportExport:
     """Read a JSON export record."""
     body = _object(value, "export")
@@ -204,22 +178,12 @@ def export(value: object) -> ReportExport:
         orders=_each(body.get("clinicalInfo"), "clinicalInfo", _tags),
         report=_exported_text(body.get("reportInfo") or {}),
         addenda=_each(body.get("addendumInfo") or [], "addendumInfo", _exported_text),
-        prelims=_each(body.get("prelimInfo") or [], "prelimInfo", _exported_prelim),
+        prelims=_each(body.get("prelimInfo") or [], "prelimInfo", _tags),
     )
 
 
 def _tags(value: object) -> Mapping[str, Any]:
     return _object(value, "clinicalInfo")
-
-
-def prelim_match(value: object) -> PrelimMatch:
-    """Read the response of site/prelims."""
-    body = _object(value, "prelims")
-    return PrelimMatch(
-        _text(body.get("reportId"), "reportId"),
-        _text(body.get("userEmail"), "userEmail"),
-        _each(body.get("clinicalInfo") or [], "clinicalInfo", order_key),
-    )
 
 
 def _change(value: object) -> ReportChange:

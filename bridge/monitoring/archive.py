@@ -18,7 +18,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from config.private_files import make_folder, open_private
+from config.private_files import make_folder, open_private, sync_folder
 
 FIRST_SEARCH: Final = 256 * 1024
 LARGEST_SEARCH: Final = 64 * 1024 * 1024
@@ -96,15 +96,6 @@ def _only_zeros(file: BinaryIO, begin: int) -> bool:
         if any(piece):
             return False
     return True
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk: the names of new, renamed and deleted files."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _RUNS = 4  # newest files whose last batches are read: several runs may have been interrupted

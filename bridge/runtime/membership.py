@@ -37,10 +37,6 @@ class NodeSlot:
     name: str
     descriptor: int
 
-    def release(self) -> None:
-        """Release the slot."""
-        os.close(self.descriptor)
-
 
 def take_slot(home: Path) -> NodeSlot:
     """Take the first free slot of a data directory."""

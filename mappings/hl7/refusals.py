@@ -42,9 +42,10 @@ class MessageRefusal(Exception):
     ack_code: ClassVar[AckCode] = AckCode.ERROR
     error_code: ClassVar[ErrorCode] = ErrorCode.OTHER
     problem: ClassVar[str] = "message refused"
+    usual_place: ClassVar[str] = ""
 
-    def __init__(self, place: str = "") -> None:
-        self.place = place
+    def __init__(self, place: str | None = None) -> None:
+        self.place = self.usual_place if place is None else place
         super().__init__(self.text)
 
     @override
@@ -107,9 +108,7 @@ class UnsupportedMessage(MessageRefusal):
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_MESSAGE_TYPE
     problem = "unsupported message type"
-
-    def __init__(self, place: str = "MSH-9.1") -> None:
-        super().__init__(place)
+    usual_place = "MSH-9.1"
 
 
 class UnsupportedEvent(MessageRefusal):
@@ -118,9 +117,7 @@ class UnsupportedEvent(MessageRefusal):
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_EVENT
     problem = "unsupported event code"
-
-    def __init__(self, place: str = "MSH-9.2") -> None:
-        super().__init__(place)
+    usual_place = "MSH-9.2"
 
 
 class UnsupportedProcessingId(MessageRefusal):
@@ -129,9 +126,7 @@ class UnsupportedProcessingId(MessageRefusal):
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_PROCESSING_ID
     problem = "unsupported processing id"
-
-    def __init__(self, place: str = "MSH-11") -> None:
-        super().__init__(place)
+    usual_place = "MSH-11"
 
 
 class UnsupportedVersion(MessageRefusal):
@@ -140,9 +135,7 @@ class UnsupportedVersion(MessageRefusal):
     ack_code = AckCode.REJECT
     error_code = ErrorCode.UNSUPPORTED_VERSION
     problem = "unsupported version id"
-
-    def __init__(self, place: str = "MSH-12") -> None:
-        super().__init__(place)
+    usual_place = "MSH-12"
 
 
 class UnknownSender(MessageRefusal):
@@ -151,9 +144,7 @@ class UnknownSender(MessageRefusal):
     ack_code = AckCode.REJECT
     error_code = ErrorCode.TABLE_VALUE_NOT_FOUND
     problem = "sender or receiver not accepted"
-
-    def __init__(self, place: str = "MSH-3") -> None:
-        super().__init__(place)
+    usual_place = "MSH-3"
 
 
 class MissingField(MessageRefusal):
@@ -223,9 +214,7 @@ class OutOfSequence(MessageRefusal):
 
     error_code = ErrorCode.OTHER
     problem = "not the expected sequence number"
-
-    def __init__(self, place: str = "MSH-13") -> None:
-        super().__init__(place)
+    usual_place = "MSH-13"
 
 
 class BatchCountMismatch(MessageRefusal):
@@ -253,9 +242,7 @@ class MessageTooComplex(ValueTooLong):
     """The message has more fields, repetitions and components than validation examines."""
 
     problem = "too many fields to be validated"
-
-    def __init__(self, place: str = "MSH") -> None:
-        super().__init__(place)
+    usual_place = "MSH"
 
 
 class InternalError(MessageRefusal):

@@ -30,6 +30,7 @@ class PreCheck:
 
     issues: tuple[Issue, ...]
     lanes: tuple[str, ...]
+    """The patients of the message as `SITE|MRN`; a merge has two or more."""
     charset_suspect: bool = False
     """Whether the bytes of the message are not in the declared character set."""
 
@@ -90,10 +91,6 @@ class InboundMapping:
     def check(self, message: Message, defaults: ListenerDefaults) -> list[Issue]:
         """Return the issues of a message. A message with a refusal is not acceptable."""
         return list(self.pre_check(message, defaults).issues)
-
-    def lane(self, message: Message, defaults: ListenerDefaults) -> tuple[str, ...]:
-        """Return the patients of a message as `SITE|MRN`; a merge has two or more."""
-        return self._lanes(self.plan.scopes(message, defaults))
 
     def subjects(self, message: Message, defaults: ListenerDefaults) -> Subjects:
         """

@@ -30,6 +30,7 @@ from bridge.engine.service.work import (
     nested_work,
     work_within,
 )
+from bridge.executors import settle
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.store.short_work import ShortWork
@@ -92,12 +93,7 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:  # noqa: BLE001  # each item gets the error
             outcomes = [error] * len(batch)
         for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if future.done():  # the caller was cancelled
-                continue
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+            settle(future, outcome)
 
 
 FIRST_LOCK_WAIT_MS, NEXT_LOCK_WAIT_MS = 200, 10

@@ -15,6 +15,7 @@ from typing import Any
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchRequest, LaunchResult
+from bridge.executors import settle
 from bridge.intake.process.planning import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
 
@@ -65,7 +66,7 @@ class Launcher:
             await asyncio.gather(*map(self._send, chunks))
         except Exception as error:  # noqa: BLE001  # see above
             for _, future in waiting:
-                _settle(future, error)
+                settle(future, error)
 
     async def _send(self, chunk: Sequence[_Request]) -> None:
         try:
@@ -73,7 +74,7 @@ class Launcher:
         except Exception as error:  # noqa: BLE001  # see above
             results = [error] * len(chunk)
         for (_, future), result in zip(chunk, results, strict=True):
-            _settle(future, result)
+            settle(future, result)
 
     async def _results(
         self, launches: Sequence[LaunchRequest]
@@ -93,15 +94,6 @@ class Launcher:
                 return await self._client.launch(replace(launch, link_group=""))
             except Exception as error:  # noqa: BLE001  # raised to its own caller
                 return error
-
-
-def _settle(future: "asyncio.Future[LaunchResult]", result: LaunchResult | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
 
 
 def _chunks(items: Sequence[_Request], size: int) -> Iterator[list[_Request]]:

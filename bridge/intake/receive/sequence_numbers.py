@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from bridge.executors import Threads
+from bridge.executors import Threads, settle
 from bridge.intake.receive.identity import part_number
 from bridge.intake.receive.verdict import SequenceCheck, Verdict, looks_like_batch, split_batch
 from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
@@ -220,7 +220,7 @@ class Sequencer:
         """Store all messages of a batch and then their numbers, or none."""
         kept = self._inbox.accept_many(arrivals)
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
-        self._case.stored, finish = self._finisher(partial(_resolve, result))
+        self._case.stored, finish = self._finisher(partial(settle, result))
         kept.add_done_callback(lambda done: finish(done.exception() or done.result()))
         self._case.heads = [not part_number(each.flags) for each in arrivals]
         return result
@@ -255,7 +255,7 @@ class Sequencer:
             task = asyncio.ensure_future(self._keep(case, answer, report))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: _resolve(stored, None))
+            task.add_done_callback(lambda _: settle(stored, None))
 
         return stored, finish
 
@@ -285,12 +285,3 @@ def _senders(frame: Frame) -> Iterator[int]:
 
 def _sender(header: Header) -> int:
     return signed64(header.sending_application.strip(), header.sending_facility.strip())
-
-
-def _resolve(future: asyncio.Future[Any], answer: object) -> None:
-    if future.done():
-        return
-    if isinstance(answer, BaseException):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
-from bridge.executors import Threads
+from bridge.executors import Threads, settle
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival, Receipt
@@ -154,7 +154,7 @@ class Ledger:
             raise LedgerClosed
         future: asyncio.Future[Sequence[Receipt]] = self._loop.create_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(ArrivalGroup(arrivals, lambda answer: _resolve(future, answer), size))
+        self._submit(ArrivalGroup(arrivals, lambda answer: settle(future, answer), size))
         return future
 
     def acknowledged(self, message_id: int) -> None:
@@ -275,12 +275,3 @@ class Ledger:
                     )
         finally:
             self._on_batch()
-
-
-def _resolve(future: asyncio.Future[Any], answer: object) -> None:
-    if future.done():  # the connection was closed meanwhile
-        return
-    if isinstance(answer, BaseException):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)

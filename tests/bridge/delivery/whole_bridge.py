@@ -59,13 +59,33 @@ from tests.databases import fresh_file
 from tests.eventually import eventually_async
 
 
+class ReportClient(EngineClient):
+    """The bridge's client, and actions of a radiologist."""
+
+    async def sign(self, order: OrderKey, *, ignore_sign_delay: bool = False) -> None:
+        """Sign a report."""
+        await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
+
+    async def release_addendum(self, order: OrderKey) -> None:
+        """End the sign delay of a signed addendum."""
+        await self._act("addendum/sign", order, ignoreSignDelay=True)
+
+    async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
+        """Save a preliminary read."""
+        await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
+
+    async def _act(self, action: str, order: OrderKey, **options: object) -> None:
+        body = {"clinicalInfo": order.tags(), **options}
+        await self._transport.send("POST", f"/api/report/{action}", order.site, body=body)
+
+
 @dataclass
 class Hospital:
     """A running bridge with its senders, receivers and report pages."""
 
     time: Time
     http: httpx.AsyncClient
-    client: EngineClient
+    client: ReportClient
     database: Database
     engine_database: Database
     handler: IntakeHandler
@@ -194,7 +214,7 @@ async def open_hospital(
         http = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
         )
-        client = EngineClient(HttpCaller(http), TOKEN)
+        client = ReportClient(HttpCaller(http), TOKEN)
         listening = ListenerPolicy("ris", inbound(), site=SITE)
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())

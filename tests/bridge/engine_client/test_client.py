@@ -1,8 +1,5 @@
 """Each endpoint sends and reads the documented JSON."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
 
 from bridge.contract import ReportStatus
@@ -14,8 +11,6 @@ from bridge.engine_client import (
     PatientUpdate,
     StatusRecord,
 )
-from bridge.engine_client.client import EngineClient, browser_session_address
-from bridge.engine_client.models import KeyImage, QRCode, UserInfo
 from bridge.engine_client.transport import AccessTokens
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, TRIPLE, Service
@@ -32,49 +27,12 @@ RECORD = {
 READ_RECORD = StatusRecord("r1", ReportStatus.DRAFT, "ada@example.org", None, (ORDER,), True)
 
 
-ACTIONS: dict[str, tuple[Callable[[EngineClient], Awaitable[None]], str, dict[str, Any]]] = {
-    "sign": (lambda c: c.sign(ORDER), "sign", {"clinicalInfo": TRIPLE}),
-    "sign now": (
-        lambda c: c.sign(ORDER, "Europe/Berlin", ignore_sign_delay=True),
-        "sign",
-        {"clinicalInfo": TRIPLE, "timeZone": "Europe/Berlin", "ignoreSignDelay": True},
-    ),
-    "unsign": (lambda c: c.unsign(ORDER), "unsign", {"clinicalInfo": TRIPLE}),
-    "addendum/sign": (
-        lambda c: c.release_addendum(ORDER),
-        "addendum/sign",
-        {"clinicalInfo": TRIPLE, "ignoreSignDelay": True},
-    ),
-    "addendum/unsign": (
-        lambda c: c.unsign_addendum(ORDER),
-        "addendum/unsign",
-        {"clinicalInfo": TRIPLE},
-    ),
-    "prelim": (
-        lambda c: c.prelim(ORDER, "Residents", "R1"),
-        "prelim",
-        {"clinicalInfo": TRIPLE, "prelimGroup": "Residents", "prelimTag": "R1"},
-    ),
-    "delete": (lambda c: c.delete(ORDER), "delete", {"clinicalInfo": TRIPLE}),
-    "update-dicomsr": (
-        lambda c: c.update_dicom_sr(ORDER, ["QUJD"], "append"),
-        "update-dicomsr",
-        {"clinicalInfo": TRIPLE, "dicomSR": [{"fileData": "QUJD"}], "mode": "append"},
-    ),
-    "reset-order": (lambda c: c.reset_order(ORDER), "reset-order", TRIPLE),
-    "unassign": (lambda c: c.unassign(ORDER), "unassign", TRIPLE),
-}
-
-
 @pytest.mark.anyio
-@pytest.mark.parametrize(("call", "path", "body"), list(ACTIONS.values()), ids=list(ACTIONS))
-async def test_actions(
-    call: Callable[[EngineClient], Awaitable[None]], path: str, body: dict[str, Any]
-) -> None:
-    """Each action posts the documented body to the documented path, and returns nothing."""
+async def test_delete() -> None:
+    """A deletion posts the documented body to the documented path."""
     service = Service()
-    await call(service.client())
-    assert (service.path, service.body) == (f"/api/report/{path}", body)
+    await service.client().delete(ORDER)
+    assert (service.path, service.body) == ("/api/report/delete", {"clinicalInfo": TRIPLE})
     assert service.requests[0].headers["x-access-token"] == "T"
 
 
@@ -86,45 +44,26 @@ async def test_launch() -> None:
             "status": "Draft",
             "owner": {"name": "Ada", "email": "ada@example.org"},
             "reportLink": "http://x",
-            "reportQrCode": "data:image/png;base64,AA",
             "reportId": "r1",
         }
     )
     launch = LaunchRequest(
         {**TRIPLE, "Metadata": {"k": 1}},
         {"AppLanguage": "de-DE"},
-        response_type="all",
-        qr_code=QRCode("mini", "dark"),
-        user=UserInfo("ada@example.org", "Ada", "A", force_ownership_transfer=True),
         lazy=True,
         register_order=True,
         force_update_patient_name=True,
-        dicom_sr=("QUJD",),
-        key_images=(KeyImage("AA", "image/png", "a.png"), KeyImage("BB", "image/jpeg")),
     )
     response = await service.client().launch(launch)
     assert service.body == {
         "clinicalInfo": {**TRIPLE, "Metadata": {"k": 1}},
         "reportingApp": {"AppLanguage": "de-DE"},
-        "response": {"type": "all", "qrCodeOptions": {"size": "mini", "mode": "dark"}},
-        "userInfo": {
-            "UserEmail": "ada@example.org",
-            "UserName": "Ada",
-            "Auth": "A",
-            "forceOwnershipTransfer": True,
-        },
+        "response": {"type": "link"},
         "lazyLaunch": True,
         "registerOrder": True,
         "forceUpdatePatientName": True,
-        "dicomSR": [{"fileData": "QUJD"}],
-        "keyImages": [
-            {"imageData": "AA", "contentType": "image/png", "fileName": "a.png"},
-            {"imageData": "BB", "contentType": "image/jpeg"},
-        ],
     }
-    assert response == LaunchResult(
-        "Draft", "Ada", "ada@example.org", "http://x", "data:image/png;base64,AA", "r1"
-    )
+    assert response == LaunchResult("Draft", "r1")
 
 
 @pytest.mark.anyio
@@ -225,9 +164,8 @@ async def test_patients_and_worklist() -> None:
 @pytest.mark.anyio
 async def test_reading_and_exports() -> None:
     """Texts are returned as text, the record as a value."""
-    client = Service(response={"content": "Normal.", "html": "<p>"}).client()
+    client = Service(response={"content": "Normal."}).client()
     assert await client.content(ORDER) == "Normal."
-    assert await client.export_html(ORDER, "UTC") == "<p>"
     signer = {"name": "Ada", "email": "ada@example.org", "signature": None}
     record = {
         "siteInfo": {},
@@ -244,33 +182,6 @@ async def test_reading_and_exports() -> None:
     assert export.report.signed_by is not None
     assert export.report.signed_by.name == "Ada"
     assert [each.content for each in export.addenda] == ["More."]
-    assert export.prelims[0].group == "G"
-
-
-@pytest.mark.anyio
-async def test_session_and_prelims() -> None:
-    """The session link for pre-warming, and the next preliminary report."""
-    client = Service(
-        response={"sessionLink": "http://s", "expiresAt": "2026-01-01T00:05:00Z"}
-    ).client()
-    session = await client.create_session("SITE1", "Ada", "ada@example.org", app_language="de-DE")
-    assert session.link == "http://s"
-    response: dict[str, Any] = {
-        "reportId": None,
-        "clinicalInfo": [],
-        "userEmail": None,
-        "reports": [],
-    }
-    match = await Service(response=response).client().prelims("SITE1", "G", "R1")
-    assert (match.report_id, match.orders) == ("", ())
-
-
-def test_the_browser_route_is_encoded() -> None:
-    """Values in the address are URL-encoded, as the document requires."""
-    address = browser_session_address("http://x", "S 1", "A & B", "a@b.c", "t")
-    assert address == (
-        "http://x/reporting/init?SiteID=S%201&Auth=t&UserName=A%20%26%20B&UserEmail=a%40b.c"
-    )
 
 
 @pytest.mark.anyio

@@ -98,7 +98,7 @@ class TestGroups:
         assert isinstance(SHIPPED, InboundMapping)
         found = SHIPPED.apply(both, DEFAULTS)
         assert [(e.mrn, signals(e)) for e in found] == [("M1", {}), ("M2", {})]
-        assert SHIPPED.lane(both, DEFAULTS) == ("SITE1|M1", "SITE1|M2")
+        assert SHIPPED.pre_check(both, DEFAULTS).lanes == ("SITE1|M1", "SITE1|M2")
 
     def test_only(self) -> None:
         """A condition ignores groups of other departments."""

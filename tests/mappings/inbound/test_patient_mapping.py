@@ -53,7 +53,7 @@ def test_merge(trigger: str) -> None:
     (event,) = events(trigger, *segments)
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", "M0")
     assert isinstance(SHIPPED, InboundMapping)
-    assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
+    assert SHIPPED.pre_check(adt(trigger, *segments), DEFAULTS).lanes == ("SITE1|M1", "SITE1|M0")
 
 
 @pytest.mark.parametrize("trigger", MOVES)
@@ -69,7 +69,7 @@ def test_visit_move(trigger: str) -> None:
     assert event.visit is not None
     assert (event.visit.key, event.visit.prior, event.visit.number) == ("VisitNumber", "V1", "V2")
     assert isinstance(SHIPPED, InboundMapping)
-    assert SHIPPED.lane(adt(trigger, *segments), DEFAULTS) == ("SITE1|M1", "SITE1|M0")
+    assert SHIPPED.pre_check(adt(trigger, *segments), DEFAULTS).lanes == ("SITE1|M1", "SITE1|M0")
 
 
 @pytest.mark.parametrize("trigger", MOVES)

@@ -296,12 +296,10 @@ class StructuredReport:
     """The content of one file; `tags` are the clinicalInfo tags that have a value."""
 
     sop_instance_uid: str
-    sop_class_uid: str
     title: str
     tags: Mapping[str, str]
     measurements: tuple[Measurement, ...]
     text: str
-    verified: bool
 
 
 def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
@@ -327,10 +325,10 @@ def _read(data: bytes, limits: SrLimits) -> StructuredReport:
         raise BadStructuredReport(SrFault.NOT_DICOM)
     if not sop_class.startswith(SR_STORAGE):
         raise BadStructuredReport(SrFault.NOT_STRUCTURED_REPORT)
-    return _interpret(data_set, sop_class, limits)
+    return _interpret(data_set, limits)
 
 
-def _interpret(data_set: Dataset, sop_class: str, limits: SrLimits) -> StructuredReport:
+def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
     if not instance:  # identifies a repeated file
         raise BadStructuredReport(SrFault.MALFORMED)
@@ -340,10 +338,8 @@ def _interpret(data_set: Dataset, sop_class: str, limits: SrLimits) -> Structure
         raise BadStructuredReport(SrFault.TOO_LARGE)
     return StructuredReport(
         sop_instance_uid=instance,
-        sop_class_uid=sop_class,
         title=concept(data_set),
         tags=clinical_info(data_set),
         measurements=tuple(content.measurements),
         text="\n".join(content.lines),
-        verified=text_of(data_set.get("VerificationFlag")).upper() == "VERIFIED",
     )

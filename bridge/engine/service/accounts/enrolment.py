@@ -5,7 +5,6 @@ A link is random, stored as a hash, works once, and expires. A new link invalida
 """
 
 import base64
-import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -85,7 +84,10 @@ def issue(
     expires_at = now + seconds * 1000
     connection.execute(
         insert(ENROLMENTS).values(
-            token_hash=_hash(token), account_id=account_id, created_at=now, expires_at=expires_at
+            token_hash=sessions.secret_hash(token),
+            account_id=account_id,
+            created_at=now,
+            expires_at=expires_at,
         )
     )
     return IssuedEnrolment(token, expires_at)
@@ -96,7 +98,9 @@ def find(connection: Connection, token: str, now: int) -> FoundEnrolment:
     row = connection.execute(
         select(ENROLMENTS, ACCOUNTS.c.email, ACCOUNTS.c.second_factor_required)
         .join_from(ENROLMENTS, ACCOUNTS, ENROLMENTS.c.account_id == ACCOUNTS.c.id)
-        .where(ENROLMENTS.c.token_hash == _hash(token), ACCOUNTS.c.disabled_at.is_(None))
+        .where(
+            ENROLMENTS.c.token_hash == sessions.secret_hash(token), ACCOUNTS.c.disabled_at.is_(None)
+        )
     ).first()
     if row is None:
         return UNKNOWN_LINK
@@ -143,7 +147,3 @@ def _state(row: Any, now: int) -> EnrolmentState:
     if row.ended_at is not None:
         return EnrolmentState.SUPERSEDED
     return EnrolmentState.EXPIRED if row.expires_at <= now else EnrolmentState.OPEN
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -118,7 +118,7 @@ class BrowserSession:
 
 
 def secret_hash(secret: str) -> str:
-    """Return the SHA-256 of a session's secret in hexadecimal."""
+    """Return the SHA-256 of a session's or enrolment's secret in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -142,25 +142,10 @@ def enrol(
         raise users.AccountDisabled
     enrolment.reset(connection, account_id, now, end_tokens=end_tokens)
     if second_factor is not None:
-        require_second_factor(connection, account_id, required=second_factor)
+        factors.require(connection, account_id, required=second_factor)
     if seconds is None:
         return None
     return enrolment.issue(connection, account_id, random_bytes, now, seconds)
-
-
-def require_second_factor(connection: Connection, account_id: int, *, required: bool) -> None:
-    """Set whether an account must have a second factor."""
-    factors.require(connection, account_id, required=required)
-
-
-def disable(connection: Connection, account_id: int, now: int) -> None:
-    """Disable an account and end its access."""
-    sessions.disable(connection, account_id, now)
-
-
-def enable(connection: Connection, account_id: int) -> None:
-    """Enable an account. What ended when it was disabled stays ended."""
-    sessions.enable(connection, account_id)
 
 
 def change_email(connection: Connection, account_id: int, email: str, now: int) -> None:

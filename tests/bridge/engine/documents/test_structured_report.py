@@ -187,11 +187,6 @@ class TestContent:
         assert got.text == "所見: 肺野は清明です。"
         assert got.tags["PatientName"] == "Yamada^Tarou=山田^太郎=やまだ^たろう"
 
-    def test_verified(self) -> None:
-        """The verification flag is read."""
-        assert read(file_of(report(VerificationFlag="VERIFIED"))).verified
-        assert not read(file_of(report())).verified
-
 
 class TestTags:
     """clinicalInfo from attributes."""

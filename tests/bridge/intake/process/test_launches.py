@@ -45,7 +45,7 @@ class Service:
         accession = launch.clinical_info["Accession"]
         if accession == self.bad:
             return EngineFailure("launch", FailureKind.PERMANENT, "refused", 400)
-        return LaunchResult("PreLaunch", "", "", "", "", report_id=f"r{accession}")
+        return LaunchResult("PreLaunch", report_id=f"r{accession}")
 
 
 async def launch_all(

@@ -18,7 +18,7 @@ from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.accounts import system_accounts
+from bridge.engine.service.accounts import second_factor, sessions, system_accounts
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.work import Work
@@ -93,9 +93,7 @@ async def require_second_factor(body: SecondFactorBody, request: Request) -> Res
         request,
         body.accountId,
         "user-second-factor",
-        lambda work, key: system_accounts.require_second_factor(
-            work.connection, key, required=body.required
-        ),
+        lambda work, key: second_factor.require(work.connection, key, required=body.required),
         required=body.required,
     )
 
@@ -115,7 +113,7 @@ async def disable(body: AccountBody, request: Request) -> Response:
         request,
         body.accountId,
         "user-disable",
-        lambda work, key: system_accounts.disable(work.connection, key, work.now),
+        lambda work, key: sessions.disable(work.connection, key, work.now),
     )
 
 
@@ -126,7 +124,7 @@ async def enable(body: AccountBody, request: Request) -> Response:
         request,
         body.accountId,
         "user-enable",
-        lambda work, key: system_accounts.enable(work.connection, key),
+        lambda work, key: sessions.enable(work.connection, key),
     )
     engine = engine_of(request)
     if (roles := engine.roles) is not None:
