@@ -114,8 +114,8 @@ def test_bad_bodies_are_400(page: Page) -> None:
         {"version": 1},
         {"version": 1, "text": "a", "document": {}},
         {"version": "1", "text": "a"},
-        {"version": 1, "document": {"type": "html"}},
     ):
-        refused = page("save", body)
-        assert refused.status_code == 400
+        assert page("save", body).status_code == 400
+    refused = page("save", {"version": 1, "document": {"type": "html"}})
+    assert refused.status_code == 400
     assert refused.json()["errors"][0]["pointer"] == "/document/type"
