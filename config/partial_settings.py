@@ -21,7 +21,7 @@ _MAX_ERRORS = 20
 _ROUNDS = 5  # validators of the whole model run only when its parts are valid
 
 
-def remains(home: Path) -> Settings | None:
+def valid_settings(home: Path) -> Settings | None:
     """Return the valid part of the settings; None if nothing can be read."""
     file = home / FILE_NAME
     try:

@@ -1,8 +1,8 @@
 """Private files: modes 0600 and 0700 whatever the umask, and atomic replacement.
 
-The data directory contains patient data and secrets, so only the service's account may read it.
-All modules write files through these functions. `wider` finds files that other accounts can access,
-such as copies, and `close` corrects them.
+The data directory contains patient data and secrets, so only the service's account may read it. All
+modules write files through these functions. `find_exposures` finds files that other accounts can
+access, such as copies, and `remove_exposures` corrects their modes.
 
 A killed process leaves `.NAME.new`, which the next write replaces. If a write fails, the old file
 stays unchanged, and the error names the file.
@@ -70,7 +70,7 @@ def write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def wider(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
+def find_exposures(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
     """
     Find paths in `home` and `others` that other accounts than the owner of `home` can access.
 
@@ -89,7 +89,7 @@ def wider(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure]:
             yield from _below(each, owner)
 
 
-def close(exposures: Iterable[Exposure]) -> list[Exposure]:
+def remove_exposures(exposures: Iterable[Exposure]) -> list[Exposure]:
     """Remove the permissions of other accounts; return what is still exposed."""
     left = []
     for each in exposures:

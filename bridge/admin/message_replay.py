@@ -128,7 +128,7 @@ class StoredMessageReplay:
             return operations.Routing(definition.name, definition.version, lanes)
         if refused:
             raise _refused(verdict)
-        return None  # the routing of its arrival stays
+        return None  # the message keeps its definition and lanes
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         policy = self._policies.get(listener)

@@ -133,7 +133,7 @@ def requeue_each(
     """
     Call `requeue` for each id in order, at most `rate` times per second (0: no limit).
 
-    An error of one row does not stop the others. Lost time is not made up for by a burst.
+    An error of one row does not stop the others. After a delay the calls do not exceed `rate`.
     """
     due = clock()
     for row_id in ids:

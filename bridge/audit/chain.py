@@ -137,7 +137,7 @@ class Chain:
         return any(sequence in (None, each) for each in connection.execute(found).scalars())
 
     def known(self, connection: Connection, event_ids: Sequence[str]) -> set[str]:
-        """Return which of these events the chain has."""
+        """Return the ids of these events that the chain contains."""
         query = select(self.table.c.event_id).where(self.table.c.event_id.in_(event_ids))
         return set(connection.execute(query).scalars())
 

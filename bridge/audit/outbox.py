@@ -119,7 +119,7 @@ def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Record
 
 
 def add(connection: Connection, event: AuditEvent, at: int) -> None:
-    """Add an event to the outbox, in this transaction; an event that it has already is ignored."""
+    """Add an event to the outbox, in this transaction. It is ignored if it is there already."""
     event_id = event.event_id or secrets.token_hex(16)
     body = {**event.members(at), "event_id": event_id}
     row = {"event_id": event_id, "at": at, "body": json.dumps(body)}
@@ -148,7 +148,7 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
         with chained.write() as connection:
             known = chain.known(connection, [row.event_id for row in rows])
             new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
-            chain.record_all(connection, chained, new)  # ignores events that it has already
+            chain.record_all(connection, chained, new)  # ignores known events
         with database.write() as connection:
             for row in rows:
                 connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})

@@ -88,7 +88,7 @@ class Grant:
         return Rights(system, held, self.reach, lacks)
 
     def reaches(self, sites: Collection[str]) -> bool:
-        """Tell whether the user may see an item of these sites. No site: only unlimited users."""
+        """Tell whether the user may see an item of these sites (none: only if unlimited)."""
         reach = self.reach
         return reach is None or (bool(sites) and reach.issuperset(sites))
 

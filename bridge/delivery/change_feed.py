@@ -154,7 +154,7 @@ class ChangeProcessor:
             *order_writes.bind_reports(connection, reports),
         ]
         query = query_known_reports(connection, [_anchor(change) for change in changes])
-        return query.read(execute_all(connection, [*before, *query.words])[len(before) :])
+        return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])
 
     def _releases_of(
         self, changes: Sequence[ReportChange], before: Mapping[OrderIndexKey, KnownReport]

@@ -295,7 +295,7 @@ class Courier:
                     self._claims[each].ends_at = ends_at
 
     async def correct_due_times(self) -> None:
-        """Make retries due that a clock which was ahead has put too far off. Raises StoreError."""
+        """Make retries due that a wrong clock put too far ahead. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
         if await Threads.DELIVERY.run(self._outbox.correct_due_times, name, self._clock(), longest):
             self._wakeup.set()

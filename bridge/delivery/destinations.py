@@ -138,7 +138,7 @@ def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
         event = RELEASE_EVENTS.get(change.release.kind)
         if event is None:
             return []
-        out = _out(event, change.release.sequence, change.addenda, addenda)
+        out = _released_addenda(event, change.release.sequence, change.addenda, addenda)
         name = f"{change.release.kind}:{change.release.sequence}"
         return with_status_event(ReportEvent(event, *common, name, status, orders, out, change.at))
     status = _status_after(change)
@@ -157,7 +157,7 @@ def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
     return PROGRESS_EVENTS.get(change.event, ())
 
 
-def _out(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
+def _released_addenda(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
     """Return the number of released addenda after a release or a retraction."""
     if event is ResultEvent.ADDENDUM:
         return max(before, sequence if place is None else place)

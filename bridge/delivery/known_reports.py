@@ -26,7 +26,7 @@ from bridge.store.statements import (
 NEVER = 2**62
 """`check_at` of a report that needs no further status poll, in ms."""
 
-_SEEN = key_statement(
+_SELECT_KNOWN = key_statement(
     """
     SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
     FROM report_seen WHERE site = :site AND accession IN :accessions
@@ -50,16 +50,16 @@ _COLUMNS = (
 )
 _NAMES = ", ".join(name for name, _ in _COLUMNS)
 _KINDS = tuple(kind for _, kind in _COLUMNS)
-_KNOWN = """
+_UPSERT = """
     ON CONFLICT (site, accession, mrn) DO UPDATE SET
         report_id = excluded.report_id, status = excluded.status, final = excluded.final,
         addenda = excluded.addenda, changed_at = excluded.changed_at,
         check_at = excluded.check_at
 """
-_REMEMBER = BulkStatement(
+_SAVE = BulkStatement(
     _KINDS,
-    f"INSERT INTO report_seen ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_KNOWN}",  # noqa: S608  # our own names
-    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_KNOWN}",  # noqa: S608  # our own names
+    f"INSERT INTO report_seen ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_UPSERT}",  # noqa: S608  # our own names
+    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_UPSERT}",  # noqa: S608  # our own names
 )
 
 
@@ -81,7 +81,7 @@ class KnownReportQuery:
     """The statements that read the known reports of orders, and the reader of their results."""
 
     keys: Collection[OrderIndexKey]
-    words: Sequence[BoundStatement]
+    statements: Sequence[BoundStatement]
 
     def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, KnownReport]:
         """Return the known reports by their orders."""
@@ -102,12 +102,12 @@ class KnownReportQuery:
 
 
 def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> KnownReportQuery:
-    """Make the query for the known reports of orders, by site and accession as `order_index`."""
+    """Make the query for the known reports of orders; it reads by site and accession."""
     wanted = frozenset(keys)
     return KnownReportQuery(
         wanted,
         [
-            bind_keys(connection, _SEEN, accessions, site=site)
+            bind_keys(connection, _SELECT_KNOWN, accessions, site=site)
             for site, accessions in order_index.accessions_by_site(wanted)
         ],
     )
@@ -128,7 +128,10 @@ def save(connection: Connection, reports: Sequence[KnownReport]) -> None:
 
 
 def save_statements(connection: Connection, reports: Sequence[KnownReport]) -> list[BoundStatement]:
-    """Return the statements of `save`, to run with others; the last state of an order counts."""
+    """
+    Return the statements of `save`, to run with others; of several states of an order the last is
+    stored.
+    """
     last = {each.key: each for each in reports}
     rows = [
         (
@@ -142,4 +145,4 @@ def save_statements(connection: Connection, reports: Sequence[KnownReport]) -> l
         )
         for each in last.values()
     ]
-    return [bind_rows(connection, _REMEMBER, rows)] if rows else []
+    return [bind_rows(connection, _SAVE, rows)] if rows else []

@@ -318,7 +318,10 @@ class OutcomePolicy:
         )
 
     def _retry_at(self, kind: ReplyKind, tries: int) -> int:
-        """Return when to retry; after silence, not as the next trial: others get their turn."""
+        """
+        Return when to retry; after silence later than the breaker's next trial, which another
+        delivery gets.
+        """
         retry_at = self._clock() + self._delay(tries)
         until = self._breaker.open_until
         return max(retry_at, until + 1) if kind is ReplyKind.SILENCE and until else retry_at

@@ -88,7 +88,10 @@ def read_launch(
 
 
 def fill_tags(own: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
-    """Return the tags of clinicalInfo, and those that only the files have; earlier files win."""
+    """
+    Return the tags of clinicalInfo, and those that only files have; the first file with a tag is
+    used.
+    """
     tags = dict(own)
     for file in files:
         for name, value in file.tags.items():

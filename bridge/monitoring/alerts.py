@@ -267,7 +267,7 @@ class AlertMonitor:
     started_at: int
     repeat_after: int
     names: Callable[[], frozenset[str]] = frozenset
-    """Channels of the current settings; paused channels that were deleted are no alerts."""
+    """Channels of the current settings. Deleted channels that are still paused cause no alert."""
     disk_free: Callable[[], int | None] = no_disk_limit
     hold: int = 0
     """How long a flapping condition must be gone before its alert is cleared."""

@@ -38,7 +38,7 @@ from bridge.store.statements import (
 FULL_SCAN_SECONDS = 5.0
 """Seconds between full scans: the longest delay of an old row."""
 
-HURRIED_SCAN_SECONDS = 0.25
+OLD_ROWS_SCAN_SECONDS = 0.25
 """Seconds between full scans after a notification that old rows may be due."""
 
 MARGIN_IDS = 20_000
@@ -52,35 +52,39 @@ class ScanWatermark:
     """The id from which a worker scans for candidates."""
 
     def __init__(self, every: float = FULL_SCAN_SECONDS, margin: int = MARGIN_IDS) -> None:
-        self._every = every
+        self._full_scan_seconds = every
         self._margin = margin
-        self._everything_at = float("-inf")
+        self._full_scan_at = float("-inf")
         self._id = 0
         self._newest = 0
-        self._hurried = False
+        self._expects_old_rows = False
 
     def expect_old_rows(self) -> None:
         """Scan everything soon, because old rows may have been queued. From any thread."""
-        self._hurried = True
+        self._expects_old_rows = True
 
     def position(self, now: float) -> int:
         """Return the id from which to scan, 0 for a full scan; `now` is in seconds."""
-        if now < self._everything_at + (
-            min(HURRIED_SCAN_SECONDS, self._every) if self._hurried else self._every
+        if now < self._full_scan_at + (
+            min(OLD_ROWS_SCAN_SECONDS, self._full_scan_seconds)
+            if self._expects_old_rows
+            else self._full_scan_seconds
         ):
             return self._id
-        self._hurried = False  # a later notification may be about rows that this scan misses
+        self._expects_old_rows = (
+            False  # a later notification may be about rows that this scan misses
+        )
         return 0
 
     def record(self, position: int, ids: Sequence[int], now: float) -> None:
         """Record the candidates that a scan from `position` found."""
         self._newest = max(self._newest, *ids) if ids else self._newest
         if position == 0:
-            self._everything_at = now
+            self._full_scan_at = now
             self._id = max(0, min([self._newest, *ids]) - self._margin)
 
     @staticmethod
-    def of_partitions(position: int) -> int:
+    def partition_start(position: int) -> int:
         """Return the id below which partitions are not scanned."""
         return max(0, position - PARTITION_STEP) // PARTITION_STEP * PARTITION_STEP
 
@@ -274,7 +278,7 @@ class Lanes:
         # `floor` is a literal and not a parameter, because a generic plan would lock all
         # partitions.
         written = self._candidates.postgres.replace(
-            _FLOOR_PARAMETER, str(ScanWatermark.of_partitions(position))
+            _FLOOR_PARAMETER, str(ScanWatermark.partition_start(position))
         )
         return execute_sql(connection, written, {**parameters, "near": position}).all()
 

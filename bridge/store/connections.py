@@ -229,7 +229,7 @@ class DriverWriter:
         """
         Yield a cursor whose single statement is a transaction: no begin, no commit.
 
-        Saves two round trips to a server. Errors as above.
+        Saves two round trips to a server. Errors as for `transaction`.
         """
         was_kept = self._connection is not None
         try:

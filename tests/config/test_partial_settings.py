@@ -7,7 +7,7 @@ import pytest
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.findings import CheckSeverity
 from config.example import fresh
-from config.partial_settings import further_mistakes, remains
+from config.partial_settings import further_mistakes, valid_settings
 
 WRONG = """
 colour = "blue"
@@ -39,7 +39,7 @@ def home(folder: Path, text: str) -> Path:
 
 def test_only_invalid_parts_are_left_out(tmp_path: Path) -> None:
     """An invalid value becomes its default. A section with conflicts is dropped. The rest stays."""
-    left = remains(home(tmp_path, WRONG))
+    left = valid_settings(home(tmp_path, WRONG))
     assert left is not None
     assert [each.name for each in left.listener] == ["one"]
     assert left.listener[0].charset == "klingon"
@@ -50,7 +50,7 @@ def test_only_invalid_parts_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[[listener]\n", '[[listener]]\nname = "é'])
 def test_a_line_that_is_not_toml_is_left_out(tmp_path: Path, text: str) -> None:
     """The other lines are read."""
-    left = remains(home(tmp_path, f'[log]\nlevel = "debug"\n{text}'))
+    left = valid_settings(home(tmp_path, f'[log]\nlevel = "debug"\n{text}'))
     assert left is not None
     assert left.log.level == "debug"
 
@@ -70,7 +70,7 @@ def test_mistakes_after_lines_that_are_not_toml(tmp_path: Path) -> None:
     file.write_text("\n".join([*lines, "[http]", 'bind = "x"', "port : 7", ""]), "utf-8")
     found = [each.place.removeprefix(f"{file}:") for each in further_mistakes(tmp_path)]
     assert found == ["3:16", "7:6", "6:1"]
-    left = remains(tmp_path)
+    left = valid_settings(tmp_path)
     assert left is not None
     assert [each.name for each in left.listener] == ["a"]
 
@@ -79,7 +79,7 @@ def test_a_file_that_is_not_toml_at_all(tmp_path: Path) -> None:
     """The number of reported mistakes is limited, and no settings are returned."""
     (tmp_path / "bridge.toml").write_text("=\n" * 500, "utf-8")
     assert len(further_mistakes(tmp_path)) <= 21
-    assert remains(tmp_path) is None
+    assert valid_settings(tmp_path) is None
 
 
 @pytest.mark.parametrize("value", ["auto", "always", "never"])

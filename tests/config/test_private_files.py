@@ -10,11 +10,11 @@ import pytest
 
 from bridge.admin.data_directory import create_data_directory
 from config.private_files import (
-    close,
     create_empty,
+    find_exposures,
     make_folder,
+    remove_exposures,
     replace_all,
-    wider,
     write,
     write_new,
 )
@@ -64,7 +64,7 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     foreign.chmod(0o644)
     home = tmp_path / "home"
     create_data_directory(home)
-    assert not list(wider(home))
+    assert not list(find_exposures(home))
 
     home.chmod(0o755)
     token = home / "secrets" / "engine.token"
@@ -78,13 +78,13 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     other.touch()
     other.chmod(0o666)
 
-    found = {each.path: each.fixable for each in wider(home, [other])}
+    found = {each.path: each.fixable for each in find_exposures(home, [other])}
     assert found == {
         home: True, token: True, home / "hard": False, home / "pipe": True, other: True,
     }  # fmt: skip
-    left = close(list(wider(home, [other])))
+    left = remove_exposures(list(find_exposures(home, [other])))
     assert [each.path for each in left] == [home / "hard"]
-    assert [each.path for each in wider(home, [other])] == [home / "hard"]
+    assert [each.path for each in find_exposures(home, [other])] == [home / "hard"]
     assert [mode(each) for each in (home, token, foreign)] == [0o700, 0o600, 0o644]
 
 
@@ -93,9 +93,9 @@ def test_a_parent_folder_that_other_accounts_can_write_to(tmp_path: Path) -> Non
     home = tmp_path / "open" / "home"
     create_data_directory(home)
     home.parent.chmod(0o777)
-    assert [(each.path, each.fixable) for each in wider(home)] == [(home.parent, False)]
+    assert [(each.path, each.fixable) for each in find_exposures(home)] == [(home.parent, False)]
     home.parent.chmod(0o1777)
-    assert not list(wider(home))
+    assert not list(find_exposures(home))
 
 
 @contextmanager

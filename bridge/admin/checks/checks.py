@@ -27,8 +27,8 @@ from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings
-from config.partial_settings import further_mistakes, remains
-from config.private_files import Exposure, close, wider
+from config.partial_settings import further_mistakes, valid_settings
+from config.private_files import Exposure, find_exposures, remove_exposures
 from config.quantities import Address
 from config.sections import DestinationSettings
 from mappings import compiler
@@ -46,7 +46,8 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
     """
     Run all checks; return their findings, errors first.
 
-    `reach`: connect to each destination, which `check_live` does too.
+    With `reach`, connect to each destination. Callers of `check_live`, which connects too, leave it
+    out.
     """
     try:
         settings = load(home)
@@ -92,7 +93,7 @@ def active_or_file_settings(settings: Settings) -> Settings:
 
 def _partial_settings(home: Path) -> Iterator[CheckFinding]:
     """Check the listeners and destinations if other sections of the settings have mistakes."""
-    settings = remains(home)
+    settings = valid_settings(home)
     if settings is not None:
         yield from _listeners(settings)
         yield from _destinations(settings)
@@ -225,7 +226,7 @@ def exposures(settings: Settings) -> Iterator[Exposure]:
     others += [settings.path(settings.engine.link_keys_file)]
     if settings.retention.archive is not None:
         others.append(settings.path(settings.retention.archive))
-    return wider(settings.home, others)
+    return find_exposures(settings.home, others)
 
 
 def fix_home(home: Path) -> list[Exposure]:
@@ -233,8 +234,8 @@ def fix_home(home: Path) -> list[Exposure]:
     try:
         found = exposures(load(home))
     except SettingsError:
-        found = wider(home)
-    return close(list(found))
+        found = find_exposures(home)
+    return remove_exposures(list(found))
 
 
 def _deprecated(settings: Settings) -> Iterator[CheckFinding]:

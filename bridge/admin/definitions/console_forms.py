@@ -1,5 +1,5 @@
 """
-Forms of definitions in the console: JSON of issues, activations and drafts, errors, and a cache of
+Definitions as JSON for the console: issues, activations and drafts. Also errors, and a cache of
 checks.
 
 The permission `code` decides who may add Python code to a definition.
@@ -124,7 +124,8 @@ _lock = Lock()
 
 def require_readable(files: Sources) -> None:
     """
-    Have a worker process read the files of an author before this process reads them.
+    Read the files of an author in a worker process first, because a hostile file can cost much time
+    or memory.
 
     Raises DocumentTooCostly, DocumentUnparsable, WorkerBusy.
     """

@@ -175,7 +175,7 @@ _PAGE = 2000
 
 @router.post("/replay")
 async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
-    """Queue the messages that a search finds again; `more`: the search finds further messages."""
+    """Queue again the messages that a search finds; `more`: the search finds further messages."""
     query = body.query(call.user.grant.reach)
     permissions = (Permission.OPERATE, *([Permission.FIND] if query.kind else []))
     for each in permissions:

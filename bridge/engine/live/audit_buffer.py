@@ -21,7 +21,7 @@ from bridge.engine.service.accounts import audit_queries
 from bridge.store.errors import StoreError
 
 PAUSE_SECONDS = 0.2
-"""How long an event may wait for others to share its commit."""
+"""Seconds that an event may wait for others to share its commit."""
 
 MAX_WAITING = 20_000
 """The size of the buffer. Beyond it the oldest events are dropped, and their number is recorded."""

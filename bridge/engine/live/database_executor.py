@@ -98,7 +98,7 @@ class Batcher(Generic[Item, Result]):
 
 FIRST_LOCK_WAIT_MS, NEXT_LOCK_WAIT_MS = 200, 10
 """
-How long a shared transaction waits for a lock: the first time, and after a wait that timed out.
+Seconds that a shared transaction waits for a lock: the first time, and after a wait that timed out.
 
 A use case whose wait timed out runs again alone, with the normal lock timeout.
 """
@@ -179,7 +179,7 @@ LANES = {"sqlite": 1, "postgresql": 4}
 
 
 POLL_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
-"""How often to check for writes of other processes. On PostgreSQL they also notify."""
+"""Seconds between checks for writes of other processes. On PostgreSQL they also notify."""
 
 
 class DatabaseExecutor:

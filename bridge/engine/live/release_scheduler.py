@@ -23,7 +23,7 @@ from bridge.engine.service.work import ChangeEvent
 from bridge.store.errors import StoreError
 
 RETRY_SECONDS = 0.5
-"""How soon a failed release is tried again."""
+"""Seconds until a failed release is tried again."""
 
 CHECK_DELAY = 0.02
 """Seconds from a change to the check for releases that it makes due."""

@@ -32,10 +32,10 @@ from bridge.store.errors import StoreError
 from bridge.store.lease_clock import lease_time
 
 POLL_SECONDS = 0.5
-"""How late a change that another process wrote may be noticed."""
+"""Seconds after which a change of another process is noticed at the latest."""
 
 PAUSE_SECONDS = 0.03
-"""The minimum time between two snapshots."""
+"""Minimum seconds between two snapshots."""
 
 log = structlog.get_logger(__name__)
 

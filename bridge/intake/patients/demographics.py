@@ -96,7 +96,7 @@ def had_current_name_before(
 
 
 def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
-    return any(is_earlier(time, sent_at) for time in (order.opened_at, order.said_at))
+    return any(is_earlier(time, sent_at) for time in (order.opened_at, order.tags_sent_at))
 
 
 def matches_former_name(

@@ -34,7 +34,7 @@ from mappings.inbound.procedures import replace_identifiers
 def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Combine two rows of one order, under the key and with the report of the first."""
     behind = one.last_message < other.last_message
-    one_is_newer = not _is_older(one.said_at, other.said_at, came_first=behind)
+    one_is_newer = not _is_older(one.tags_sent_at, other.tags_sent_at, came_first=behind)
     newer, older = (one, other) if one_is_newer else (other, one)
     echo, tags = updated_values(older, newer.echo, newer.tags)
     deciding = _deciding_row(one, other)
@@ -51,9 +51,9 @@ def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         tags=tags,
         echo=echo,
         report_id=one.report_id or other.report_id,
-        turned_at=deciding.turned_at,
+        state_changed_at=deciding.state_changed_at,
         opened_at=newest(past.opened_at, last.opened_at),
-        said_at=newest(past.said_at, last.said_at),
+        tags_sent_at=newest(past.tags_sent_at, last.tags_sent_at),
         signals=combined_signals(one.signals, other.signals),
     )
     return with_later_events_of(combined_order, (one, other))
@@ -67,7 +67,7 @@ def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first:
 
 
 def is_open(order: IndexedOrder) -> bool:
-    """Tell whether an order is to be read."""
+    """Tell whether an order waits for a radiologist."""
     return OrderState(order.state) in OPEN_STATES
 
 
@@ -77,22 +77,24 @@ def _deciding_row(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         return _later(one, other)
     if not is_open(one) and one.state != other.state:
         held, gone = (one, other) if one.state == OrderState.HELD else (other, one)
-        return held if is_earlier(gone.turned_at, held.opened_at) else gone
+        return held if is_earlier(gone.state_changed_at, held.opened_at) else gone
     if one.state != other.state:
         return one if one.state == OrderState.ORDERED else other
     behind = one.last_message < other.last_message
-    return other if _is_older(one.turned_at, other.turned_at, came_first=behind) else one
+    return (
+        other if _is_older(one.state_changed_at, other.state_changed_at, came_first=behind) else one
+    )
 
 
 def _later(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Return the later row by the senders' times; by arrival if they are not comparable."""
     opened, closed = (one, other) if is_open(one) else (other, one)
     held = closed.state == OrderState.HELD
-    opened_at = newest(opened.opened_at, opened.turned_at if held else None)
-    only_changed = opened_at is None and (opened.said_at is not None or is_unordered(opened))
-    if is_earlier(opened_at, closed.turned_at) or only_changed:
+    opened_at = newest(opened.opened_at, opened.state_changed_at if held else None)
+    only_changed = opened_at is None and (opened.tags_sent_at is not None or is_unordered(opened))
+    if is_earlier(opened_at, closed.state_changed_at) or only_changed:
         return closed
-    if is_earlier(closed.turned_at, opened_at):
+    if is_earlier(closed.state_changed_at, opened_at):
         return opened
     return max(opened, closed, key=lambda each: each.last_message)
 

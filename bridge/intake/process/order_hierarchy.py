@@ -72,7 +72,7 @@ def _for_children(
 def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:
     """Tell whether a later release has been applied before this hold."""
     holds = event.action is OrderAction.HOLD and parent.state in OPEN_STATES
-    return holds and is_earlier(sent_at, parent.turned_at)
+    return holds and is_earlier(sent_at, parent.state_changed_at)
 
 
 def _applies_to_child(event: OrderEvent, child: IndexedOrder) -> bool:

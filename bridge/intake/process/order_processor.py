@@ -73,7 +73,7 @@ from bridge.intake.process.worklist_changes import (
     link_to_group,
     linked_at_launch,
     order_key,
-    unlink_if_unbound,
+    unlink_from_group,
 )
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -242,7 +242,7 @@ class OrderProcessor:
         context.notes += linked_at_launch(context.link_groups, context.groups)
         regrouped = [task for task in tasks if task.regroups]
         for task in regrouped:
-            context.notes += await unlink_if_unbound(
+            context.notes += await unlink_from_group(
                 self._client, task, context.index, context.groups
             )
         for task in regrouped:

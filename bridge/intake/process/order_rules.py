@@ -107,7 +107,7 @@ OPENING_ACTIONS = CREATING_ACTIONS | {OrderAction.RELEASE}
 """Actions that open an order, in any state."""
 
 OPEN_STATES = frozenset({OrderState.ORDERED, OrderState.AWAITED})
-"""States of an order that is to be read."""
+"""States of an order that waits for a radiologist."""
 
 CASCADING_ACTIONS = frozenset(
     {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.HOLD, OrderAction.RELEASE}
@@ -124,7 +124,7 @@ def decide(
     action: OrderAction,
     state: OrderState,
     sent_at: MessageTime | None,
-    turned_at: MessageTime | None,
+    state_changed_at: MessageTime | None,
     *,
     opened_at: MessageTime | None = None,
     examined: bool = False,
@@ -135,7 +135,7 @@ def decide(
 
     `came_first`: the message arrived before the last applied one and is tried again.
     """
-    overtaken = is_earlier(sent_at, turned_at, came_first=came_first)
+    overtaken = is_earlier(sent_at, state_changed_at, came_first=came_first)
     if (action in OPENING_ACTIONS or examined) and state in OVERTAKEN_TRANSITIONS and overtaken:
         return OVERTAKEN_TRANSITIONS[state]
     if (
@@ -144,7 +144,11 @@ def decide(
         and is_earlier(sent_at, opened_at)
     ):
         return OrderStep.NOTHING, state  # ordered again later
-    if action is OrderAction.HOLD and state in OPEN_STATES and is_earlier(sent_at, turned_at):
+    if (
+        action is OrderAction.HOLD
+        and state in OPEN_STATES
+        and is_earlier(sent_at, state_changed_at)
+    ):
         return OrderStep.NOTHING, state  # released or examined later
     if examined and state in EXAMINED_TRANSITIONS:
         return EXAMINED_TRANSITIONS[state]
@@ -177,12 +181,12 @@ def with_state(
         base,
         state=after,
         last_message=source.message_id,
-        turned_at=_turned_at(state, after, base, event, source),
+        state_changed_at=_state_changed_at(state, after, base, event, source),
         opened_at=newest(base.opened_at, source.sent_at) if opened else base.opened_at,
     )
 
 
-def _turned_at(
+def _state_changed_at(
     state: OrderState,
     after: OrderState,
     base: IndexedOrder,
@@ -191,7 +195,7 @@ def _turned_at(
 ) -> MessageTime | None:
     """Return the time of the last message that closed or reopened the order."""
     unchanged = state is after or (state in OPEN_STATES and after in OPEN_STATES)
-    known = base.turned_at if unchanged else None
+    known = base.state_changed_at if unchanged else None
     reopens_or_closes = (
         event.examined or event.action is OrderAction.RELEASE or event.action in CLOSING_ACTIONS
     )

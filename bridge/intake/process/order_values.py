@@ -163,7 +163,7 @@ def later_event(
     """Return the hold or release that was sent after a late order; its value is the time in ms."""
     if before.state != OrderState.CANCELLED or event.action not in CREATING_ACTIONS:
         return None
-    if sent_at is None or not are_comparable(sent_at, before.turned_at):
+    if sent_at is None or not are_comparable(sent_at, before.state_changed_at):
         return None
     later = [each for each in before.signals if each.kind in _KINDS and each.signal > sent_at.at]
     return max(later, key=lambda each: each.signal, default=None)
@@ -188,12 +188,12 @@ def with_later_events_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> I
 
 def _with_latest(after: IndexedOrder, words: Iterable[_TimedEvent]) -> IndexedOrder:
     signals = frozenset(each for each in after.signals if each.kind not in _KINDS)
-    turned_at = after.turned_at
-    if after.state == OrderState.CANCELLED and turned_at is not None:
+    state_changed_at = after.state_changed_at
+    if after.state == OrderState.CANCELLED and state_changed_at is not None:
         later = [
             SignalHash(kind, time.at)
             for kind, time in words
-            if are_comparable(time, turned_at) and time.at > turned_at.at
+            if are_comparable(time, state_changed_at) and time.at > state_changed_at.at
         ]
         signals |= {max(later, key=lambda each: each.signal)} if later else set()
     return after if signals == after.signals else replace(after, signals=signals)
@@ -201,15 +201,15 @@ def _with_latest(after: IndexedOrder, words: Iterable[_TimedEvent]) -> IndexedOr
 
 def _timed_events(row: IndexedOrder) -> Iterator[_TimedEvent]:
     """Return the known holds and releases of a row."""
-    if row.turned_at is None:
+    if row.state_changed_at is None:
         return
     for each in row.signals:
         if each.kind in _KINDS:
-            yield each.kind, row.turned_at._replace(at=each.signal)
+            yield each.kind, row.state_changed_at._replace(at=each.signal)
     if row.state == OrderState.HELD:
-        yield HELD_LATER, row.turned_at
+        yield HELD_LATER, row.state_changed_at
     if row.state in OPEN_STATES:
-        yield OPENED_LATER, row.turned_at
+        yield OPENED_LATER, row.state_changed_at
 
 
 DESCRIPTION = "StudyDescription"

@@ -145,7 +145,9 @@ def was_reopened_later(task: OrderTask, source: SourceMessage) -> bool:
     before = task.before
     if before is None or task.after.state != OrderState.CANCELLED:
         return False
-    return OrderState(before.state) in OPEN_STATES and is_earlier(source.sent_at, before.turned_at)
+    return OrderState(before.state) in OPEN_STATES and is_earlier(
+        source.sent_at, before.state_changed_at
+    )
 
 
 def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
@@ -162,14 +164,14 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
             if task.step is not OrderStep.NOTHING or event.action is OrderAction.UNLINK
             else SUPERSEDED
         )
-    late = is_earlier(sent_at, before.opened_at if closes else before.turned_at)
-    late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.turned_at)
+    late = is_earlier(sent_at, before.opened_at if closes else before.state_changed_at)
+    late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.state_changed_at)
     if task.step is OrderStep.NOTHING and task.after.state == OrderState.CANCELLED and not late:
         return "" if event.examined else ORDER_CANCELLED  # reported as examined_after_cancel
     reopens = event.examined or event.action is OrderAction.RELEASE
     if task.step is OrderStep.NOTHING or (task.step is OrderStep.REMEMBER and reopens):
         return SUPERSEDED if late else ""
-    overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.said_at)
+    overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.tags_sent_at)
     return SUPERSEDED if overtaken and differs_from(event, task.after) else ""
 
 
@@ -238,7 +240,9 @@ def _task_of(
     source: SourceMessage,
 ) -> OrderTask:
     step, after = _transition(event, before, known, source)
-    word = later_event(before, event, source.sent_at) if before is not None else None
+    later_hold_or_release = (
+        later_event(before, event, source.sent_at) if before is not None else None
+    )
     if (
         before is not None
         and step is OrderStep.WITHDRAW
@@ -252,12 +256,22 @@ def _task_of(
     base = before or IndexedOrder(key_of(event), after, source.message_id, 0, place)
     if before is not None and _starts_anew(before, step, source):
         base = IndexedOrder(key_of(event), after, source.message_id, 0, place)
-    if step is OrderStep.REGISTER and word is not None and word.kind == HELD_LATER:
+    if (
+        step is OrderStep.REGISTER
+        and later_hold_or_release is not None
+        and later_hold_or_release.kind == HELD_LATER
+    ):
         step, after = OrderStep.REMEMBER, OrderState.HELD
     base = with_state(base, event, before, after, source)
-    if word is not None and source.sent_at is not None and after is not OrderState.CANCELLED:
-        base = replace(base, turned_at=source.sent_at._replace(at=word.signal))
-    if is_earlier(source.sent_at, base.said_at, came_first=source.is_behind(before)):
+    if (
+        later_hold_or_release is not None
+        and source.sent_at is not None
+        and after is not OrderState.CANCELLED
+    ):
+        base = replace(
+            base, state_changed_at=source.sent_at._replace(at=later_hold_or_release.signal)
+        )
+    if is_earlier(source.sent_at, base.tags_sent_at, came_first=source.is_behind(before)):
         late = with_older_values(base, event)
         late = replace(late, signals=with_unordered_mark(late.signals, event, before))
         return OrderTask(step, replace(event, location=""), before, late)
@@ -267,7 +281,7 @@ def _task_of(
 def _starts_anew(before: IndexedOrder, step: OrderStep, source: SourceMessage) -> bool:
     """Tell whether a cancelled order is ordered again: its earlier values no longer apply."""
     revived = before.state == OrderState.CANCELLED and step is OrderStep.REGISTER
-    return revived and not is_earlier(source.sent_at, before.said_at)
+    return revived and not is_earlier(source.sent_at, before.tags_sent_at)
 
 
 def _with_event(
@@ -280,14 +294,14 @@ def _with_event(
     """Add the values of an event to those of its order."""
     closing = step is OrderStep.WITHDRAW
     echo, tags = updated_values(base, event.echo, event.clinical_info)
-    unsaid = source.sent_at is None or not names_procedure(event)
+    keeps_time = source.sent_at is None or not names_procedure(event)
     return replace(
         base,
         placer=event.placer or base.placer,
         filler=event.filler or base.filler,
         tags=tags,
         echo=base.echo if closing and base.echo else echo,
-        said_at=base.said_at if unsaid else source.sent_at,
+        tags_sent_at=base.tags_sent_at if keeps_time else source.sent_at,
         signals=with_unordered_mark(updated_signals(base, event, closing=closing), event, before),
     )
 
@@ -307,13 +321,13 @@ def _unchanged_with_numbers(
         signals=with_unordered_mark(before.signals, event, before),
     )
     changed = before.state == OrderState.CANCELLED and event.action is OrderAction.CHANGE
-    later = is_earlier(before.turned_at, source.sent_at)
+    later = is_earlier(before.state_changed_at, source.sent_at)
     if not (changed and later and names_procedure(event)) or has_moved_away(before):
         return known
-    if is_earlier(source.sent_at, before.said_at):
+    if is_earlier(source.sent_at, before.tags_sent_at):
         return known
     echo, tags = updated_values(before, event.echo, event.clinical_info)
-    return replace(known, tags=tags, echo=echo, said_at=source.sent_at)
+    return replace(known, tags=tags, echo=echo, tags_sent_at=source.sent_at)
 
 
 def _transition(
@@ -327,12 +341,12 @@ def _transition(
     if deciding is None:
         return decide(event.action, OrderState.UNKNOWN, source.sent_at, None)
     state = OrderState(deciding.state) if before else OrderState.UNKNOWN
-    overtaken = before is None and is_earlier(source.sent_at, deciding.turned_at)
+    overtaken = before is None and is_earlier(source.sent_at, deciding.state_changed_at)
     return decide(
         event.action,
         OrderState(deciding.state) if overtaken else state,
         source.sent_at,
-        deciding.turned_at,
+        deciding.state_changed_at,
         opened_at=deciding.opened_at if before else None,
         examined=event.examined,
         came_first=source.is_behind(before),

@@ -82,7 +82,7 @@ def _first(record: StatusRecord, rank: Mapping[OrderKey, tuple[int, int]]) -> tu
     return min(rank[key] for key in record.orders if key in rank)
 
 
-def lost_bond(
+def has_lost_link_signals(
     before: frozenset[int], after: frozenset[int], others: Sequence[frozenset[int]]
 ) -> bool:
     """
@@ -251,13 +251,13 @@ def linked_at_launch(together: Mapping[OrderIndexKey, str], groups: Groups) -> l
     return ["linked" for each in reports.values() if len(each) == 1 and "" not in each]
 
 
-async def unlink_if_unbound(
+async def unlink_from_group(
     client: EngineClient,
     task: OrderTask,
     index: Mapping[OrderIndexKey, IndexedOrder],
     groups: Groups,
 ) -> list[str]:
-    """Unlink an order that has lost its bond to its group."""
+    """Unlink an order that no longer shares a link signal with its group."""
     before = task.before
     if before is None or not before.signals - task.after.signals:
         return []
@@ -268,7 +268,9 @@ async def unlink_if_unbound(
         for key in (OrderIndexKey(each.site, each.mrn, each.accession) for each in record.orders)
         if key != task.after.key and key in index
     ]
-    if not lost_bond(linking_signals(before.signals), linking_signals(task.after.signals), others):
+    if not has_lost_link_signals(
+        linking_signals(before.signals), linking_signals(task.after.signals), others
+    ):
         return []
     record, note = await detach(client, order_key(task.after.key))
     if record is not None:

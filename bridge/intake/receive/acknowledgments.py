@@ -38,7 +38,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.hl7.tables import AckCode, AckCondition
 
-SEPARATOR = b"\x1c\r\x0b"  # a payload cannot contain the end of a frame
+SEPARATOR = b"\x1c\r\x0b"  # a payload cannot contain it: FS CR ends a frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class AcknowledgmentBuilder:
         return as_order_reply(ack, payload, order_reply)
 
     def arrival(self, verdict: Verdict, payload: bytes, now: datetime) -> Arrival:
-        """Return the record that is stored before the message is answered."""
+        """Return the record to store before the message is answered, with its acknowledgment."""
         first = verdict.refusals[0] if verdict.refusals else None
         definition = verdict.definition
         content = digest(payload)
@@ -277,7 +277,7 @@ class AcknowledgmentBuilder:
 
     def _identity(self, verdict: Verdict, content: bytes) -> int:
         sequence = verdict.sequence
-        if verdict.is_ours or (sequence is not None and sequence.may_change):
+        if verdict.is_internal_error or (sequence is not None and sequence.may_change):
             # The listener may accept the same bytes the next time.
             return single_identity(self._name, self._new_id())
         broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)

@@ -44,13 +44,13 @@ class SequencedVerdict(NamedTuple):
     """
     A verdict under the protocol, and the last accepted number after it.
 
-    `last` None: unknown, any number may follow. `only_if_taken`: it counts only if the message was
-    stored and answered positively.
+    `last` None: unknown, any number may follow. With `only_if_accepted` the number is stored only
+    if the message was stored and answered positively.
     """
 
     verdict: Verdict
     last: int | None
-    only_if_taken: bool = True
+    only_if_accepted: bool = True
 
 
 def apply_protocol(
@@ -98,7 +98,7 @@ def _about_the_link(
         verdict = Verdict(verdict.header, verdict.definition, sequence=sequence)
     else:
         verdict = verdict._replace(sequence=SequenceCheck(expected))
-    return SequencedVerdict(verdict, after, only_if_taken=False)
+    return SequencedVerdict(verdict, after, only_if_accepted=False)
 
 
 def has_only_header(payload: bytes, header: Header) -> bool:
@@ -153,7 +153,7 @@ class _FrameProgress:
         before = self.before or {}
         now = dict(before)
         for (sender, step), receipt in zip(self.steps, compress(receipts, self.heads), strict=True):
-            if not step.only_if_taken or AckCode(receipt.ack_code).positive:
+            if not step.only_if_accepted or AckCode(receipt.ack_code).positive:
                 now[sender] = step.last
         return {sender: last for sender, last in now.items() if before.get(sender) != last}
 

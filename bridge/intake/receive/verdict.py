@@ -133,8 +133,11 @@ class Verdict(NamedTuple):
         return self.lanes if number is None or not self.parts else self.parts[number]
 
     @property
-    def is_ours(self) -> bool:
-        """Whether the cause of the refusal is on our side: the same bytes may be accepted later."""
+    def is_internal_error(self) -> bool:
+        """
+        Whether an error of this program is a cause of the refusal: the same bytes may be accepted
+        later.
+        """
         return any(isinstance(each, InternalError) for each in self.refusals)
 
 

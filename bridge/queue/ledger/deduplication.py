@@ -24,7 +24,7 @@ _Key = tuple[int, int]
 
 
 class StoredMessage(NamedTuple):
-    """What the decision needs of a stored message."""
+    """The columns of a stored message that `decide` compares."""
 
     identity: int
     digest: int

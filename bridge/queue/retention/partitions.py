@@ -49,7 +49,7 @@ MAX_WINDOW: Final = 20_000
 """Rows that one query examines, at most."""
 
 PROBE_ROWS: Final = 100
-"""Rows that are examined to find out whether an earlier run has been there."""
+"""Rows that are examined to find whether an interrupted run has deleted identities there."""
 
 MAX_TRIES: Final = 5
 RETRY_SECONDS: Final = 1.0

@@ -29,13 +29,14 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from bridge.store.errors import NotSynchronous, driver_errors, translate
 from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 
-# The default for sessions of our role. Our connections replace `off` by `on`.
+# `reset_val` is the default for new sessions of our role. The value of this session is of no use,
+# because our connections replace `off` by `on`.
 _QUERY: Final = """
     SELECT (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
         current_setting('synchronous_standby_names')
 """
 _INSUFFICIENT: Final = frozenset({"off", "local"})
-_VALID_SECONDS: Final = 1.0  # a result is valid for this time
+_VALID_SECONDS: Final = 1.0  # after which the server is asked again
 
 
 class SynchronousCommit:
@@ -229,7 +230,7 @@ def engine(address: URL, options: DatabaseOptions) -> Engine:
 
 
 def arguments(address: URL) -> dict[str, Any]:
-    """Return the arguments of libpq. Parameters of the URL (`?connect_timeout=3`) win."""
+    """Return the arguments of libpq; parameters of the URL (`?connect_timeout=3`) come first."""
     defaults = {name: value for name, value in _ARGUMENTS.items() if name not in address.query}
     options = address.query.get("options", "")
     return defaults | {

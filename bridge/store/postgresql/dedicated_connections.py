@@ -27,13 +27,13 @@ from bridge.store.errors import NameTaken, driver_errors, translate
 from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
 POLL_SECONDS = 2.0
-"""Longest time until a free leadership is taken, or its loss is noticed."""
+"""Maximum seconds until a free leadership is taken, or its loss is noticed."""
 
 GRACE_SECONDS = 4.0
-"""A live node reconnects within this time after its database connection was cut."""
+"""Seconds in which a live node reconnects after its database connection was cut."""
 
 START_TIMEOUT_SECONDS = 20.0
-"""How long a start waits for its name: a host that died is detected within ten seconds."""
+"""Seconds that a start waits for its name: a host that died is detected within ten seconds."""
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock(%s)"
 _HELD_LOCKS = text("""
@@ -256,7 +256,7 @@ class SessionLocks:
 
 
 STOP_CHECK_SECONDS = 1.0
-"""Longest time until a listener notices that it is stopped."""
+"""Maximum seconds until a listener notices that it is stopped."""
 
 RETRY_SECONDS = 1.0
 

@@ -34,7 +34,7 @@ def is_connection_lost(error: BaseException | None) -> bool:
 
 
 def translate(error: psycopg.Error) -> StoreError:
-    """Translate an error of psycopg."""
+    """Return an error of psycopg as a StoreError without values of rows."""
     state = error.sqlstate
     if state is None:
         if isinstance(error, psycopg.OperationalError):

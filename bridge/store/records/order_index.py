@@ -108,11 +108,12 @@ class SignalHash(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class IndexedOrder:
     """
-    An order. `tags` are all clinicalInfo tags with Metadata, `echo` the segments for results.
+    An order. `tags` are all clinicalInfo tags with Metadata. `echo` has the segments for results.
 
-    `first_message` and `place` (the position in that message) tell which order came first. Times
-    are message times (MSH-7): `opened_at` of the newest order or release, `said_at` of the newest
-    message with tags, `turned_at` (columns `closed_at`, `closed_by`) of the active hold or
+    `first_message` and `place` (the position in that message) tell which order came first. The
+    three times are message times (MSH-7). `opened_at` is that of the newest order or release.
+    `tags_sent_at` (columns `said_at`, `said_by`) is that of the newest message with tags.
+    `state_changed_at` (columns `closed_at`, `closed_by`) is that of the present hold or
     cancellation, or of the release or examination of an open order.
     """
 
@@ -126,8 +127,8 @@ class IndexedOrder:
     tags: Mapping[str, Any] = field(default_factory=dict)
     echo: tuple[str, ...] = ()
     report_id: str = ""
-    turned_at: MessageTime | None = None
-    said_at: MessageTime | None = None
+    state_changed_at: MessageTime | None = None
+    tags_sent_at: MessageTime | None = None
     opened_at: MessageTime | None = None
     signals: frozenset[SignalHash] = frozenset()
 
@@ -299,7 +300,7 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
 
 
 def delete_orders(connection: Connection, keys: Iterable[OrderIndexKey]) -> None:
-    """Delete orders that have been united with another."""
+    """Delete orders that were combined with another one."""
     _delete(connection, [row.id for row in rows_of(connection, keys)])
 
 
@@ -331,8 +332,8 @@ def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
         tags=json.loads(row.tags),
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
-        turned_at=stored(row.closed_at, row.closed_by),
-        said_at=stored(row.said_at, row.said_by),
+        state_changed_at=stored(row.closed_at, row.closed_by),
+        tags_sent_at=stored(row.said_at, row.said_by),
         opened_at=stored(row.opened_at, row.opened_by),
         signals=signals,
     )
@@ -355,7 +356,7 @@ def states(
 
 
 def sites(connection: Connection) -> list[str]:
-    """List the sites that have orders, each found by the index."""
+    """List the sites that have orders, with one index look-up for each."""
     found: list[str] = []
     while (
         site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
@@ -371,7 +372,7 @@ def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[i
 
 
 def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
-    """Return the keys of those of these rows that are in state `ordered`."""
+    """Return the keys of these rows; rows in another state than `ordered` are left out."""
     return _keys(connection, _ORDERED.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
 
 

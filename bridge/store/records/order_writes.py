@@ -87,7 +87,7 @@ DELETE_SIGNALS: Final = key_statement("DELETE FROM order_signal WHERE order_id I
 
 
 def save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
-    """Insert or replace orders with their signals; the last of several with one key wins."""
+    """Insert or replace orders with their signals; of several with one key, the last one."""
     if len({order.key for order in orders}) < len(orders):  # a merge can give two orders one key
         for order in orders:
             _save(connection, [order])
@@ -145,7 +145,7 @@ def _values(order: IndexedOrder) -> tuple[Any, ...]:
         order.first_message,
         order.place,
         order.last_message,
-        *columns(order.turned_at),
-        *columns(order.said_at),
+        *columns(order.state_changed_at),
+        *columns(order.tags_sent_at),
         *columns(order.opened_at),
     )

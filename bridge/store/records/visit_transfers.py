@@ -121,8 +121,8 @@ def add(connection: Connection, prior: VisitReference, transfer: VisitTransfer) 
     """
     Add a transfer, and move all pointers to the prior visit.
 
-    A visit that returns to where it was before loses its pointer. Of two transfers of one visit by
-    one clock the later wins; otherwise the one that arrived last.
+    A visit that returns to where it was before loses its pointer. Of two transfers of one visit,
+    the one that was sent later is stored if one clock timed both, else the one that arrived last.
     """
     if prior == transfer.now:
         return

@@ -56,5 +56,7 @@ def test_unblocked_rows_are_scanned_at_any_age() -> None:
 
 def test_scan_positions_are_rounded() -> None:
     """The scan includes one step below the watermark, so that postponed rows are due on time."""
-    found = [ScanWatermark.of_partitions(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)]
+    found = [
+        ScanWatermark.partition_start(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)
+    ]
     assert found == [0, 0, 0, 100_000, 1_100_000]

@@ -6,8 +6,8 @@ depth (DICOM PS3.3 §C.17.3). Only attributes that mean the same as a clinicalIn
 References to images, coordinates, UIDs and the observer context are left out of the text. A
 tracking identifier is kept, because it names the lesion of a group of measurements.
 
-The reader accepts any SR document of DICOM PS3.3 A.35 as a whole or refuses it as a whole. The
-caller decides which tag wins against a launch request. Runs in a worker process
+A document (DICOM PS3.3 A.35) is read completely or refused. If a launch request has a tag too, the
+caller chooses between the two values. Runs in a worker process
 (`bridge.engine.documents.uploads.tasks`), because pydicom needs minutes for some short files.
 """
 
@@ -330,7 +330,7 @@ def _read(data: bytes, limits: SrLimits) -> StructuredReport:
 
 def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
-    if not instance:  # identifies a repeated file
+    if not instance:  # without it a repeated file is not recognized
         raise BadStructuredReport(SrFault.MALFORMED)
     content = walk(data_set, limits.max_depth)
     paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))

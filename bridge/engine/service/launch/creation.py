@@ -256,7 +256,7 @@ def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> 
 def _body(
     report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what `change_feed.describe` would return, without reading it from the database."""
+    """Return the body that `change_feed.describe` returns, without reading the database."""
     new = own[0]
     has_content = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None

@@ -314,7 +314,7 @@ def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
     """
     Move the files of an order to another report; files of several orders are copied.
 
-    The rows are inserted anew, in their old order.
+    The rows are inserted again in their previous order.
     """
     work.session.flush()
     own = order.pk or 0

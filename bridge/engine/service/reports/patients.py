@@ -137,7 +137,7 @@ def _is_unopened(report: Report) -> bool:
 
 
 def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
-    """Return the survivor's demographics; values of the newest order win."""
+    """Return the survivor's demographics; values of newer orders replace those of older ones."""
     known: dict[str, Any] = {}
     for order in sorted(orders, key=lambda each: each.updated_at):
         known |= {name: order.tags[name] for name in PATIENT if order.tags.get(name)}

@@ -1,7 +1,7 @@
 """
 Sites and their settings: locations, time zone, sign delay, prelim groups, templates.
 
-Images are stored only after they were decoded and encoded anew.
+Images are re-encoded before they are stored.
 """
 
 import base64

@@ -74,13 +74,13 @@ def test_without_times() -> None:
 
 def test_merged_rows() -> None:
     """A later hold under one of two merged rows counts."""
-    cancelled = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, turned_at=at(1))
-    held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, turned_at=at(5))
+    cancelled = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, state_changed_at=at(1))
+    held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, state_changed_at=at(5))
     one = combined(cancelled, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
     (late,) = plan([event], {KEY: one}, SourceMessage(3, at(2)))
-    assert (late.after.state, late.after.turned_at) == (OrderState.HELD, at(5))
+    assert (late.after.state, late.after.state_changed_at) == (OrderState.HELD, at(5))
     (newer,) = plan([event], {KEY: one}, SourceMessage(3, at(6)))
     assert newer.after.state == OrderState.ORDERED
     assert not newer.after.signals

@@ -34,14 +34,14 @@ def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
 
 @pytest.mark.parametrize("state", OVERTAKEN_TRANSITIONS)
 @pytest.mark.parametrize(
-    ("sent_at", "turned_at", "overtaken"),
+    ("sent_at", "state_changed_at", "overtaken"),
     [(1, 2, True), (2, 2, False), (3, 2, False), (None, 2, False), (1, None, False)],
 )
 def test_a_new_order_that_was_overtaken(
-    state: OrderState, sent_at: int | None, turned_at: int | None, *, overtaken: bool
+    state: OrderState, sent_at: int | None, state_changed_at: int | None, *, overtaken: bool
 ) -> None:
     """Only an earlier time of the same sender proves that the cancel or hold is newer."""
-    after = decide(OrderAction.CREATE, state, time(sent_at), time(turned_at))[1]
+    after = decide(OrderAction.CREATE, state, time(sent_at), time(state_changed_at))[1]
     assert (after is state) is overtaken
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from bridge.contract import ReportStatus
 from bridge.engine_client.models import OrderKey, StatusRecord
-from bridge.intake.process.worklist_changes import GroupMember, group_to_link, lost_bond
+from bridge.intake.process.worklist_changes import GroupMember, group_to_link, has_lost_link_signals
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
@@ -68,4 +68,7 @@ def test_group_to_link(order: str, known: str, records: list[StatusRecord], expe
 )
 def test_has_left(before: set[int], after: set[int], others: list[set[int]], *, left: bool) -> None:
     """The order shared a signal and shares none now. Manual groups stay."""
-    assert lost_bond(frozenset(before), frozenset(after), list(map(frozenset, others))) is left
+    assert (
+        has_lost_link_signals(frozenset(before), frozenset(after), list(map(frozenset, others)))
+        is left
+    )

@@ -136,7 +136,7 @@ def test_the_process_is_killed_during_evaluation(offload: Offload, tmp_path: Pat
     with killed(offload, tmp_path):
         verdict = evaluator.evaluate(Frame(order() + NOTE), NOW)
     assert [type(each) for each in verdict.refusals] == [InternalError]
-    assert (verdict.lanes, verdict.is_ours) == ((), True)
+    assert (verdict.lanes, verdict.is_internal_error) == ((), True)
     assert [type(each) for each in errors] == [WorkerFailed]
     assert evaluate(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
 
