@@ -139,6 +139,15 @@ class TestLimits:
         assert admission.request("10.0.0.2", 5.01) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.9", 5.02) is None
 
+    def test_idle_connections_give_way_to_a_source_of_equal_weight(self) -> None:
+        """A source with one connection gets another one for that of an idle source."""
+        admission = Admission(2)
+        own, idle = Slot("10.0.0.1", 0, ConnectionActivity.BUSY), Slot("10.0.0.2", 0)
+        fill(admission, own, idle)
+
+        assert admission.request("10.0.0.1", 5) is None
+        assert idle.evicted
+
     def test_busy_connections_are_not_evicted(self) -> None:
         """A connection that waits for a reply is never evicted; the new connection is refused."""
         admission = Admission(2)
@@ -210,6 +219,18 @@ class TestServer:
         call(server, "192.0.2.3")
 
         assert (noisy.closed, other_source.closed) == (True, False)
+
+    def test_a_reply_ends_the_idle_time(self, clock: Clock) -> None:
+        """The connection is closed whose last reply was sent first."""
+        server = MemoryServer(echo, ServerLimits(max_connections=2), clock=clock)
+        answered, silent = call(server, "192.0.2.1"), call(server, "192.0.2.1")
+        clock.advance(5)
+        answered.send(b"1")
+        clock.advance(5)
+
+        call(server, "192.0.2.3")
+
+        assert (answered.closed, silent.closed) == (False, True)
 
     def test_an_unanswered_frame(self, clock: Clock, handler: ManualHandler) -> None:
         """A connection with an unanswered frame stays open until the reply."""

@@ -61,6 +61,18 @@ class TestExchange:
 
         assert outcome.value == b"AA 1"
 
+    def test_a_commit_block_extends_the_time_limit(self, harness: ClientHarness) -> None:
+        """The time limit of the reply begins again when the payload is stored."""
+        outcome = harness.send(b"1")
+        harness.clock.advance(20)
+        harness.reply(b"\x06")
+        harness.clock.advance(29)
+        assert outcome.pending
+
+        harness.reply(b"AA 1")
+
+        assert outcome.value == b"AA 1"
+
     def test_repeated_commit_blocks(self, harness: ClientHarness) -> None:
         """A second commit block does not extend the time limit of the reply: it is no reply."""
         outcome = harness.send(b"1")
@@ -71,12 +83,17 @@ class TestExchange:
 
     def test_a_negative_commit_block(self, harness: ClientHarness) -> None:
         """A commit NAK means that the payload was not stored, so it must be sent again."""
-        outcome = harness.send(b"1")
+        server = MemoryServer(answering(lambda _: [b"\x15"]))
+        any_reply = MLLPClient(server.endpoint, clock=server.clock, backoff=lambda _: 1.0)
+        outcomes = [harness.send(b"1"), Outcome(any_reply.send(b"1"))]
 
         harness.reply(b"\x15")
+        deliver_all(server.clock)
 
-        assert isinstance(outcome.error, ReplyLost)
-        assert outcome.error.reason is LossReason.GARBAGE
+        for each in outcomes:
+            assert isinstance(each.error, ReplyLost)
+            assert each.error.reason is LossReason.GARBAGE
+        any_reply.close()
 
     def test_sending_from_the_callback(self, harness: ClientHarness) -> None:
         """The callback of a reply may send the next payload."""

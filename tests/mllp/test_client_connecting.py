@@ -2,7 +2,7 @@
 
 from twisted.internet.defer import CancelledError
 
-from mllp import NotConnected
+from mllp import NotConnected, ReplyLost
 from mllp.exchange import ClientState
 from mllp.testing import deliver_all
 from tests.mllp.client_fixture import ClientHarness, ClosingReceiver, Outcome
@@ -129,6 +129,27 @@ class TestNotConnected:
 
         assert [one.value for one in outcomes] == [b"AA 1", b"AA 2", b"AA 3"]
         assert [one.frames for one in harness.receivers] == [[b"1"], [b"2"], [b"3"]]
+
+    def test_a_receiver_that_closes_with_a_payload_in_flight(self, harness: ClientHarness) -> None:
+        """After such a close the client waits for the next one, so that no other reply is lost."""
+        for payload in (b"1", b"2"):
+            harness.send(payload)
+            harness.reply(b"AA " + payload)
+        lost = harness.send(b"3")
+        harness.receivers[0].close()
+        deliver_all(harness.clock)
+        assert isinstance(lost.error, ReplyLost)
+
+        harness.clock.advance(2)
+        fourth, fifth = harness.send(b"4"), harness.send(b"5")
+        harness.reply(b"AA 4")
+        harness.clock.advance(0.01)
+        harness.receivers[1].close()
+        deliver_all(harness.clock)
+        harness.reply(b"AA 5")
+
+        assert [one.frames for one in harness.receivers[1:]] == [[b"4"], [b"5"]]
+        assert (fourth.value, fifth.value) == (b"AA 4", b"AA 5")
 
     def test_closed_at_accept(self, harness: ClientHarness) -> None:
         """A close at accept counts as a failed attempt, so the client backs off."""

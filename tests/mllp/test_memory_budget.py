@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from mllp import FrameMemoryExhausted, TooMuchNoise
 from mllp.contract import ServerLimits
-from mllp.memory_budget import RESERVE, FrameBudget
+from mllp.memory_budget import RESERVE, FrameBudget, MemoryAccount
 from mllp.server import MLLPServerFactory
 from mllp.session import MAX_NOISE
 from mllp.testing import MemoryCaller, connect_protocols, deliver_all
@@ -135,6 +135,55 @@ def test_a_waiting_frame_times_out(harness: ServiceHarness, observer: RecordingO
     assert [each.closed for each in callers] == [False] * 2 + [True] * 4
 
 
+def test_a_pause_of_the_listener_does_not_end_the_time_limit(
+    harness: ServiceHarness, observer: RecordingObserver
+) -> None:
+    """A frame that waits for memory times out also after its listener was paused and resumed."""
+    callers = [harness.begin("192.0.2.1", 4) for _ in range(6)]
+    for caller in callers[:2]:
+        caller.write(b"\x1c\r")
+    harness.factory.pause()
+    harness.factory.resume()
+    for _ in range(30):
+        harness.clock.advance(1)
+
+    assert observer.events.count(("frame refused", FrameMemoryExhausted)) == 4
+
+
+def accounts(budget: FrameBudget, number: int) -> tuple[list[MemoryAccount], list[int]]:
+    """Open accounts of different sources; return them, and a list of those that are resumed."""
+    resumed: list[int] = []
+
+    def account(place: int) -> MemoryAccount:
+        return budget.account(str(place), resume=lambda: resumed.append(place), refuse=lambda: None)
+
+    return [account(place) for place in range(number)], resumed
+
+
+def test_the_connection_beyond_the_limit_is_replaced() -> None:
+    """When the connection that continues beyond the limit has ended, another one continues."""
+    (*holders, first, second), resumed = accounts(FrameBudget(4 * RESERVE), 4)
+    assert all(each.report(3 * RESERVE, 0) for each in holders)
+    assert first.report(2 * RESERVE, 0)  # beyond the limit
+    assert not second.report(2 * RESERVE, 0)
+
+    first.close()
+
+    assert resumed == [3]
+
+
+def test_released_memory_is_given_once() -> None:
+    """As many connections are resumed as the released memory has room for their next reads."""
+    (*holders, first, second, third), resumed = accounts(FrameBudget(6 * RESERVE), 5)
+    assert all(each.report(4 * RESERVE, 0) for each in holders)
+    assert first.report(RESERVE + 1, 0)  # beyond the limit
+    assert not any(each.report(RESERVE + 1, 0) for each in (second, third))
+
+    holders[0].report(3 * RESERVE, 0)
+
+    assert resumed == [3]
+
+
 def test_several_sources_use_the_budget(
     harness: ServiceHarness, handler: ManualHandler, observer: RecordingObserver
 ) -> None:
@@ -207,12 +256,14 @@ def test_endless_noise(
     for _ in range(3):
         caller.write(b"x" * (MAX_NOISE // 2))
         caller.send(b"1")
-    handler.reply(0, b"A")
-    assert not caller.closed
+    assert handler.payloads == [b"1"] * 3
+    assert ("frame refused", TooMuchNoise) not in observer.events
 
     other = harness.call()
-    other.write(b"x" * (MAX_NOISE + 1))
+    for _ in range(3):
+        other.write(b"x" * (MAX_NOISE // 2))
     harness.clock.advance(3)
 
     assert other.closed
+    assert not caller.closed
     assert ("frame refused", TooMuchNoise) in observer.events

@@ -147,6 +147,22 @@ class TestWindow:
         server.connect().send(b"5", b"6")
         assert handler.payloads[-2:] == [b"5", b"6"]
 
+    def test_frames_that_fail_leave_the_shared_window(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """A handler that raises does not reduce the window of the listener."""
+
+        def failing(arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
+            if arrived.payload == b"bad":
+                raise KeyError
+            handler(arrived, peer, reply)
+
+        server = MemoryServer(failing, ServerLimits(window=2, shared_window=4), clock=clock)
+        for _ in range(4):
+            server.connect().send(b"bad")
+        server.connect().send(b"1", b"2")
+        assert handler.payloads == [b"1", b"2"]
+
     def test_reading_pauses_and_continues(self, clock: Clock, handler: ManualHandler) -> None:
         """The server passes waiting frames to the handler in order."""
         caller = server_for(handler, clock, window=2).connect()
@@ -164,6 +180,35 @@ class TestWindow:
         deliver_all(clock)
         assert caller.frames == [b"A", b"B", b"C"]
         assert caller.transport.other.reading
+
+    def test_a_paused_listener_reads_no_more_when_a_window_has_room(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """Replies end the pause of a full window, but not the pause of the listener."""
+        server = server_for(handler, clock, window=1)
+        caller = server.connect()
+        caller.send(b"1")
+        server.factory.pause()
+        handler.reply(0, b"A")
+        deliver_all(clock)
+        assert caller.transport.other is not None
+        assert not caller.transport.other.reading
+
+        server.factory.resume()
+        deliver_all(clock)
+        assert caller.transport.other.reading
+
+    def test_a_peer_that_reads_again(self, clock: Clock, handler: ManualHandler) -> None:
+        """A peer that reads again before the write time-out keeps its connection."""
+        caller = server_for(handler, clock, write_timeout=60).connect()
+        server_end = caller.transport.other
+        assert server_end is not None
+        server_end.stall()
+        clock.advance(59)
+        server_end.flow()
+        clock.advance(100)
+
+        assert not caller.closed
 
     def test_a_peer_that_reads_no_replies(
         self, clock: Clock, handler: ManualHandler, observer: RecordingObserver
@@ -302,7 +347,7 @@ def test_an_abandoned_frame(clock: Clock) -> None:
     server = MemoryServer(echo, clock=clock, on_unframed=note)
     closed, reset = server.connect(), server.connect()
     closed.write(b"\x0bHALF")
-    closed.close()
+    closed.end_writing()
     reset.write(b"\x0bTORN")
     reset.reset()
     assert abandoned == [("TruncatedFrame", b"HALF"), ("TruncatedFrame", b"TORN")]

@@ -1,11 +1,22 @@
 """The limits of the server, and pause, resume and drain; in memory."""
 
+from typing import Any
+
 import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import ISSLTransport
 from twisted.internet.task import Clock
+from zope.interface import alsoProvides  # type: ignore[import-untyped]  # has no types
 
 from mllp import FrameTimedOut, FrameTooLarge, FramingError
 from mllp.contract import ServerLimits
-from mllp.testing import MemoryServer, connect_protocols, deliver_all
+from mllp.testing import (
+    MemoryCaller,
+    MemoryServer,
+    MemoryTransport,
+    connect_protocols,
+    deliver_all,
+)
 from tests.mllp.server_fixture import (
     HalfOpenSender,
     ManualHandler,
@@ -69,6 +80,27 @@ class TestBounds:
         assert caller.frames == [b"FrameTimedOut MSH|"]
         assert ("frame refused", FrameTimedOut) in observer.events
 
+    @pytest.mark.parametrize("completed", [True, False])
+    def test_the_time_of_a_handshake(
+        self, clock: Clock, handler: ManualHandler, completed: bool
+    ) -> None:
+        """The frame time-out ends a TLS handshake, and nothing after it."""
+        server = server_for(handler, clock, frame_timeout=10)
+        connection: Any = server.factory.buildProtocol(None)
+        caller = MemoryCaller(clock)
+        address = IPv4Address("TCP", "192.0.2.7", 49152)
+        transport = MemoryTransport(clock, connection, address)
+        transport.other = MemoryTransport(clock, caller, address)
+        alsoProvides(transport, ISSLTransport)
+        connection.makeConnection(transport)
+        caller.makeConnection(transport.other)
+        if completed:
+            connection.handshakeCompleted()
+        clock.advance(10)
+        deliver_all(clock)
+
+        assert caller.closed is not completed
+
     def test_every_frame_has_its_own_time(self, clock: Clock, handler: ManualHandler) -> None:
         """A frame that begins in the packet of the previous one has its own time-out."""
         caller = server_for(handler, clock, frame_timeout=10).connect()
@@ -116,6 +148,35 @@ class TestBounds:
         assert not caller.closed
         clock.advance(31)
         assert caller.closed
+
+    def test_bytes_between_frames_keep_a_connection_open(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """The idle time begins with the last byte from the peer."""
+        caller = server_for(handler, clock, idle_timeout=30).connect()
+        clock.advance(20)
+        caller.write(b"\r")
+        clock.advance(29)
+        assert not caller.closed
+        clock.advance(31)
+        assert caller.closed
+
+    def test_a_paused_listener_closes_no_idle_connection(
+        self, clock: Clock, handler: ManualHandler
+    ) -> None:
+        """A connection that is not read is not idle: frames may wait in its socket."""
+        server = server_for(handler, clock, idle_timeout=30)
+        caller = server.connect()
+        server.factory.pause()
+        caller.send(b"1")
+        for _ in range(3):
+            clock.advance(31)
+        assert not caller.closed
+
+        server.factory.resume()
+        deliver_all(clock)
+        assert handler.payloads == [b"1"]
+        caller.reset()
 
     def test_too_many(
         self, clock: Clock, handler: ManualHandler, observer: RecordingObserver

@@ -1,5 +1,8 @@
 """Each endpoint sends and reads the documented JSON."""
 
+import json
+
+import httpx
 import pytest
 
 from bridge.contract import ReportStatus
@@ -11,6 +14,9 @@ from bridge.engine_client import (
     PatientUpdate,
     StatusRecord,
 )
+from bridge.engine_client.callers import HttpCaller
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.responses import account
 from bridge.engine_client.transport import AccessTokens
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, TRIPLE, Service
@@ -135,6 +141,7 @@ async def test_changes() -> None:
     }
     service = Service(response={"changes": [change], "cursor": 9})
     page = await service.client().changes(7, limit=10, wait=2)
+    assert service.requests[0].extensions["timeout"]["read"] > 2
     assert dict(service.requests[0].url.params) == {"after": "7", "limit": "10", "wait": "2"}
     assert page.cursor == 9
     assert page.changes[0].record == READ_RECORD
@@ -193,3 +200,89 @@ async def test_tokens_by_site() -> None:
     await client.status([OrderKey("SITE2", "M", "A")])
     assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
     assert client.tokens.distinct() == ("", "SITE2")
+    assert AccessTokens("", {"SITE1": "S", "SITE2": "S", "SITE3": "T"}).distinct() == (
+        "SITE3",
+        "SITE1",
+    )
+
+
+@pytest.mark.anyio
+async def test_signed_texts() -> None:
+    """Texts are returned by order. An unsigned report has none; a signed one must have one."""
+    draft = {**RECORD, "text": None}
+    signed = {**RECORD, "status": "Final", "text": {"reportInfo": {"content": "Normal."}}}
+    texts = await Service(response=[draft, signed]).client().signed_texts([ORDER])
+    assert {order: each.report.content for order, each in texts.items()} == {ORDER: "Normal."}
+    with pytest.raises(EngineFailure) as raised:
+        await Service(response=[{**signed, "text": None}]).client().signed_texts([ORDER])
+    assert (raised.value.failure, raised.value.code) == (FailureKind.PERMANENT, "no_texts")
+
+
+PROFILE = {
+    "accountId": "a1",
+    "email": "ada@example.org",
+    "site": None,
+    "authenticatedAt": 5,
+    "secondFactor": True,
+}
+
+
+@pytest.mark.anyio
+async def test_the_profile_of_a_user() -> None:
+    """The members that limit the session are required."""
+    service = Service(response=PROFILE)
+    user = await service.client().visitor("session=1", unattended=True)
+    assert user is not None
+    assert (user.account_id, user.site, user.authenticated_at) == ("a1", None, 5)
+    assert service.requests[0].headers["x-unattended"] == "1"
+    assert "x-access-token" not in service.requests[0].headers
+    for changed in ({"accountId": ""}, {"email": None}, {"site": ""}, {"authenticatedAt": None}):
+        with pytest.raises(EngineFailure):
+            await Service(response={**PROFILE, **changed}).client().visitor("session=1")
+
+
+def test_an_account_without_a_state_is_disabled() -> None:
+    """Only an account that the service calls enabled may sign in."""
+    known = {"accountId": "a1", "email": "ada@example.org"}
+    assert [account({**known, **more}).disabled for more in ({}, {"disabled": False})] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.anyio
+async def test_the_next_page_of_a_worklist() -> None:
+    """A cursor continues the list; an empty one begins it."""
+    service = Service(response={"items": []})
+    for cursor in ("c2", ""):
+        await service.client().worklist("SITE1", cursor=cursor)
+    assert [each.url.params.get("cursor") for each in service.requests] == ["c2", None]
+
+
+@pytest.mark.anyio
+async def test_responses_in_utf_16() -> None:
+    """JSON of another Unicode encoding is read."""
+    content = json.dumps([RECORD]).encode("utf-16")
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=content))
+    http = httpx.AsyncClient(transport=transport, base_url="http://engine")
+    assert await EngineClient(HttpCaller(http), "T").status([ORDER]) == (READ_RECORD,)
+
+
+@pytest.mark.anyio
+async def test_a_feed_without_a_cursor() -> None:
+    """The next cursor is the one of the latest change."""
+    service = Service(response={"items": [{"cursor": each, "record": RECORD} for each in (8, 9)]})
+    page = await service.client().changes(7)
+    assert [each.cursor for each in page.changes] == [8, 9]
+    assert page.cursor == 9
+
+
+@pytest.mark.anyio
+async def test_times_of_a_release() -> None:
+    """Report and addendum have separate times; a time with an offset is converted to UTC."""
+    record = {**RECORD, "unsignUntil": 1, "addendumUnsignUntil": 2}
+    change = {"cursor": 8, "at": "2026-01-01T01:00:00+01:00", "record": record, "cancelled": True}
+    page = await Service(response={"changes": [change], "cursor": 8}).client().changes(7)
+    (found,) = page.changes
+    assert (found.record.unsign_until, found.record.addendum_unsign_until) == (1, 2)
+    assert (found.at, found.cancelled) == (1_767_225_600_000, True)

@@ -43,6 +43,35 @@ class Silent(EngineCaller):
         """Nothing is open."""
 
 
+class Slow(EngineCaller):
+    """A service that responds after its long poll; records the read time-out of the request."""
+
+    read_timeout = 0.0
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    @override
+    async def send(self, request: EngineRequest) -> EngineResponse:
+        self.read_timeout = request.wait
+        await asyncio.sleep(self._seconds)
+        return EngineResponse(200, {}, b"")
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def test_a_long_poll_extends_the_deadline() -> None:
+    """The read time-out and the deadline exceed the wait that the call requests."""
+    caller = Slow(0.1)
+    transport = EngineTransport(caller, AccessTokens("token"), deadline=0.05)
+    assert (await transport.send("GET", "/api/report/changes", "", wait=1)).status == 200
+    assert caller.read_timeout > 1
+    with pytest.raises(EngineFailure):
+        await transport.send("GET", "/api/report/changes", "")
+
+
 async def test_a_call_to_an_engine_that_hangs_ends() -> None:
     """The failure is ambiguous, so that the call is retried; the running request is cancelled."""
     silent = Silent()

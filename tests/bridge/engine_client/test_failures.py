@@ -43,6 +43,23 @@ async def test_a_missing_endpoint_differs_from_a_missing_report() -> None:
         assert raised.value.is_unsupported is expected
 
 
+@pytest.mark.anyio
+async def test_a_violated_rule_is_final() -> None:
+    """The document reports a violated rule with status 500, and marks it in a header."""
+    service = Service(500, {"code": "some_new_rule"}, x_error_class="business")
+    with pytest.raises(EngineFailure) as raised:
+        await service.client().status([ORDER])
+    assert (raised.value.failure, raised.value.code) == (FailureKind.PERMANENT, "some_new_rule")
+
+
+@pytest.mark.anyio
+async def test_only_401_means_signed_out() -> None:
+    """Any other failure of the profile is an error: the user may be signed in."""
+    assert await Service(401, {"code": "unauthorized"}).client().visitor("session=1") is None
+    with pytest.raises(EngineFailure):
+        await Service(503).client().visitor("session=1")
+
+
 ERRORS = {
     httpx.ConnectError: FailureKind.TRANSIENT,
     httpx.ConnectTimeout: FailureKind.TRANSIENT,
@@ -73,7 +90,17 @@ async def test_no_response(error: type[Exception], expected: FailureKind) -> Non
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("response", [{}, [{"status": "Odd"}], [7], "text", [{"status": "Draft"}]])
+@pytest.mark.parametrize(
+    "response",
+    [
+        {},
+        [{"status": "Odd"}],
+        [7],
+        "text",
+        [{"status": "Draft"}],
+        [{"status": "Draft", "clinicalInfo": [], "unsignUntil": True}],
+    ],
+)
 async def test_an_unreadable_response_is_ambiguous(response: Any) -> None:
     """The call may have been executed."""
     with pytest.raises(EngineFailure) as raised:

@@ -59,8 +59,9 @@ async def test_the_application_receives_the_request() -> None:
 async def test_absolute_addresses() -> None:
     """An address of this application is requested; an address of another service is refused."""
     caller = InProcessCaller(mirror, BASE)
-    response = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}))
-    assert (response.json()["path"], response.json()["query"]) == ("/r/1", [["x", "1"]])
+    response = await caller.send(EngineRequest("GET", f"{BASE}/r/1?x=1", {}, query={"y": 2}))
+    assert response.json()["path"] == "/r/1"
+    assert response.json()["query"] == [["x", "1"], ["y", "2"]]
     with pytest.raises(EngineFailure) as raised:
         await caller.send(EngineRequest("GET", "https://other.example/r/1", {}))
     assert raised.value.failure is FailureKind.PERMANENT
@@ -83,6 +84,25 @@ async def test_a_streamed_response() -> None:
     response = await InProcessCaller(parts, BASE).send(EngineRequest("GET", "/", {}))
     assert response.content == b"one two"
     assert received[-1] == "http.disconnect"
+
+
+@pytest.mark.anyio
+async def test_the_disconnect_follows_the_response() -> None:
+    """An application that waits for the disconnect is not told of one while it responds."""
+    early = []
+
+    async def waiting(_scope: Any, receive: Any, send: Send) -> None:
+        await receive()
+        disconnect = asyncio.create_task(receive())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for more in (True, False):
+            await asyncio.sleep(0)
+            early.append(disconnect.done())
+            await send({"type": "http.response.body", "body": b"x", "more_body": more})
+        assert (await disconnect)["type"] == "http.disconnect"
+
+    response = await InProcessCaller(waiting, BASE).send(EngineRequest("GET", "/", {}))
+    assert (response.content, early) == (b"xx", [False, False])
 
 
 @pytest.mark.anyio
