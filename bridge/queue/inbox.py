@@ -61,8 +61,8 @@ LEASE_MS = 60_000
 _CLAIMED = key_statement("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
         m.attempts, m.received_at, m.flags, m.message_type, m.doubts, m.digest
-    FROM message AS m JOIN message_body AS b ON b.message_id = m.id
-    WHERE m.id IN :ids AND b.message_id IN :ids ORDER BY m.id
+    FROM message AS m LEFT JOIN message_body AS b ON b.message_id = m.id AND b.message_id IN :ids
+    WHERE m.id IN :ids ORDER BY m.id
 """)
 _ADD_LANE = text("UPDATE message SET lane_2 = :lane WHERE id = :id AND lane_2 IS NULL")
 _CORRECT_DUE_TIMES = text("""
@@ -339,7 +339,7 @@ class Inbox:
 def _claimed_message(row: Row[Any], lease: Lease) -> ClaimedMessage:
     claimed = ClaimedMessage(
         message_id=row.id,
-        payload=bytes(row.payload),
+        payload=bytes(row.payload or b""),
         listener=row.listener,
         mapping=row.mapping,
         mapping_version=row.mapping_version,
@@ -350,6 +350,7 @@ def _claimed_message(row: Row[Any], lease: Lease) -> ClaimedMessage:
         message_type=row.message_type,
         ambiguous_attempts=row.doubts or 0,
         digest=row.digest,
+        is_damaged=row.payload is None,  # a damaged database can lose rows
         lease=lease,
     )
     return _verified(claimed)

@@ -63,6 +63,16 @@ class TestClaiming:
         assert (first.is_damaged, first.payload) == (True, b"")
         assert not second.is_damaged
 
+    def test_a_message_that_lost_its_body_is_damaged(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A damaged database can lose a row; the message is claimed, so that it can be parked."""
+        enqueue(intake, "1")
+        with store.write() as connection:
+            connection.execute(text("DELETE FROM message_body WHERE message_id = 1"))
+        (claimed,) = inbox.claim(NOW, 10)
+        assert (claimed.message_id, claimed.is_damaged) == (1, True)
+
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
         """A claim has at most the limit. The next claim gets the rest."""
         ids = enqueue(intake, *map(str, range(25)))
