@@ -25,7 +25,7 @@ from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, Reply
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
 from mllp.server import MLLPServerFactory
 
-_READ = 65_536
+_READ_BYTES = 65_536
 _PAUSE_SECONDS = 0.005
 """Seconds to wait before the next message: some peers close the connection after each message."""
 
@@ -131,7 +131,7 @@ class _Connection:
             data = b""
             if self._reader is not None:
                 with suppress(ConnectionError):
-                    data = await self._reader.read(_READ)
+                    data = await self._reader.read(_READ_BYTES)
             if not data:
                 raise ReplyLost(LossReason.CLOSED)
             self._frames.receive(data)

@@ -14,8 +14,8 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
-_CENTURY: Final = 36_525 * 86_400.0
-_LARGEST: Final = 2.0**50
+_MAX_DURATION_SECONDS: Final = 36_525 * 86_400.0
+_MAX_SIZE_BYTES: Final = 2.0**50
 MAX_PORT: Final = 65535
 
 
@@ -36,7 +36,7 @@ class Address(str):
 
 
 def _measure(
-    value: object, units: dict[str, float] | dict[str, int], most: float, example: str
+    value: object, units: dict[str, float] | dict[str, int], maximum: float, example: str
 ) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number: float = value
@@ -48,19 +48,19 @@ def _measure(
         number = float(match[1]) * units[match[2]]
     if number < 0:
         raise ValueError(f"must not be negative, write for example {example}")
-    if not number <= most:  # nor is what is no number
+    if not number <= maximum:  # nor is what is no number
         raise ValueError(f"is too much, write for example {example}")
     return float(number)
 
 
 def parse_duration(value: object) -> float:
     """Parse `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; seconds out."""
-    return _measure(value, _SECONDS, _CENTURY, '"10s"')
+    return _measure(value, _SECONDS, _MAX_DURATION_SECONDS, '"10s"')
 
 
 def parse_size(value: object) -> int:
     """Parse `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; bytes out."""
-    return int(_measure(value, _BYTES, _LARGEST, '"16MiB"'))
+    return int(_measure(value, _BYTES, _MAX_SIZE_BYTES, '"16MiB"'))
 
 
 def parse_address(value: object) -> Address:

@@ -198,8 +198,8 @@ class Courier:
 
     async def _claim(self, destination: CompiledDestination) -> ClaimedDeliveries:
         now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
-        most = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
-        claimed = await self._preparation.claim(destination, now, most)
+        limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
+        claimed = await self._preparation.claim(destination, now, limit)
         self._claims |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
         return claimed
 

@@ -199,13 +199,13 @@ class Preparation:
         self._on_error = on_error
 
     async def claim(
-        self, destination: CompiledDestination, now: int, most: int
+        self, destination: CompiledDestination, now: int, limit: int
     ) -> ClaimedDeliveries:
-        """Claim up to `most` deliveries and read their contexts. Raises StoreError."""
-        return await Threads.DELIVERY.run(self._claim, destination, now, most)
+        """Claim up to `limit` deliveries and read their contexts. Raises StoreError."""
+        return await Threads.DELIVERY.run(self._claim, destination, now, limit)
 
-    def _claim(self, destination: CompiledDestination, now: int, most: int) -> ClaimedDeliveries:
-        claimed = self._outbox.claim(destination.name, now, most)
+    def _claim(self, destination: CompiledDestination, now: int, limit: int) -> ClaimedDeliveries:
+        claimed = self._outbox.claim(destination.name, now, limit)
         fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
         try:
             contexts = self._composer.look_up(fresh, destination) if fresh else {}

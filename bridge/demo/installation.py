@@ -26,8 +26,8 @@ import bridge
 from bridge.demo.checks import CommandFailed, NotReady, TooLate, until
 
 HOST: Final = "127.0.0.1"
-_READY_WITHIN: Final = 60.0
-_STOP_WITHIN: Final = 20.0
+_READY_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 20.0
 
 
 def free_ports(count: int) -> list[int]:
@@ -94,9 +94,9 @@ class DemoService:
                 return False
 
             try:
-                await until("ready", ready, bool, within=_READY_WITHIN)
+                await until("ready", ready, bool, within=_READY_SECONDS)
             except TooLate:
-                raise NotReady(_READY_WITHIN) from None
+                raise NotReady(_READY_SECONDS) from None
 
     async def stop(self) -> int:
         """Stop the service with SIGTERM, if necessary with SIGKILL; return its exit status."""
@@ -105,7 +105,7 @@ class DemoService:
         with suppress(ProcessLookupError):
             self._service.send_signal(signal.SIGTERM)
         with suppress(TimeoutError):
-            return await asyncio.wait_for(asyncio.shield(self.ended), _STOP_WITHIN)
+            return await asyncio.wait_for(asyncio.shield(self.ended), _STOP_SECONDS)
         with suppress(ProcessLookupError):
             self._service.kill()
         return await self.ended

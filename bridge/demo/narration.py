@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from mappings.hl7.message import Message
 
-WIDEST: Final = 100
+MAX_WIDTH: Final = 100
 _TIME_WIDTH: Final = 6
 _INDENT: Final = 7
 _NAME: Final = 3
@@ -46,7 +46,7 @@ class Narrator:
             out.reconfigure(errors="replace")  # an ASCII terminal must not cause an error
         self._console = _SilentConsole(file=out, highlight=False, markup=False, emoji=False)
         on_terminal = self._console.is_terminal
-        self._console.width = min(self._console.width, WIDEST) if on_terminal else WIDEST
+        self._console.width = min(self._console.width, MAX_WIDTH) if on_terminal else MAX_WIDTH
         self._clock = clock
         self._began = clock()
         self._scene = 0

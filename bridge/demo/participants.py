@@ -26,7 +26,7 @@ from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message
 from mappings.hl7.tables import AckCode
 
-_REPLY_WITHIN: Final = 30.0
+_REPLY_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Hospital:
     async def send(self, system: System, messages: Sequence[bytes]) -> AsyncIterator[Exchange]:
         """Send messages over one connection, one after the other; yield each exchange."""
         began = time.perf_counter()
-        replies = send(HOST, system.port, messages, reply_timeout=_REPLY_WITHIN)
+        replies = send(HOST, system.port, messages, reply_timeout=_REPLY_SECONDS)
         async for answer in replies:
             if answer.reply is None:
                 raise NoReply(system.name, answer.error)

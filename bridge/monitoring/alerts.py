@@ -79,7 +79,7 @@ _ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC
 MAX_RETURNS = 3
 """A condition that returned this many times is flapping."""
 
-_KEPT = 90 * 86_400_000
+_KEPT_MS = 90 * 86_400_000
 _FORGET = text("DELETE FROM alert WHERE cleared_at < :before")
 
 
@@ -113,7 +113,7 @@ def update_alerts(
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
             connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": now})
-        connection.execute(_FORGET, {"before": now - _KEPT})
+        connection.execute(_FORGET, {"before": now - _KEPT_MS})
         return notices
 
 

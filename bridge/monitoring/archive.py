@@ -25,7 +25,7 @@ LARGEST_SEARCH: Final = 64 * 1024 * 1024
 """Bytes at the end of a file that are searched for its last batch: at first, and at most."""
 
 _MAGIC: Final = b"\x1f\x8b\x08"  # the start of a gzip member, RFC 1952 §2.3.1
-_PIECE: Final = 1024 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 def last_batch(file: Path) -> bytes:
@@ -80,7 +80,7 @@ def _scan_members(file: BinaryIO) -> tuple[int | None, bytes]:
         file.seek(end)
         member, pieces = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), []
         try:
-            while not member.eof and (piece := file.read(_PIECE)):
+            while not member.eof and (piece := file.read(_CHUNK_BYTES)):
                 pieces.append(member.decompress(piece))
         except zlib.error:
             return (end if _only_zeros(file, end) else None), last
@@ -92,7 +92,7 @@ def _scan_members(file: BinaryIO) -> tuple[int | None, bytes]:
 
 def _only_zeros(file: BinaryIO, begin: int) -> bool:
     file.seek(begin)
-    while piece := file.read(_PIECE):
+    while piece := file.read(_CHUNK_BYTES):
         if any(piece):
             return False
     return True

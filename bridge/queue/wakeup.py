@@ -24,9 +24,9 @@ CLOCK_TOLERANCE_MS = 300_000
 class PollTimer:
     """Due times (ms) of postponed work, and the time until the next poll."""
 
-    def __init__(self, most: float) -> None:
-        """`most` is the longest time between polls, in seconds."""
-        self._most = most
+    def __init__(self, longest: float) -> None:
+        """`longest` is the longest time between polls, in seconds."""
+        self._longest = longest
         self._due: list[int] = []
 
     def add_due_time(self, due: int) -> None:
@@ -37,5 +37,5 @@ class PollTimer:
         """Return the seconds until the next poll. Due times up to `now` are removed."""
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)
-        wait = (self._due[0] - now) / 1000 if self._due else self._most
-        return min(self._most, wait)
+        wait = (self._due[0] - now) / 1000 if self._due else self._longest
+        return min(self._longest, wait)

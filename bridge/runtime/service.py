@@ -68,7 +68,7 @@ class SystemdNotifier:
 
 
 _PAGES = {Role.CONSOLE: "/console", Role.ENGINE: "/reporting/"}
-_STOP_WITHIN = 30.0
+_STOP_SECONDS = 30.0
 
 
 class BridgeService:
@@ -94,7 +94,7 @@ class BridgeService:
         while self._running:
             part = self._running.pop()
             try:
-                async with asyncio.timeout(_STOP_WITHIN):
+                async with asyncio.timeout(_STOP_SECONDS):
                     await part.stop()
             except Exception as error:  # noqa: BLE001  # the other parts must stop, too
                 self._log.error("did not stop cleanly", job=part.name, exc_info=error)

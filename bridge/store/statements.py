@@ -303,8 +303,8 @@ class InsertStatement:
 def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> InsertStatement:
     """Prepare an INSERT of these columns; `returning` applies to PostgreSQL only."""
     types = [table.c[name].type for name in names]
-    documents = tuple(place for place, each in enumerate(types) if isinstance(each, JSON))
-    chosen = [f"{name}::json" if place in documents else name for place, name in enumerate(names)]
+    documents = tuple(index for index, each in enumerate(types) if isinstance(each, JSON))
+    chosen = [f"{name}::json" if index in documents else name for index, name in enumerate(names)]
     kinds = tuple(map(_sql_type, types))
     head = f"INSERT INTO {table.name} ({', '.join(names)})"
     each = f"{head} VALUES ({', '.join('?' * len(names))})"

@@ -41,7 +41,7 @@ DONE, FAILED, ACKS = "done", "failed", "acks"
 _LOCK: Final = ".lock"
 _PROBE: Final = ".bridge-check"
 _LONGEST: Final = 255  # bytes of a file name, in all usual file systems
-_PIECE: Final = 2**20
+_CHUNK_BYTES: Final = 2**20
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
@@ -128,11 +128,11 @@ class Folder:
                         count += not (_is_plain(seen) and _is_candidate(entry.name))
         return count
 
-    def read(self, name: str, most: int) -> bytes:
-        """Read up to `most` bytes of a file; `ACKS/NAME` is in a child. Raises OSError."""
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Read up to `max_bytes` bytes of a file; `ACKS/NAME` is in a child. Raises OSError."""
         with self._parent(name) as (folder, last), _reading(folder, last) as descriptor:
-            pieces, left = [], most
-            while left > 0 and (piece := os.read(descriptor, min(left, _PIECE))):
+            pieces, left = [], max_bytes
+            while left > 0 and (piece := os.read(descriptor, min(left, _CHUNK_BYTES))):
                 pieces.append(piece)
                 left -= len(piece)
         return b"".join(pieces)
@@ -247,7 +247,7 @@ def _reading(folder: int, name: str) -> Iterator[int]:
 
 
 def _pieces(descriptor: int) -> Iterator[bytes]:
-    while piece := os.read(descriptor, _PIECE):
+    while piece := os.read(descriptor, _CHUNK_BYTES):
         yield piece
 
 

@@ -221,8 +221,10 @@ class FolderListener:
 
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
         limit = self._rules.max_file
-        most = HEAD if size > limit else limit + 1  # the file may have grown since it was listed
-        data = await Threads.FOLDERS.run(self._folder.read, name, most)
+        max_bytes = (
+            HEAD if size > limit else limit + 1
+        )  # the file may have grown since it was listed
+        data = await Threads.FOLDERS.run(self._folder.read, name, max_bytes)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)

@@ -60,9 +60,9 @@ class _Body:
 class _BodyCollector(Protocol):
     """Collects the body of a response, up to a limit."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
-        self._most = most
+        self._most = max_bytes
         self._data = bytearray()
         self._pieces = 0
 
@@ -107,16 +107,16 @@ class HttpSender:
         reply_timeout: float,
         matches: Callable[[bytes, bytes], bool],
         authorization: bytes | None = None,
-        most: int = 16 * 2**20,
+        max_bytes: int = 16 * 2**20,
     ) -> None:
-        """`agent` has the TLS options; a response may have up to `most` bytes."""
+        """`agent` has the TLS options; a response may have up to `max_bytes` bytes."""
         self._agent = agent
         self._url = url
         self._clock = clock
         self._reply_timeout = reply_timeout
         self._matches = matches
         self._authorization = authorization
-        self._most = most
+        self._most = max_bytes
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Post one message; return its acknowledgment."""

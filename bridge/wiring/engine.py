@@ -27,7 +27,7 @@ from config import Settings
 
 Clock = Callable[[], int]
 
-_FAILURES_WITHIN: Final = 15 * 60
+_FAILURE_WINDOW_SECONDS: Final = 15 * 60
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # how a process reaches such a bind
 
 
@@ -91,7 +91,7 @@ def _rates(settings: Settings) -> RateLimits:
         reads=Quota(given.reads),
         launches=Quota(given.launches),
         exports=Quota(given.exports),
-        failed_authentications=Quota(given.failed_authentications, _FAILURES_WITHIN),
+        failed_authentications=Quota(given.failed_authentications, _FAILURE_WINDOW_SECONDS),
     )
 
 

@@ -25,7 +25,7 @@ WAIT = 20.0
 """Seconds for which a call waits for a free process."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_MAX_ANSWER = 4 * MEBIBYTE
+_MAX_ANSWER_BYTES = 4 * MEBIBYTE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
@@ -55,7 +55,9 @@ class WorkerHookRunner:
     def _asked(self, task: str, source: str, given: dict[str, str], limits: dict[str, Any]) -> Any:
         payload = source.encode("utf-8", "replace")
         try:
-            return self._pool.call(task, payload, given, most=_MAX_ANSWER, wait=WAIT, **limits)
+            return self._pool.call(
+                task, payload, given, max_bytes=_MAX_ANSWER_BYTES, wait=WAIT, **limits
+            )
         except WorkerTimeout:
             raise HookStopped("was stopped: it took too long or too much memory") from None
         except WorkerBusy:

@@ -61,18 +61,18 @@ class WorkerPool(WorkerHost):
         *,
         seconds: float,
         processor: int | None = None,
-        most: int = 16 * MEBIBYTE,
+        max_bytes: int = 16 * MEBIBYTE,
         wait: float | None = None,
     ) -> Any:
         """
         Run a task in a worker; return its answer: bytes or a JSON value.
 
         The call may take `seconds` of wall-clock time and `processor` seconds of computing
-        (default: as many), may answer `most` bytes, and waits up to `wait` seconds for a free
+        (default: as many), may answer `max_bytes` bytes, and waits up to `wait` seconds for a free
         worker (default: `seconds`). Raises WorkerTimeout, WorkerBusy, WorkerFailed.
         """
         limits = {"seconds": seconds, "processor": processor or max(1, round(seconds))}
-        call = {"task": task, "arguments": dict(arguments or {}), "most": most, **limits}
+        call = {"task": task, "arguments": dict(arguments or {}), "max_bytes": max_bytes, **limits}
         body = json.dumps(call).encode()
         patience = seconds if wait is None else wait
         return _read_answer(self.ask(body, payload, seconds=seconds + _MARGIN, wait=patience))
@@ -170,7 +170,7 @@ def parse(
             arguments,
             seconds=seconds,
             processor=limits.seconds,
-            most=_ANSWER,
+            max_bytes=_ANSWER,
             wait=_WAIT,
         )
     except WorkerTimeout:

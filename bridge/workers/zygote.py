@@ -41,7 +41,7 @@ PROTECTIONS = "protections"
 Task = Callable[[bytes, Mapping[str, Any]], Any]
 """Takes the payload and the arguments; returns bytes or a JSON value."""
 
-_PIECE = 2**16
+_CHUNK_BYTES = 2**16
 
 
 def main(modules: list[str], memory: int, nice: int) -> None:
@@ -123,9 +123,9 @@ class _CallServer:
                 verdict = OVERDUE
             elif self._requests in ready:
                 break
-            elif piece := os.read(pipe, _PIECE):
+            elif piece := os.read(pipe, _CHUNK_BYTES):
                 output += piece
-                verdict = _verdict(output, call["most"])
+                verdict = _verdict(output, call["max_bytes"])
             else:
                 verdict = FAILED
         # Kill the child even after its answer: threads of the task may still be running.
@@ -167,12 +167,12 @@ def _protections(payload: bytes, given: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _verdict(output: bytearray, most: int) -> bytes:
+def _verdict(output: bytearray, max_bytes: int) -> bytes:
     """Tell whether the output is complete or too large; empty if neither."""
     if len(output) < LENGTH.size:
         return b""
     (length,) = LENGTH.unpack_from(output)
-    if length > most:
+    if length > max_bytes:
         return FAILED
     return ANSWERED if len(output) >= LENGTH.size + length else b""
 

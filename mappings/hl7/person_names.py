@@ -50,11 +50,12 @@ class PersonName(NamedTuple):
         return " ".join(part for part in parts if part) or self.identifier
 
 
-def _parts(repetition: Repetition, most: int) -> list[str]:
+def _parts(repetition: Repetition, count: int) -> list[str]:
     """Return the texts of the first components."""
     syntax = repetition.syntax
     return [
-        _part_text(part, syntax) for part in cut(repetition.raw, syntax.delimiters.component)[:most]
+        _part_text(part, syntax)
+        for part in cut(repetition.raw, syntax.delimiters.component)[:count]
     ]
 
 

@@ -88,7 +88,7 @@ class Procedure:
 
 def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
     """Split the lines of an order into those before the first ORC, and its procedures."""
-    starts = [place for place, line in enumerate(echo) if line[:3].upper() == "ORC"]
+    starts = [index for index, line in enumerate(echo) if line[:3].upper() == "ORC"]
     head = tuple(echo[: starts[0]]) if starts else tuple(echo)
     parts = [tuple(echo[start:end]) for start, end in pairwise([*starts, len(echo)])]
     descriptions = description.split(BETWEEN)

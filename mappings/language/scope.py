@@ -228,7 +228,7 @@ def split_patients(message: Message, defaults: ListenerDefaults) -> list[Message
 def split_merges(scope: MessageScope) -> list[MessageScope]:
     """Split the group of a patient at each MRG: ADT^A45 may move several visits."""
     names, order = scope.message.names, scope.own.order
-    starts = [at for at, place in enumerate(order) if names[place] == "MRG"]
+    starts = [index for index, position in enumerate(order) if names[position] == "MRG"]
     if not starts[1:]:
         return [scope]
     cuts = [
@@ -256,7 +256,7 @@ def order_groups(names: tuple[str, ...]) -> MessageGroups:
     own = headers[0]  # the group of the next segment
     orders = details = 0
     detailed = True  # whether the next OBR begins a group
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         if name == "ORC":
             orders += 1
             own, detailed = [], False
@@ -271,7 +271,7 @@ def order_groups(names: tuple[str, ...]) -> MessageGroups:
             # Two patients of one message share only the MSH.
             own, detailed = [at for at in headers[-1] if names[at] == "MSH"], True
             headers.append(own)
-        own.append(place)
+        own.append(position)
     return _grouped(headers, groups, names)
 
 

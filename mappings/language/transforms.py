@@ -28,8 +28,8 @@ _DAYS = frozenset(
     for day in range(1, days + 1)
 )
 _FIRST, _LAST = "1800", "2199"
-_YEARS_FROM = 2
-_OLDEST = 999
+_MIN_YEARS = 2
+_MAX_YEARS = 999
 CARET = "^"
 """The component separator of plain names."""
 _DAY = 8
@@ -58,7 +58,7 @@ is_plain_time = lru_cache(maxsize=2048)(looks_like_time)
 def age_in_years(birth: str, day: str) -> str:
     """Return the age between two plain times in years; "" if DICOM writes it in days or months."""
     found = (int(day[:_DAY]) - int(birth[:_DAY])) // _YEAR
-    return f"{min(found, _OLDEST):03d}Y" if found >= _YEARS_FROM else ""
+    return f"{min(found, _MAX_YEARS):03d}Y" if found >= _MIN_YEARS else ""
 
 
 def is_plain_name(text: str, marks: Delimiters) -> bool:
@@ -94,18 +94,18 @@ def format_provider(text: str) -> str:
     return f"{display}, {degree}" if degree and family else display
 
 
-_LONGEST_UID = 64
+_MAX_UID_LENGTH = 64
 _UID = re.compile(r"(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+")
 
 
 def is_uid(text: str) -> bool:
     """Tell whether a text has the syntax of a DICOM UID (PS3.5 §9.1)."""
-    return len(text) <= _LONGEST_UID and _UID.fullmatch(text) is not None
+    return len(text) <= _MAX_UID_LENGTH and _UID.fullmatch(text) is not None
 
 
 _MONTHS_ONLY_BELOW = 24
 _DAYS_ONLY_BELOW = 1
-_LONGEST = 999
+_MAX_AGE = 999
 
 
 def age_on(born: date, on: date) -> str:
@@ -118,7 +118,7 @@ def age_on(born: date, on: date) -> str:
         return f"{days:03d}D"
     if months < _MONTHS_ONLY_BELOW:
         return f"{months:03d}M"
-    return f"{min(months // 12, _LONGEST):03d}Y"
+    return f"{min(months // 12, _MAX_AGE):03d}Y"
 
 
 def age_at(birth: str, day: str) -> str:

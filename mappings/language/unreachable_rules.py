@@ -22,16 +22,16 @@ _NEEDS = {
 def unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> None:
     """Report alternatives behind one that always has a value, and repeated alternatives."""
     seen: set[str] = set()
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if isinstance(item.value, str):
             if item.value in seen:
                 diagnostics.warn(
                     item, "dead", f"{item.value} has been tried before: it has no value"
                 )
             seen.add(item.value)
-        if always(item) and place < len(items) - 1:
+        if always(item) and index < len(items) - 1:
             message = "never reached: the one before always has a value"
-            diagnostics.warn(items[place + 1], "dead", message)
+            diagnostics.warn(items[index + 1], "dead", message)
             return
 
 

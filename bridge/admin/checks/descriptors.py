@@ -102,9 +102,12 @@ def share(settings: Settings, limit: int) -> Descriptors:
     of_source = settings.http.max_connections_per_source
     if needed <= limit:
         return Descriptors(limit, needed, http, of_source, limit - fixed - http - _ACCEPTED)
-    most = max(left - listeners, left // 4, _MIN_HTTP)
-    if most < http:  # one source must not use all of them, unless the settings allow it
-        http, of_source = most, min(of_source, most // 2) if of_source < http else most
+    http_limit = max(left - listeners, left // 4, _MIN_HTTP)
+    if http_limit < http:  # one source must not use all of them, unless the settings allow it
+        http, of_source = (
+            http_limit,
+            min(of_source, http_limit // 2) if of_source < http else http_limit,
+        )
     return Descriptors(limit, needed, http, of_source, max(left - http, _MIN_HTTP))
 
 

@@ -91,7 +91,7 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
 
 
 def stored_samples(
-    settings: Settings, database: Database, name: str, most: int
+    settings: Settings, database: Database, name: str, limit: int
 ) -> list[MessageSample]:
     """
     Return the latest messages of the listeners that use a definition, newest first.
@@ -104,7 +104,7 @@ def stored_samples(
     newest = islice(_rows(database), _WINDOW)
     wanted = (row for row in newest if row.listener in listeners)
     found = []
-    for row in islice(wanted, most):
+    for row in islice(wanted, limit):
         listener = listeners[row.listener]
         found.append(stored_sample(database, listener, row))
     return found

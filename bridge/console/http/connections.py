@@ -250,7 +250,7 @@ async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> l
     ]
 
 
-_MAX_LENGTH = 8 * 2**20
+_MAX_ZIP_CHARACTERS = 8 * 2**20
 
 
 class PackageBody(Model):
@@ -258,7 +258,7 @@ class PackageBody(Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    zip: Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
+    zip: Annotated[str, Field(min_length=1, max_length=_MAX_ZIP_CHARACTERS)]
 
     @field_validator("zip")
     @classmethod

@@ -29,10 +29,10 @@ _Request = tuple[LaunchRequest, "asyncio.Future[LaunchResult]"]
 class Launcher:
     """Collects launches, sends them in batches, and returns to each caller its own result."""
 
-    def __init__(self, client: EngineClient, *, most: int = 100, parallel: int = 8) -> None:
-        """Send at most `most` launches in a batch, and `parallel` single ones at a time."""
+    def __init__(self, client: EngineClient, *, batch_size: int = 100, parallel: int = 8) -> None:
+        """Send at most `batch_size` launches in a batch, and `parallel` single ones at a time."""
         self._client = client
-        self._most = most
+        self._batch_size = batch_size
         self._slots = asyncio.Semaphore(parallel)
         self._waiting: list[_Request] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,7 +62,9 @@ class Launcher:
             by_token: defaultdict[str, list[_Request]] = defaultdict(list)
             for each in waiting:
                 by_token[self._client.token_of(each[0].site)].append(each)
-            chunks = [each for group in by_token.values() for each in _chunks(group, self._most)]
+            chunks = [
+                each for group in by_token.values() for each in _chunks(group, self._batch_size)
+            ]
             await asyncio.gather(*map(self._send, chunks))
         except Exception as error:  # noqa: BLE001  # see above
             for _, future in waiting:

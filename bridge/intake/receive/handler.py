@@ -83,11 +83,11 @@ class AbandonedFrameLimit:
     """Limits the stored abandoned frames of a listener, so that they cannot fill the disk."""
 
     def __init__(
-        self, most: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
+        self, limit: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
     ) -> None:
-        """Allow `most` frames within any `span` seconds."""
+        """Allow `limit` frames within any `span` seconds."""
         self._span = span
-        self._stored_at: deque[float] = deque(maxlen=most)
+        self._stored_at: deque[float] = deque(maxlen=limit)
 
     def may_store(self, now: float) -> bool:
         """Tell whether another frame may be stored at `now` (seconds), and count it if so."""

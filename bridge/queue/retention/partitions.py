@@ -213,12 +213,12 @@ def _ids(
     connection: Connection,
     partition: Partition,
     which: ColumnElement[bool],
-    most: int,
+    count: int,
     after: int = 0,
 ) -> list[int]:
     key = MESSAGE.c.id
     found = select(key).where(key > after, key >= partition.low, key < partition.high, which)
-    return list(connection.execute(found.order_by(key).limit(most)).scalars())
+    return list(connection.execute(found.order_by(key).limit(count)).scalars())
 
 
 def _time_span(connection: Connection, partition: Partition) -> int:

@@ -102,13 +102,13 @@ def detach(database: Database, connection: Connection, partition: Partition) -> 
         connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {old}"))
 
 
-def unfinished_ids(connection: Connection, partition: Partition, most: int) -> Sequence[int]:
+def unfinished_ids(connection: Connection, partition: Partition, limit: int) -> Sequence[int]:
     """Return ids of queued, claimed or parked messages of a partition, by its indexes."""
     each = "SELECT id FROM message_{name} WHERE state = '{state}'"
     queries = " UNION ALL ".join(
         each.format(name=partition.name, state=state) for state in ("queued", "claimed", "parked")
     )
-    return list(connection.execute(text(f"{queries} LIMIT :most"), {"most": most}).scalars())
+    return list(connection.execute(text(f"{queries} LIMIT :most"), {"most": limit}).scalars())
 
 
 def drop(connection: Connection, partition: Partition, kept_ids: Sequence[int]) -> None:

@@ -129,7 +129,7 @@ def called(body: str, *, seconds: float = 60, **about: object) -> str:
     lines = body.format(**about).replace("\n", "\n    ")
     arguments = {"module": "h", "function": "f", "text": MESSAGE}
     source = f"def f(message):\n    {lines}\n    return 'no objection'\n".encode()
-    limits: dict[str, Any] = {"seconds": seconds, "processor": 1, "wait": 60, "most": 10**6}
+    limits: dict[str, Any] = {"seconds": seconds, "processor": 1, "wait": 60, "max_bytes": 10**6}
     return str(HOOKS.call("call", source, arguments, **limits))
 
 

@@ -72,7 +72,7 @@ def test_a_call_that_fails(pool: WorkerPool) -> None:
     assert found.value.names[:2] == ("KeyError", "LookupError")
     assert "Doe" not in str(found.value) + repr(found.value.args)
     with pytest.raises(WorkerFailed):
-        pool.call("echo", b"x" * 10**6, seconds=60, most=999)  # the task is still writing
+        pool.call("echo", b"x" * 10**6, seconds=60, max_bytes=999)  # the task is still writing
     with pytest.raises(WorkerFailed):
         pool.call("leave", seconds=60)
 

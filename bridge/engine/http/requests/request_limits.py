@@ -57,9 +57,9 @@ def monotonic_ms() -> int:
 class QuotaMeter:
     """Counts requests in one window for each policy and key."""
 
-    def __init__(self, clock: Clock = monotonic_ms, most: int = MAX_WINDOWS) -> None:
+    def __init__(self, clock: Clock = monotonic_ms, max_windows: int = MAX_WINDOWS) -> None:
         self._clock = clock
-        self._most = most
+        self._max_windows = max_windows
         self._windows: dict[str, OrderedDict[str, tuple[int, int]]] = defaultdict(OrderedDict)
 
     def take(self, policy: str, key: str, quota: Quota, count: int = 1) -> Allowance | None:
@@ -94,7 +94,7 @@ class QuotaMeter:
         """Drop a few expired windows; drop the oldest window if there are too many."""
         for _ in range(_DROPPED_PER_NEW):
             oldest = next(iter(windows.items()), None)
-            if oldest is None or (oldest[1][0] > now and len(windows) < self._most):
+            if oldest is None or (oldest[1][0] > now and len(windows) < self._max_windows):
                 return
             del windows[oldest[0]]
 

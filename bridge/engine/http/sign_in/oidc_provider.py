@@ -45,7 +45,7 @@ class SignOnAttempt:
 _ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
 """Asymmetric algorithms only: with a shared secret the client could forge a token."""
 _LEEWAY: Final = 120  # seconds of clock difference
-_TIMEOUT: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 _METADATA_PATH: Final = "/.well-known/openid-configuration"
 _UNREACHABLE: Final = "provider_unreachable"
 _VERIFIER_LENGTH: Final = 64
@@ -136,7 +136,7 @@ class OidcProvider:
         verify = self._settings.ca or True
         try:
             async with httpx.AsyncClient(
-                timeout=_TIMEOUT, verify=verify, trust_env=False
+                timeout=_TIMEOUT_SECONDS, verify=verify, trust_env=False
             ) as client:
                 response = await client.request(method, address, **more)
                 found = response.raise_for_status().json()

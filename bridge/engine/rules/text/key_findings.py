@@ -320,9 +320,9 @@ def _folded(text: str) -> str:
 def _open_fields(block: Block) -> dict[str, deque[int]]:
     """Return the places of the fields without a value in a paragraph, by their folded labels."""
     found: dict[str, deque[int]] = {}
-    for place, inline in enumerate(block.content if isinstance(block, Paragraph) else ()):
+    for position, inline in enumerate(block.content if isinstance(block, Paragraph) else ()):
         if isinstance(inline, BracketField) and not inline.value:
-            found.setdefault(_folded(inline.label), deque()).append(place)
+            found.setdefault(_folded(inline.label), deque()).append(position)
     return found
 
 

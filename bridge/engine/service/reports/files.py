@@ -113,15 +113,15 @@ def _values(orders: Iterable[Mapping[str, object]], tag: str) -> tuple[str, ...]
 def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
     """Set files of another patient aside; files with the patient's own id are checked first."""
     screened = dict(enumerate(files))
-    reports = [place for place, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
-    for place in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
-        file = files[place]
+    reports = [index for index, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
+    for index in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
+        file = files[index]
         found = contradictions(
             file.tags, mrns=patient.mrns, names=patient.names, birth_dates=patient.birth_dates
         )
         if found:
             details = {"title": file.details.get("title", ""), "contradicts": list(found)}
-            screened[place] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
+            screened[index] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
         else:
             patient = patient.extended(file)
     return tuple(screened.values())

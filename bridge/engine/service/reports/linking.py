@@ -61,10 +61,10 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusR
 def lock_requested(work: Work, identities: Sequence[OrderId]) -> list[RequestedOrder]:
     """Find and lock orders, each once; raise ReportNotFound with the position of an unknown one."""
     found: dict[int | None, RequestedOrder] = {}
-    for place, each in enumerate(lock_orders(work, identities)):
+    for position, each in enumerate(lock_orders(work, identities)):
         if each is None:
-            raise ReportNotFound(pointer=f"/clinicalInfo/{place}")
-        found.setdefault(each.order.pk, RequestedOrder(place, each.order, each.report))
+            raise ReportNotFound(pointer=f"/clinicalInfo/{position}")
+        found.setdefault(each.order.pk, RequestedOrder(position, each.order, each.report))
     return list(found.values())
 
 

@@ -38,8 +38,8 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     others = [Study(groups[key_of(each)][0].tags, each.signed_at or 0) for each in found]
     best = rank_priors(Study(orders[0].tags), others)[:SHOWN]
     return [
-        {**_summary(found[index], groups[key_of(found[index])]), "compare": place < AUTO_COMPARED}
-        for place, index in enumerate(best)
+        {**_summary(found[index], groups[key_of(found[index])]), "compare": rank < AUTO_COMPARED}
+        for rank, index in enumerate(best)
     ]
 
 

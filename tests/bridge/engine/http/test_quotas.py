@@ -44,7 +44,7 @@ def test_expired_windows_are_dropped() -> None:
 
 def test_the_number_of_windows_is_limited() -> None:
     """The oldest window is dropped for a new one; other policies are unaffected."""
-    meter = QuotaMeter(Clock(), most=100)
+    meter = QuotaMeter(Clock(), max_windows=100)
     meter.take("exports", "1", QUOTA)
     for each in range(1000):
         meter.take("reads", str(each), QUOTA)

@@ -52,7 +52,7 @@ async def launch_all(
     service: Service, number: int, most: int = 100, sites: int = 1
 ) -> list[LaunchResult | BaseException]:
     """Launch several orders at the same moment."""
-    launcher = Launcher(service, most=most)  # type: ignore[arg-type]  # answers as scripted
+    launcher = Launcher(service, batch_size=most)  # type: ignore[arg-type]  # answers as scripted
     launches = [
         LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})
         for each in range(number)

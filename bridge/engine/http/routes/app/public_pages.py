@@ -18,7 +18,7 @@ from bridge.store.errors import StoreError
 
 router = APIRouter(prefix="/reporting", include_in_schema=False)
 
-MAX_FORM = 8192
+MAX_FORM_BYTES = 8192
 _ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
 
 
@@ -62,7 +62,7 @@ async def enrolled(request: Request) -> Response:
 
 async def read_form(request: Request) -> dict[str, str]:
     """Read a form of an unauthenticated user; raise 413 or 400."""
-    with bounded_request(request, MAX_FORM) as small:
+    with bounded_request(request, MAX_FORM_BYTES) as small:
         body = await small.body()
     try:
         return dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
