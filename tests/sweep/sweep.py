@@ -3,13 +3,14 @@ Fail the k-th call on the disk, for every k of a scenario, with each error.
 
 The service runs on the disk of `tests.power`, which fails one call and then works again. After each
 fault the service continues, or it is restarted and must start. At the end every acknowledged
-message is applied once, and every release is delivered.
+message is applied once, every release is delivered, and no database is damaged.
 """
 
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -180,5 +181,17 @@ def broken_promises(installation: Installation, observed: Observations) -> list[
                 listed.append(Event(Kind.LISTED, accession, step))
             if observed.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
                 wrong.append(f"{accession} is still of patient {each['PatientMRN']}")
+    wrong += damaged_databases(house.home)
     delivered = [each for each in delivered if each.order in orders]
     return wrong + violations([*observed.events, *delivered, *listed])
+
+
+def damaged_databases(home: Path) -> list[str]:
+    """Return a line for each database file of a data directory that is damaged."""
+    found = []
+    for file in sorted(home.glob("*.db")):
+        with closing(sqlite3.connect(file)) as connection:
+            (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if result != "ok":
+            found.append(f"{file.name} is damaged: {result}")
+    return found
