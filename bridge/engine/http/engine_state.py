@@ -35,7 +35,7 @@ from bridge.engine.service.accounts import tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
-from bridge.engine.service.launch.link_opening import LinkContext
+from bridge.engine.service.launch.link_visits import LinkContext
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings, SingleSignOn

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 
 from bridge.engine.http.static_files import AppEntry, entry
 from bridge.engine.launch import DEFAULT_LANGUAGE, language
-from bridge.engine.service.launch.link_opening import OpenedReport
+from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.settings import EngineSettings
 
 ASSETS = {

@@ -52,7 +52,7 @@ from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in
 from bridge.engine.service.launch.host_origins import FrameRequest, find_unproven, record_host
-from bridge.engine.service.launch.link_opening import (
+from bridge.engine.service.launch.link_visits import (
     HandoverNeeded,
     LinkContext,
     LinkVisit,
@@ -61,7 +61,7 @@ from bridge.engine.service.launch.link_opening import (
     reopen,
 )
 from bridge.engine.service.launch.links import InitRequest, PrewarmedSession, begin_prewarmed
-from bridge.engine.service.reports import sharing as shares
+from bridge.engine.service.reports import shares
 from bridge.engine.service.sites.preferences import preferences_of
 from bridge.engine.service.work import ActorRef, Work
 from bridge.executors import Threads

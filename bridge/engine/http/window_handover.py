@@ -26,7 +26,7 @@ from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
-from bridge.engine.service.launch.link_opening import HandoverNeeded, OpenedReport
+from bridge.engine.service.launch.link_visits import HandoverNeeded, OpenedReport
 from bridge.engine.service.live import sync_launch, window_switch
 from bridge.engine.service.live.windows import (
     handover_requested_at,

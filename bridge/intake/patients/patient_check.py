@@ -21,8 +21,8 @@ from bridge.intake.process.addressing import (
     orders_of_others,
     redirected_to_survivor,
 )
+from bridge.intake.process.order_plans import key_of
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
-from bridge.intake.process.planning import key_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
 from bridge.redaction import describe

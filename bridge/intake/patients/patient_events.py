@@ -33,9 +33,9 @@ from bridge.intake.process.duplicate_orders import (
 )
 from bridge.intake.process.job_context import ORDER_MOVED, JobContext
 from bridge.intake.process.launches import Launcher, registration
+from bridge.intake.process.order_plans import SUPERSEDED
 from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.order_values import as_moved_away, as_ordered
-from bridge.intake.process.planning import SUPERSEDED
 from bridge.intake.process.worklist_changes import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,

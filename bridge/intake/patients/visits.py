@@ -19,9 +19,9 @@ from bridge.intake.process.duplicate_orders import (
     order_numbers,
 )
 from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.order_plans import key_of
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
 from bridge.intake.process.order_values import has_moved_away, is_unordered
-from bridge.intake.process.planning import key_of
 from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.visit_transfers import VisitReference, VisitTransfer, VisitTransfers

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bridge.intake.process.duplicate_orders import may_be_same_order, order_numbers
+from bridge.intake.process.order_plans import key_of
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
@@ -15,7 +16,6 @@ from bridge.intake.process.order_rules import (
     OrderState,
 )
 from bridge.intake.process.order_values import is_closed_by, is_unordered
-from bridge.intake.process.planning import key_of
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 

@@ -13,7 +13,7 @@ from bridge.intake.patients.visits import OTHER_PATIENT
 from bridge.intake.process.addressing import PATIENT_CONFLICT
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.planning import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
+from bridge.intake.process.order_plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.intake.process.worklist_changes import Groups
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent

@@ -16,7 +16,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.executors import settle
-from bridge.intake.process.planning import OrderTask
+from bridge.intake.process.order_plans import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
 
 SHARED = frozenset({None, 401, 429, 502, 503, 504})

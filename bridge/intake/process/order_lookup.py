@@ -23,6 +23,7 @@ from bridge.intake.process.addressing import (
 )
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import child_signals
+from bridge.intake.process.order_plans import key_of, merge_events
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
@@ -30,7 +31,6 @@ from bridge.intake.process.order_rules import (
     PATIENT_ACTIONS,
 )
 from bridge.intake.process.order_values import is_unordered, signals_after
-from bridge.intake.process.planning import key_of, merge_events
 from bridge.store.records import order_index, patient_demographics, visit_transfers
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.visit_transfers import VisitTransfer

@@ -52,13 +52,7 @@ from bridge.intake.process.jobs import (
 )
 from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.order_repository import (
-    PATIENT_NAME_MISMATCH,
-    OrderRepository,
-    PreparedBatch,
-)
-from bridge.intake.process.order_rules import OrderState, OrderStep
-from bridge.intake.process.planning import (
+from bridge.intake.process.order_plans import (
     OrderTask,
     is_final_cancellation,
     leaves_orphans,
@@ -66,6 +60,12 @@ from bridge.intake.process.planning import (
     plan,
     was_reopened_later,
 )
+from bridge.intake.process.order_repository import (
+    PATIENT_NAME_MISMATCH,
+    OrderRepository,
+    PreparedBatch,
+)
+from bridge.intake.process.order_rules import OrderState, OrderStep
 from bridge.intake.process.worklist_changes import (
     close_order,
     detach,

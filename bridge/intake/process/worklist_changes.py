@@ -18,9 +18,9 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher, launch_of
+from bridge.intake.process.order_plans import OrderTask
 from bridge.intake.process.order_rules import OrderState
 from bridge.intake.process.order_values import linking_signals
-from bridge.intake.process.planning import OrderTask
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 
 ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})

@@ -18,7 +18,7 @@ from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import SESSIONS, NewSession, begin_session
 from bridge.engine.service.caller import SITES
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.link_opening import LinkContext
+from bridge.engine.service.launch.link_visits import LinkContext
 from bridge.engine.service.live.page_events import event_time
 from bridge.engine.service.sites.site_settings import get_site
 from bridge.engine.service.work import Work

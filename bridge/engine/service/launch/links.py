@@ -1,7 +1,7 @@
 """
 Links: issue, find, revoke, purge, and move to a newer key.
 
-The hash of the handle and the sealed payload are stored, nothing readable. `link_opening` opens
+The hash of the handle and the sealed payload are stored, nothing readable. `link_visits` opens
 the links of reports.
 
 An init link pre-warms an embedded session without a report or patient (interface document, init).

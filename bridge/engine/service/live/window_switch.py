@@ -12,7 +12,7 @@ from bridge.engine.rules.sync_launch import FollowAnswer, FollowRefusal
 from bridge.engine.service.accounts.sessions import BrowserSession, end_session
 from bridge.engine.service.caller import BrowserUser
 from bridge.engine.service.launch import links
-from bridge.engine.service.launch.link_opening import (
+from bridge.engine.service.launch.link_visits import (
     LinkContext,
     LinkVisit,
     OpenedReport,

@@ -13,7 +13,7 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_user
 from bridge.engine.service.caller import BrowserUser, account_role
-from bridge.engine.service.launch.link_opening import (
+from bridge.engine.service.launch.link_visits import (
     LinkContext,
     OpenedReport,
     WindowOptions,

@@ -11,7 +11,7 @@ from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.export import IMAGES, export_order, export_printed
 from bridge.engine.service.reports.files import attach
-from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import sign

@@ -14,7 +14,7 @@ from bridge.engine.service.launch.registration import register
 from bridge.engine.service.launch.report_updates import assign_report, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report
-from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.signing.addenda import release_addendum
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import release_due

@@ -10,7 +10,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register
 from bridge.engine.service.launch.report_updates import open_for
-from bridge.engine.service.reports.linking import link_orders
+from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, work_within
 from bridge.engine.service.worklist.worklist import (

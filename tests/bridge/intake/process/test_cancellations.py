@@ -6,8 +6,8 @@ from itertools import permutations
 import pytest
 
 from bridge.intake.process.duplicate_orders import combined
+from bridge.intake.process.order_plans import plan
 from bridge.intake.process.order_rules import OrderState, SourceMessage
-from bridge.intake.process.planning import plan
 from bridge.store.records.message_time import MessageTime, Resolution, clock
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent

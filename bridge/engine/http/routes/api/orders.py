@@ -52,7 +52,7 @@ from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
-from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.ownership import assign_order

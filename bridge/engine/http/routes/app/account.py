@@ -31,7 +31,7 @@ from bridge.engine.launch import first_language
 from bridge.engine.service.accounts import own_account, passwords, tokens, users
 from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
-from bridge.engine.service.launch.link_opening import OpenedReport
+from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.site_settings import image_uri
 from bridge.engine.service.work import ActorRef, Work

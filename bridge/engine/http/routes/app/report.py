@@ -23,8 +23,8 @@ from bridge.engine.http.window_handover import wait_for_handover
 from bridge.engine.links import Purpose
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import own_account
-from bridge.engine.service.launch import link_opening
-from bridge.engine.service.reports import sharing
+from bridge.engine.service.launch import link_visits
+from bridge.engine.service.reports import shares
 from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites import audit_states
@@ -89,7 +89,7 @@ async def transfer(page: ReportPageDep) -> Response:
     await wait_for_handover(page.engine, page.session.report_id, page.session.pk)
     return await page.change(
         "transfer",
-        lambda work, editor, report_id: link_opening.take_over(work, report_id, editor.account_id),
+        lambda work, editor, report_id: link_visits.take_over(work, report_id, editor.account_id),
     )
 
 
@@ -222,8 +222,8 @@ async def read_billing(page: ReportPageDep) -> Response:
 @router.get("/shares", response_model=PageJson)
 async def list_shares(page: ReportPageDep) -> Response:
     """Return the valid shares of the report, without their addresses."""
-    shares = await page.read(sharing.list_shares)
-    return JSONResponse({"shares": shares})
+    listed = await page.read(shares.list_shares)
+    return JSONResponse({"shares": listed})
 
 
 @router.post("/shares", response_model=PageJson)
@@ -232,7 +232,7 @@ async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Respo
     engine, base = page.engine, page.engine.base_url(request)
 
     def apply(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
-        created = sharing.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
+        created = shares.create_share(work, editor, report_id, engine.random, body.expiresSeconds)
         address = link_address(base, Purpose.SHARE, created.handle)
         return {"id": created.pk, "link": address, "expiresAt": iso(created.expires_at)}
 
@@ -242,4 +242,4 @@ async def share(body: ShareBody, page: ReportPageDep, request: Request) -> Respo
 @router.post("/shares/{share_id}/revoke", response_model=PageJson)
 async def revoke(share_id: Annotated[int, Path(ge=1, lt=2**63)], page: ReportPageDep) -> Response:
     """Revoke a share."""
-    return await page.change("share-revoke", partial(sharing.revoke, pk=share_id))
+    return await page.change("share-revoke", partial(shares.revoke, pk=share_id))

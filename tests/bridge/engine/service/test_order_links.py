@@ -5,7 +5,7 @@ import pytest
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.report_status import ReportStatusRecord
-from bridge.engine.service.reports.linking import link_orders, unlink_orders
+from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.harness import ServiceHarness
