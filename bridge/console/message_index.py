@@ -265,13 +265,6 @@ class MessageIndexer:
         self._position, self._missing = last, missing
         return len(found)
 
-    def catch_up(self) -> int:
-        """Index all messages; return how many."""
-        total = 0
-        while count := self.index_batch():
-            total += count
-        return total
-
     def _begin(self) -> int:
         if self._position is None:
             with self._database.read() as connection:

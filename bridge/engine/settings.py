@@ -52,7 +52,6 @@ class SizeLimits:
     status_list: int = 500
     link_list: int = 50
     batch: int = 500
-    report_text: int = 4 * MIB
     recording: int = 24 * MIB
 
 

@@ -157,17 +157,6 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
     return dict(Counter(row.listener for row in rows if row.received_at >= since))
 
 
-def totals(database: Database) -> dict[str, dict[QueueState, int]]:
-    """Count all rows by state. Reads every row: not for metrics."""
-    found: dict[str, dict[QueueState, int]] = {}
-    with database.read() as connection:
-        for table in (MESSAGE, DELIVERY):
-            counted = select(table.c.state, func.count()).group_by(table.c.state)
-            rows = connection.execute(counted)
-            found[table.name] = {QueueState(state): number for state, number in rows}
-    return found
-
-
 def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any]:
     return select(*(table.c[each.name] for each in fields(row)))
 

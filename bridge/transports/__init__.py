@@ -5,7 +5,6 @@ They have the same delivery guarantees as MLLP. Errors, in addition to `mllp.err
 
 * TransportError
     * NoAcknowledgment      an HTTP response without an HL7 acknowledgment
-    * FolderUnusable        a folder cannot be created, read or written
     * AuthorizationUnusable the file of an Authorization header cannot be read
 """
 
@@ -40,13 +39,6 @@ class NoAcknowledgment(TransportError):
     def __init__(self, status: int) -> None:
         self.status = status
         super().__init__(f"HTTP status {status} and no acknowledgment")
-
-
-class FolderUnusable(TransportError):
-    """A folder of the settings cannot be used; `reason` is the operating system's text."""
-
-    def __init__(self, owner: str, reason: str) -> None:
-        super().__init__(f"{owner}: the folder cannot be used: {reason}")
 
 
 class AuthorizationUnusable(TransportError):

@@ -112,12 +112,6 @@ class ReadState:
     withdrawn: bool
 
 
-def active(reads: Sequence[ReadState]) -> int | None:
-    """Return the index of the newest read that is not withdrawn; `reads` are oldest first."""
-    active_reads = [index for index, read in enumerate(reads) if not read.withdrawn]
-    return active_reads[-1] if active_reads else None
-
-
 def reviewed_by(reads: Iterable[ReadState], reviewer_id: int | None) -> list[int]:
     """Return the indexes of the open reads of other users, which the reviewer reviews."""
     return [

@@ -20,6 +20,7 @@ from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
 from mappings.inbound.definition import Subjects
 from tests.bridge.console.conftest import START, MessageStore
+from tests.bridge.console.full_index import index_all
 
 
 def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:
@@ -72,7 +73,7 @@ def test_a_page_examines_a_bounded_number_of_indexed_rows(
     monkeypatch.setattr(message_search, "MAX_INDEXED_ROWS", 10)
     store.fill(1, 3, state="parked", detail="Table is locked")
     store.fill(4, 40, state="parked")
-    MessageIndexer(store.database, site_by_listener, lambda: START).catch_up()
+    index_all(MessageIndexer(store.database, site_by_listener, lambda: START))
     wanted = MessageQuery(state=QueueState.PARKED, text="locked")
     first = search_messages(store.database, wanted)
     assert (first.rows, first.further) == ([], 31)
@@ -117,8 +118,8 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
     assert late == 1
     now = [START]
     indexer = MessageIndexer(store.database, site_by_listener, lambda: now[0])
-    assert indexer.catch_up() == last - 1
-    assert indexer.catch_up() == 0
+    assert index_all(indexer) == last - 1
+    assert index_all(indexer) == 0
     assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P7")) == [7]
     assert ids(store, MessageQuery(kind=NumberKind.PATIENT, number="M1", limit=2)) == [
         last,
@@ -139,17 +140,17 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
                 "WHERE message_id = 1"
             )
         )
-    assert indexer.catch_up() == 1
-    assert MessageIndexer(store.database, site_by_listener, lambda: now[0]).catch_up() <= last - 514
+    assert index_all(indexer) == 1
+    assert index_all(MessageIndexer(store.database, site_by_listener, lambda: now[0])) <= last - 514
     now[0] += MISSING_ID_MS
-    assert indexer.catch_up() == 0
+    assert index_all(indexer) == 0
     assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P1")) == [515, 1]
 
 
 def test_retention_removes_the_index_entries(store: MessageStore) -> None:
     """The index contains no id of a removed message."""
     store.fill(1, 10)
-    MessageIndexer(store.database, site_by_listener, lambda: START).catch_up()
+    index_all(MessageIndexer(store.database, site_by_listener, lambda: START))
     prune(store.database, START + 5000)
     with store.database.read() as connection:
         left = connection.execute(text("SELECT DISTINCT message_id FROM message_number")).scalars()
@@ -167,7 +168,7 @@ def test_a_limited_user_finds_only_messages_of_their_sites(
     def some(origin: MessageOrigin) -> Subjects:
         return Subjects() if b"|C12|" in origin.payload else site_by_listener(origin)
 
-    MessageIndexer(store.database, some, lambda: START).catch_up()
+    index_all(MessageIndexer(store.database, some, lambda: START))
     even = frozenset({"even"})
     assert ids(store, MessageQuery(sites=even)) == [10, 8, 6, 4]
     assert ids(store, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
@@ -180,6 +181,6 @@ def test_a_message_of_two_sites_needs_access_to_both(store: MessageStore) -> Non
     """A user limited to one of them does not find it."""
     store.fill(1, 1)
     both = frozenset({"A", "B"})
-    MessageIndexer(store.database, lambda _: Subjects(both), lambda: START).catch_up()
+    index_all(MessageIndexer(store.database, lambda _: Subjects(both), lambda: START))
     assert ids(store, MessageQuery(sites=frozenset({"A"}))) == []
     assert ids(store, MessageQuery(sites=frozenset({"A", "B", "C"}))) == [1]

@@ -96,11 +96,6 @@ def mark_enrolled(connection: Connection, account_id: int, now: int) -> None:
     connection.execute(update(ACCOUNTS).where(first).values(enrolled_at=now))
 
 
-def set_password(connection: Connection, account_id: int, password: str, now: int = 1) -> None:
-    """Hash and store a password. For commands, which have no event loop."""
-    store_hash(connection, account_id, hash_password(password), now)
-
-
 @cache
 def _dummy_hash() -> str:
     """Return a hash to verify against without an account, so that the time is the same."""

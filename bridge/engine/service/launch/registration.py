@@ -14,9 +14,7 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.creation import NewReport, OrderInput, create_many, update_order
 from bridge.engine.service.report_lookup import (
     LockedOrder,
-    follow_pointers,
     lock_orders,
-    lock_patients,
 )
 from bridge.engine.service.work import Work
 
@@ -37,21 +35,6 @@ class RegisteredOrder:
     report_id: str
     status: Status
     outcome: Registration
-
-
-def register(work: Work, site_id: str, order: OrderInput) -> RegisteredOrder:
-    """Register one order; raise Conflict (from the database) if another node did so first."""
-    return register_many(work, site_id, [order])[0]
-
-
-def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[RegisteredOrder]:
-    """Register orders of one site in their order; all of them or none."""
-    lock_patients(work, site_id, (order.mrn for order in orders))
-    pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
-    identities = [
-        OrderId(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
-    ]
-    return register_current(work, identities, orders)
 
 
 def register_current(

@@ -19,10 +19,8 @@ from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.errors import PrelimReadNotFound
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, ReportFile, Site, metadata
 from bridge.engine.rules.lifecycle import AddendumState, FileKind
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import Document, from_text, restore
 from bridge.engine.service.report_lookup import key_of, orders_of
-from bridge.engine.service.report_status import read_report
 from bridge.engine.service.sites.preferences import read_preferences
 
 DEFAULT_LANGUAGE = "en-US"
@@ -31,11 +29,6 @@ IMAGES, IMAGE_BYTES = 50, 32 * 2**20
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
 SIZE = func.length(FILES.c.data).label("size")
-
-
-def export_order(session: Session, identity: OrderId) -> model.ExportedReport:
-    """Return the report of an order for an export; raise ReportNotFound."""
-    return export_report(session, read_report(session, identity))
 
 
 def export_report(session: Session, report: Report) -> model.ExportedReport:

@@ -49,6 +49,7 @@ from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
+from tests.bridge.console.full_index import index_all
 from tests.databases import create_migrated_home
 from tests.enrolment import form_of
 
@@ -172,7 +173,7 @@ class RunningConsole:
         """Set the password of an account."""
         engine = stores.open_engine_database(self.settings)
         with engine.write() as connection:
-            passwords.set_password(connection, account_id, password)
+            passwords.store_hash(connection, account_id, passwords.hash_password(password), 1)
         engine.dispose()
 
     def token(self, site: str, email: str) -> str:
@@ -213,9 +214,8 @@ class RunningConsole:
 
     def index(self) -> None:
         """Index the stored messages."""
-        MessageIndexer(
-            self.database, MessageSubjects(self.settings, self.database), now_ms
-        ).catch_up()
+        subjects = MessageSubjects(self.settings, self.database)
+        index_all(MessageIndexer(self.database, subjects, now_ms))
 
 
 def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
@@ -243,7 +243,7 @@ def add_accounts(engine: Database, database: Database) -> dict[str, str]:
             account = users.register(
                 connection, "SITE1", grant.email, grant.email[:6], now_ms(), role=SiteRole.USER
             )
-            passwords.set_password(connection, account.id, PASSWORD)
+            passwords.store_hash(connection, account.id, passwords.hash_password(PASSWORD), 1)
             ids[who] = account.id
         users.register(connection, "SITE2", "reader@site2.test", "Reader", now_ms())
     for who, grant in USERS.items():

@@ -106,7 +106,7 @@ class Service:
         with self.database.write() as connection:
             account = users.find_account(connection, email)
             assert account is not None
-            passwords.set_password(connection, account.id, password)
+            passwords.store_hash(connection, account.id, passwords.hash_password(password), 1)
 
     def sign_in(self, email: str = READER, password: str = PASSWORD, **form: str) -> httpx.Response:
         """Send the login form, without an earlier session."""

@@ -14,11 +14,11 @@ from bridge.engine.records.tables import Site, metadata
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
 from tests.eventually import PATIENCE
 

@@ -5,7 +5,8 @@ import pytest
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import from_text
-from bridge.engine.service.reports.export import export_order
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign
@@ -85,7 +86,7 @@ def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:
     harness.later(100)
     assert release_due(harness.database, harness.now) == 0
     with harness.work() as work:
-        assert export_order(work.session, order).addenda == ()
+        assert export_report(work.session, read_report(work.session, order)).addenda == ()
 
 
 def test_one_addendum_is_written_at_a_time(harness: ServiceHarness) -> None:

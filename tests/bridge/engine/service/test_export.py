@@ -9,7 +9,8 @@ from bridge.engine.records.tables import Site, SiteMembership
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.reports.export import IMAGES, export_order, export_printed
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports.export import IMAGES, export_printed, export_report
 from bridge.engine.service.reports.files import attach
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing import addenda
@@ -41,7 +42,7 @@ def test_a_signed_report_with_everything(harness: ServiceHarness) -> None:
     harness.on_report(order, addenda.sign_addendum, harness.bob)
 
     with harness.work() as work:
-        exported = export_order(work.session, other)
+        exported = export_report(work.session, read_report(work.session, other))
         record = export_record(exported)
 
     assert [each["Accession"] for each in record["clinicalInfo"]] == ["A1", "A2"]
@@ -72,7 +73,7 @@ def test_a_signature_keeps_the_name_of_the_signer(harness: ServiceHarness) -> No
         assert ann is not None
         ann.name = "Ann Newname"
     with harness.work() as work:
-        signer = export_order(work.session, order).signed_by
+        signer = export_report(work.session, read_report(work.session, order)).signed_by
 
     assert signer is not None
     assert signer.name == "Ann"

@@ -9,13 +9,13 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import update_patient
 from bridge.engine.service.signing import page_actions, page_state
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 

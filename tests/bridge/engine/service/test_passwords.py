@@ -19,7 +19,7 @@ def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
     with database.write() as connection:
         site_settings.add_site(connection, SiteSettings("SITE1", "First"), 0)
         account = users.register(connection, "SITE1", "rea@site1.test", "Rea", 0)
-        passwords.set_password(connection, account.id, "correct horse")
+        passwords.store_hash(connection, account.id, passwords.hash_password("correct horse"), 1)
         stored = connection.execute(text("SELECT password_hash FROM engine_account")).scalar_one()
     database.dispose()
 

@@ -11,7 +11,6 @@ from bridge.engine.records.tables import PatientPointer, ReportOrder
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import find_orders, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient
@@ -22,6 +21,7 @@ from bridge.engine.service.sites.macros import macros_of, set_macro
 from bridge.engine.service.sites.site_settings import apply_changes, prepare
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy, Conflict
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 from tests.eventually import PATIENCE
 

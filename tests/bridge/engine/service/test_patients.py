@@ -6,10 +6,10 @@ from sqlmodel import select
 from bridge.engine.errors import MergeConflict, RuleBroken
 from bridge.engine.records.tables import PatientPointer, Site
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.report_lookup import REFUSE_MERGED, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.signing.sign import sign
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 

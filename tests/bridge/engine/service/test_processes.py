@@ -6,9 +6,9 @@ import pytest
 
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.database import Database
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, START, ServiceHarness
 from tests.processes import FORKED
 

@@ -10,7 +10,6 @@ import pytest
 
 from bridge.engine.errors import EngineError
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.launch.report_updates import assign_report, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report
@@ -20,6 +19,7 @@ from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.store.errors import Busy, Conflict
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 from tests.eventually import PATIENCE
 

@@ -11,13 +11,14 @@ from bridge.engine.records.tables import (
 )
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import Registration, register, register_many
+from bridge.engine.service.launch.registration import Registration
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import discard, reset_order
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.worklist.ownership import assign_order
+from tests.bridge.engine.registrations import register, register_many
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 

@@ -18,7 +18,8 @@ from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service import report_transitions
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.reports.export import export_order
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import next_due, release_due
@@ -124,7 +125,9 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
     harness.later(5)
     harness.do(sign, order)
     with harness.work() as work:
-        reviewer = export_order(work.session, order).prelims[0].reviewed_by
+        reviewer = (
+            export_report(work.session, read_report(work.session, order)).prelims[0].reviewed_by
+        )
         assert reviewer is not None
         assert reviewer.email == "bob@example.org"
 
@@ -132,7 +135,10 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
 
     assert (harness.status(order), harness.content(order)) == ("Preliminary", "first read")
     with harness.work() as work:
-        assert export_order(work.session, order).prelims[0].reviewed_by is None
+        assert (
+            export_report(work.session, read_report(work.session, order)).prelims[0].reviewed_by
+            is None
+        )
         history = work.session.exec(select(Signature)).one()
         assert (history.content_text, history.withdrawn_at) == ("corrected by Bob", harness.now)
 

@@ -8,7 +8,6 @@ from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing.sign import sign
@@ -19,6 +18,7 @@ from bridge.engine.service.worklist.worklist import (
     WorklistResult,
     read_worklist,
 )
+from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 from tests.eventually import PATIENCE
 

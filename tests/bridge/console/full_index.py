@@ -1,0 +1,11 @@
+"""The message index of a test, brought up to date at once."""
+
+from bridge.console.message_index import MessageIndexer
+
+
+def index_all(indexer: MessageIndexer) -> int:
+    """Index all messages; return how many."""
+    total = 0
+    while count := indexer.index_batch():
+        total += count
+    return total
