@@ -73,12 +73,38 @@ class TestClaiming:
         (claimed,) = inbox.claim(NOW, 10)
         assert (claimed.message_id, claimed.is_damaged) == (1, True)
 
+    def test_a_claim_tells_whether_more_is_free(self, intake: Intake, inbox: Inbox) -> None:
+        """Messages beyond the limit are free, and those behind a claimed one are not."""
+        first, other, _ = enqueue(intake, "1", "2", "1")
+        batches = [inbox.claim_without_blobs(NOW, 1) for _ in range(2)]
+        assert [ids_of(each.messages) for each in batches] == [[first], [other]]
+        assert [each.more for each in batches] == [True, False]
+
+    def test_a_node_without_a_heartbeat_claims_nothing(
+        self, intake: Intake, store: Database
+    ) -> None:
+        """Other nodes may take over what it claims."""
+        (number,) = enqueue(intake, "1")
+        session: list[int | None] = [None]
+        inbox = Inbox(store, "node-1", session=lambda: session[0])
+        batch = inbox.claim_without_blobs(NOW, 10)
+        assert (batch.messages, batch.undecided) == ([], True)
+        session[0] = 1
+        assert ids_of(inbox.claim(NOW, 10)) == [number]
+
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
         """A claim has at most the limit. The next claim gets the rest."""
         ids = enqueue(intake, *map(str, range(25)))
         claims = [ids_of(inbox.claim(NOW, 10)) for _ in range(4)]
         assert list(map(len, claims)) == [10, 10, 5, 0]
         assert [each for claim in claims for each in claim] == ids
+
+    def test_the_limit_of_a_claim_that_scans_twice(self, intake: Intake, inbox: Inbox) -> None:
+        """Messages behind the first of a long lane count neither for the limit nor against it."""
+        head, *_ = enqueue(intake, *["1"] * 300)
+        others = enqueue(intake, *map(str, range(2, 12)))
+        assert ids_of(inbox.claim(NOW, 5)) == [head, *others[:4]]
+        assert ids_of(inbox.claim(NOW, 100)) == others[4:]
 
     def test_a_merge_waits_for_both_and_holds_both(self, intake: Intake, inbox: Inbox) -> None:
         """A message of two lanes waits for both, and blocks later messages of both."""

@@ -104,6 +104,16 @@ def test_readers_get_the_whole_payload(intake: Intake, store: Database) -> None:
     assert stored_bytes(store) == len(large.payload)
 
 
+def test_a_damaged_chunk(intake: Intake, store: Database) -> None:
+    """A payload with a changed chunk differs from its digest, and is not returned."""
+    intake.enqueue(arrival("L", content=LARGE))
+    change = text("UPDATE parcel_piece SET content = :changed WHERE number = 1")
+    with store.write() as connection:
+        connection.execute(change, {"changed": b"y" * CHUNK})
+    (claimed,) = Inbox(store, "node").claim(NOW, 10)
+    assert (claimed.is_damaged, claimed.payload) == (True, b"")
+
+
 def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
     """A retransmit gets the stored reply, and adds no chunks."""
     (first,) = intake.enqueue(arrival("A", content=LARGE))
