@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from bridge.intake.process.jobs import ContentUnreadableError
 from bridge.intake.process.jobs import read as read_job
@@ -232,6 +232,33 @@ class TestForgetting:
         put(store, arrival("A", content=LARGE))
         put(store, arrival("A", content=LARGE, received_at=late))
         assert delete_orphans(store, late + 1) == 0
+
+    @pytest.mark.parametrize(
+        "store_again",
+        [
+            lambda intake, _: intake.enqueue(arrival("A", content=LARGE)),
+            lambda _, store: put(store, arrival("A", content=LARGE, received_at=NOW + 1)),
+        ],
+        ids=["message", "chunks"],
+    )
+    def test_orphans_that_get_their_message(
+        self, intake: Intake, store: Database, store_again: Callable[[Intake, Database], object]
+    ) -> None:
+        """A retransmit between the search for orphans and their deletion keeps its chunks."""
+        put(store, arrival("A", content=LARGE))
+        whole, retransmits = stored_bytes(store), [store_again]
+
+        def after_the_search(_connection: Any, _cursor: Any, statement: str, *_: object) -> None:
+            if statement.startswith("SELECT") and retransmits:
+                retransmits.pop()(intake, store)
+
+        event.listen(store.engine, "after_cursor_execute", after_the_search)
+        try:
+            assert delete_orphans(store, NOW + ORPHAN_AGE_MS + 1) == 0
+        finally:
+            event.remove(store.engine, "after_cursor_execute", after_the_search)
+        assert stored_bytes(store) == whole
+        assert not retransmits
 
     @sqlite
     def test_files_without_a_row(self, intake: Intake, store: Database) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,6 +86,43 @@ async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     assert not waiting.done()
     acknowledgment.write_bytes(ack(result("A"), AckCode.ERROR, MissingField("PID-3")))
     assert read_ack(await waiting).code is AckCode.ERROR
+
+
+@pytest.mark.anyio
+async def test_acknowledgment_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """An acknowledgment that is left from an earlier attempt does not count for a repetition."""
+    waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
+    files = await eventually_async(lambda: sent(tmp_path))
+    acknowledgment = tmp_path / "acks" / f"{files[0]}.ack"
+    acknowledgment.write_bytes(ack(result("A"), AckCode.ERROR))
+    assert read_ack(await waiting).code is AckCode.ERROR
+    waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
+    await eventually_async(lambda: waiting.done() or not acknowledgment.exists())
+    acknowledgment.write_bytes(ack(result("A"), AckCode.ACCEPT))
+    assert read_ack(await waiting).code is AckCode.ACCEPT
+
+
+@pytest.mark.anyio
+async def test_two_nodes_write_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that writes leaves the unfinished file of another node as it is."""
+    fsync, begun, finish = os.fsync, threading.Event(), threading.Event()
+
+    def slow_once(descriptor: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert finish.wait(PATIENCE)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow_once)
+    first = asyncio.create_task(send(sender(tmp_path), result("A")))
+    await eventually_async(begun.is_set)
+    await send(sender(tmp_path), result("B"))
+    finish.set()
+    await first
+    assert [path.read_bytes() for path in sorted(everything(tmp_path))] == [
+        result("A"),
+        result("B"),
+    ]
 
 
 @pytest.mark.anyio
