@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 from bridge.delivery.courier import OutcomeWriter
 from bridge.queue.deliveries import DeliveryOutcome, DeliveryRequest
 from bridge.queue.outbox import Outbox
-from bridge.queue.states import QueueEvent
+from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.store.database import Database
 from mappings.hl7.header import peek
 from tests.bridge.delivery.fixtures import Time, destination
@@ -95,3 +95,20 @@ async def test_outcomes_share_a_commit(database: Database) -> None:
     assert len(stored) == len(claimed) == 10
     assert len(commits) == 1
     assert not await outcomes.flush()
+
+
+async def test_retries_that_a_clock_put_too_far_off(tmp_path: Path, database: Database) -> None:
+    """A retry later than `retry_max` becomes due; a retry within it keeps its time."""
+    patient = destination(retry=RetryPolicy(first=1, maximum=3600))
+    async with open_hospital(tmp_path, database, patient) as hospital:
+        hospital.couriers[0].pause()
+        now, hour = hospital.time(), 3_600_000
+        with database.write() as connection:
+            hospital.outbox.enqueue(connection, waiting(2), now)
+            due = text("UPDATE delivery SET not_before = CASE id WHEN 1 THEN :soon ELSE :late END")
+            connection.execute(due, {"soon": now + hour // 2, "late": now + 10 * hour})
+        await hospital.couriers[0].correct_due_times()
+        query = "SELECT not_before FROM delivery WHERE blocked = 0 ORDER BY id"
+        times = [time for (time,) in hospital.rows(query)]
+        assert times[0] == now + hour // 2
+        assert max(times[1:]) < now + hour

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
@@ -151,9 +151,14 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
         return accepting(payload)
 
     reply_with: dict[str, Callable[[bytes], bytes | None]] = {"ris": freeze}
-    async with open_hospital(tmp_path, database, destination(), reply_with=reply_with) as hospital:
+    async with open_hospital(
+        tmp_path,
+        database,
+        destination(),
+        reply_with=reply_with,
+        timer=lambda: time.monotonic() + passed,
+    ) as hospital:
         courier = hospital.couriers[0]
-        courier._timer = lambda: time.monotonic() + passed
         courier.pause()
         await sign_all(hospital, "A1", "A2")
         courier.resume()
@@ -161,3 +166,48 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
         await eventually_async(lambda: hospital.rows(STATES) == [("done", 2)])
         assert claimed_twice
         assert len(sent) == 1
+
+
+async def test_a_slow_extension_makes_no_lease_longer(tmp_path: Path, database: Database) -> None:
+    """A lease is extended from the time before the statement, however long that takes."""
+    passed, first = 0.0, [True]
+
+    def slow(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        nonlocal passed
+        if "UPDATE delivery" in statement:
+            passed = 100.0
+
+    reply_with: dict[str, Callable[[bytes], bytes | None]] = {
+        "ris": lambda payload: None if first and first.pop() else accepting(payload)
+    }
+    async with open_hospital(
+        tmp_path, database, destination(), reply_with=reply_with, timer=lambda: passed
+    ) as hospital:
+        courier, receiver = hospital.couriers[0], hospital.receivers["ris"]
+        courier.pause()
+        await sign_all(hospital, "A1", "A2")
+        courier.resume()
+        await hospital.delivered(1)
+        event.listen(database.engine, "before_cursor_execute", slow)
+        await courier.keep_leases()
+        event.remove(database.engine, "before_cursor_execute", slow)
+        assert passed
+        passed = hospital.outbox.lease / 1000 + 1
+        receiver.pending[0].callback(accepting(receiver.sent[0]))
+        await eventually_async(lambda: hospital.rows(STATES) == [("done", 2)])
+        assert hospital.rows("SELECT attempts FROM delivery ORDER BY id") == [(1,), (2,)]
+
+
+async def test_nothing_is_claimed_without_heartbeat(tmp_path: Path, database: Database) -> None:
+    """A courier whose node may have lost its heartbeat lock leaves deliveries to other nodes."""
+    asked = 0
+
+    def lost() -> None:
+        nonlocal asked
+        asked += 1
+
+    async with open_hospital(tmp_path, database, destination(), session=lost) as hospital:
+        await sign_all(hospital, "A1")
+        before = asked
+        await eventually_async(lambda: asked > before + 2)
+        assert hospital.rows("SELECT state, attempts FROM delivery") == [("queued", 0)]

@@ -77,6 +77,16 @@ async def test_faults_are_repeated_with_the_same_bytes(
         assert len(hospital.receivers["ris"].sent) == 4
 
 
+async def test_failed_connections_open_the_circuit(tmp_path: Path, database: Database) -> None:
+    """A destination without connection is paused like one without replies."""
+    away = destination(breaker_after=2)
+    async with open_hospital(tmp_path, database, away, reply_with={"ris": unreachable}) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Text.")
+        await hospital.follow()
+        await eventually_async(lambda: hospital.couriers[0].circuit_status[0])
+
+
 async def test_settings_override_the_reply_policy(tmp_path: Path, database: Database) -> None:
     """`AR = "park"`: no retry; later results of the report wait, others are sent."""
 

@@ -197,6 +197,7 @@ async def open_hospital(
     *destinations: CompiledDestination,
     reply_with: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
+    **courier_options: Any,
 ) -> AsyncIterator[Hospital]:
     """Start all parts except the change feed, which tests read step by step."""
     time, metrics = Time(), Metrics()
@@ -258,6 +259,7 @@ async def open_hospital(
                 metrics,
                 clock=time,
                 random=Random(1),
+                **courier_options,
             )
             courier.start()
             stack.push_async_callback(courier.stop)
