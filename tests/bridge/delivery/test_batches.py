@@ -9,9 +9,11 @@ import httpx
 import pytest
 from sqlalchemy import event, text
 
+from bridge.engine_client import OrderKey
+from bridge.queue.deliveries import DeliveryRequest
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.fixtures import accepting, destination
+from tests.bridge.delivery.fixtures import SITE, accepting, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
@@ -105,6 +107,63 @@ async def test_other_services_get_one_call_per_report(
         await sign_all(hospital, "A3")
         assert texts_match(hospital, await hospital.delivered(3)) == [True] * 3
         assert sorted(each for each in paths if each in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
+
+
+async def test_an_unknown_report_keeps_the_common_call(tmp_path: Path, database: Database) -> None:
+    """A result whose report is unknown does not make later results be read one by one."""
+    unknown = {"orders": [OrderKey(SITE, "M9", "A9").tags()], "status": "Final", "addenda": 0}
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        with database.write() as connection:
+            release = DeliveryRequest("ris", "R9", "K9", "final", 0, unknown)
+            hospital.outbox.enqueue(connection, [release], 0)
+        await eventually_async(lambda: hospital.rows(STATES) == [("parked", 1)])
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1", "A2")
+        paths = calls(hospital)
+        hospital.couriers[0].resume()
+        await hospital.delivered(2)
+        assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
+
+
+async def test_a_busy_service_is_asked_again_when_it_says(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that cannot be read waits as long as `Retry-After` requires."""
+    send = httpx.ASGITransport.handle_async_request
+
+    async def busy(self: httpx.ASGITransport, request: httpx.Request) -> httpx.Response:
+        if request.url.path not in {STATUS, EXPORT}:
+            return await send(self, request)
+        return httpx.Response(503, headers={"retry-after": "600"}, json={"code": "busy"})
+
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1")
+        before = hospital.time()
+        monkeypatch.setattr(httpx.ASGITransport, "handle_async_request", busy)
+        hospital.couriers[0].resume()
+        query = "SELECT not_before FROM delivery WHERE state = 'queued' AND attempts > 0"
+        ((due,),) = await eventually_async(lambda: hospital.rows(query))
+        assert due >= before + 600_000
+
+
+async def test_the_message_that_was_stored_first_is_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """A courier sends the message that another node has stored meanwhile, not its own."""
+    stored = b"MSH|^~\\&|A|B|C|D|2026||ORU^R01|OTHER|P|2.5.1\r"
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+
+        async def store(request: httpx.Request) -> None:
+            if request.url.path == STATUS:
+                ((delivery_id,),) = hospital.rows("SELECT id FROM delivery")
+                hospital.outbox.store_payloads({delivery_id: (stored, "OTHER")})
+
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1")
+        hospital.http.event_hooks["request"].append(store)
+        hospital.couriers[0].resume()
+        assert await hospital.delivered(1) == [stored]
 
 
 async def test_a_stop_requeues_the_prepared_batch(

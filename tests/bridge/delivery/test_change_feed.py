@@ -1,20 +1,31 @@
 """The change feed is read from its cursor, and each change is processed once."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
+from sqlalchemy import text
+from typing_extensions import override
 
+from bridge.contract import ReportStatus
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import ChangePage
+from bridge.engine_client.models import (
+    ChangePage,
+    FeedRelease,
+    OrderKey,
+    ReportChange,
+    StatusRecord,
+)
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from tests.bridge.delivery.fixtures import destination
+from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
@@ -96,6 +107,56 @@ async def test_reconnection(database: Database) -> None:
     await eventually_async(lambda: made.supported is True)
     await made.stop()
     assert service.cursors[:2] == [0, 0]
+
+
+def released(number: int, kind: str, sequence: int, report: str = "R1") -> ReportChange:
+    """Return the change of a release; `number` is its cursor."""
+    key = OrderKey(SITE, "M1", "A1")
+    record = StatusRecord(report, ReportStatus.ADDENDUM, "", None, (key,))
+    return ReportChange(number, number, "", record, (key.tags(),), FeedRelease(kind, sequence))
+
+
+@pytest.mark.parametrize("pages", [1, 6], ids=["one page", "several pages"])
+async def test_results_count_the_released_addenda(database: Database, pages: int) -> None:
+    """A result has the addenda released before it: of its own report, without retracted ones."""
+    outbox = Outbox(database, "test")
+    processor = ChangeProcessor(database, outbox, [destination()], lambda: 0)
+    changes = [
+        released(1, "addendum", 1),
+        released(2, "final", 1),
+        released(3, "retraction", 1),
+        released(4, "final", 2),
+        released(5, "addendum", 2),
+        released(6, "final", 1, "R2"),
+    ]
+    for first in range(0, 6, 6 // pages):
+        page = tuple(changes[first : first + 6 // pages])
+        processor.process("changes", ChangePage(page, page[-1].cursor))
+    with database.read() as connection:
+        rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
+        assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
+
+
+class FailoverFeed(ScriptedFeed):
+    """A feed during whose call the database is restored to an earlier state."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self.database = database
+
+    @override
+    async def changes(self, after: int, *rest: Any, **named: Any) -> ChangePage:
+        with self.database.write() as connection:
+            connection.execute(text("UPDATE feed_cursor SET cursor = 5, marked = NULL"))
+        return ChangePage((), after + 5)
+
+
+async def test_a_failover_during_a_call(database: Database) -> None:
+    """The reader passes the cursor of its call, so that the page after it is ignored."""
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    processor.process("changes", ChangePage((), 7))
+    await reader(FailoverFeed(database), database).read_page()
+    assert processor.cursor("changes") == 5
 
 
 async def test_the_cursor_never_decreases(database: Database) -> None:

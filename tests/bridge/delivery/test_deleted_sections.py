@@ -1,11 +1,15 @@
 """The bridge deletes sections that a later text leaves out at receivers that got them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bridge.delivery.delivery_history import current_observations
+from bridge.delivery.delivery_history import current_observations, observations_sent_before
 from bridge.engine_client import OrderKey
+from bridge.queue.deliveries import DeliveryOutcome
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent, SentSection
@@ -14,6 +18,7 @@ from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.delivery.test_delivery_history import compiled
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
+from tests.bridge.queue.samples import NOW, release
 from tests.conformance.parsers import structure_errors
 
 pytestmark = pytest.mark.anyio
@@ -78,6 +83,27 @@ async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Databa
         sent, withdrawn = map(observations, await hospital.delivered(2))
     assert sent.keys() <= withdrawn.keys()
     assert {status for status, _ in withdrawn.values()} == {"W"}
+
+
+def test_sections_of_another_receiver(database: Database) -> None:
+    """A receiver has the sections of its own messages only."""
+    outbox, head = Outbox(database, "test"), "MSH|^~\\&|A|B|C|D|2026||ORU^R01|1|P|2.5.1\r"
+    names = ("ris", "other")
+    for place, destination_name in enumerate(names):
+        with database.write() as connection:
+            outbox.enqueue(connection, [release(f"K{place}", destination=destination_name)], NOW)
+        (claimed,) = outbox.claim(destination_name, NOW, 1)
+        message = f"{head}OBX|1|TX|{destination_name}^x^LN|1|x||||||F\r".encode()
+        outbox.store_payloads({claimed.delivery_id: (message, "1")})
+        outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW)
+    for place, destination_name in enumerate(names):
+        with database.write() as connection:
+            outbox.enqueue(connection, [release(f"L{place}", destination=destination_name)], NOW)
+        (claimed,) = outbox.claim(destination_name, NOW, 1)
+        claimed = replace(claimed, release_key="R1:final:2:all")
+        with database.read() as connection:
+            found = observations_sent_before(connection, claimed)
+        assert found == (SentSection(destination_name, "LN", "1"),)
 
 
 def test_current_observations() -> None:

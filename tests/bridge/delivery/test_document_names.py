@@ -36,6 +36,7 @@ def withdrawn(number: int) -> DeliveredEvent:
         ([FINAL, CORRECTION, CORRECTION], ".R2", ".R1"),
         ([FINAL, CORRECTION, early(1)], ".A1", ".R1"),
         ([PRELIMINARY, CANCELLATION], "", None),
+        ([PRELIMINARY, FINAL, CANCELLATION, CORRECTION], ".R1", ".N1"),
         ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
     ],
 )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from bridge.contract import ReportStatus
 from bridge.engine_client import OrderKey
@@ -224,6 +225,27 @@ async def test_a_merged_patient_keeps_the_numbers_of_the_order(
         (oru,) = await hospital.delivered(1)
         parsed = Message.parse(oru)
         assert (parsed.value("PID-3.1"), parsed.value("ORC-2")) == ("M2", "PA1")
+
+
+async def test_another_patient_with_the_accession_is_no_survivor(
+    tmp_path: Path, database: Database
+) -> None:
+    """A merged patient does not get the name of an order that belongs to another patient."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Merged while it waited.")
+        await hospital.follow()
+        await hospital.send(
+            b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
+            b"PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r"
+        )
+        await hospital.send(order("ID2", "A1", "M9").replace(b"TESTER^TILDA", b"OTHER^OLGA"))
+        with database.write() as connection:  # retention
+            connection.execute(text("DELETE FROM bridge_order WHERE mrn = 'M2'"))
+        hospital.couriers[0].resume()
+        (oru,) = await hospital.delivered(1)
+        assert b"OTHER^OLGA" not in oru
 
 
 async def test_a_result_that_waited_while_its_patient_was_merged(

@@ -1,8 +1,9 @@
 """The reconcile job finds all differences between both sides, and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -144,6 +145,51 @@ class PartialService:
 
     def token_of(self, site: str) -> str:
         return site
+
+
+@dataclass
+class LaggingService:
+    """A service whose first answers are a moment older than the orders of the bridge."""
+
+    client: EngineClient
+    catch_up: Callable[[], None]
+    asked: int = 0
+
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+        self.asked += 1
+        return await self.client.status(orders) if self.asked > 1 else ()
+
+    async def worklist(self, site: str, **named: Any) -> WorklistPage:
+        page = await self.client.worklist(site, **named)
+        self.asked += 1
+        if self.asked > 1:
+            self.catch_up()
+        return page
+
+    def token_of(self, site: str) -> str:
+        return self.client.token_of(site)
+
+
+async def test_a_difference_that_ends_meanwhile_does_not_count(
+    tmp_path: Path, database: Database
+) -> None:
+    """Each difference is looked up a second time: an order may be arriving or ending."""
+
+    def arrive() -> None:
+        with database.write() as connection:
+            connection.execute(text("UPDATE bridge_order SET state = 'ordered'"))
+
+    async with open_hospital(tmp_path, database) as hospital:
+        service = LaggingService(hospital.client, arrive)
+        reconciler = Reconciler(service, database, [], hospital.metrics)  # type: ignore[arg-type]  # a part of it
+        await hospital.send(order("ID1", "A1"))
+        assert await reconciler.reconcile(hospital.time()) == []
+        service.asked = 0
+        with database.write() as connection:
+            connection.execute(text("UPDATE bridge_order SET state = 'cancelled'"))
+        await reconciler.reconcile(hospital.time())
+        last = last_round_of(database)
+        assert (last.reports, last.differing) == (1, {})
 
 
 async def test_skipped_orders_are_counted(tmp_path: Path, database: Database) -> None:

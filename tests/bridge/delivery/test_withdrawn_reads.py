@@ -116,6 +116,31 @@ async def test_a_read_that_was_withdrawn_before_it_was_sent(
         ]
 
 
+async def test_a_second_read_that_was_withdrawn_before_it_was_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """A read that was sent and cancelled before does not count as received."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.page("A1")
+        await page("save", text="First look.")
+        for number in (1, 2):
+            await hospital.client.prelim(A1, "Residents", f"R{number}")
+            await hospital.follow()
+            if number == 1:
+                await hospital.delivered(1)
+            await withdraw(hospital)
+            await hospital.follow()
+            await hospital.delivered(2)
+            hospital.couriers[0].pause()
+        hospital.couriers[0].resume()
+        await settled(hospital)
+        assert len(hospital.receivers["ris"].sent) == 2
+        codes = "SELECT code FROM delivery WHERE state = 'ignored' ORDER BY id"
+        assert hospital.rows(codes) == [("gone",), ("never_told",)]
+
+
 async def test_an_earlier_read_replaces_the_withdrawn_one(
     tmp_path: Path, database: Database
 ) -> None:
