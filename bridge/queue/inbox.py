@@ -133,6 +133,7 @@ class Inbox:
             parked_block=parked_block,
             timer=timer,
             are_acknowledged=are_acknowledged,
+            session=session,
         )
 
     def claim(self, now: int, limit: int) -> list[ClaimedMessage]:

@@ -18,12 +18,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue.claims import Settlement, SettlementResult
+from bridge.queue.claims import (
+    CurrentSession,
+    Settlement,
+    SettlementResult,
+    no_heartbeat_session,
+)
 from bridge.queue.statements import ENTERED_UP_TO, INBOX, SET_ENTERED_UP_TO, LaneStatements
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.store.database import Database
 from bridge.store.lease_clock import claim_time
-from bridge.store.postgresql.dedicated_connections import without_heartbeat
+from bridge.store.postgresql.dedicated_connections import lock_name, without_heartbeat
 from bridge.store.statements import (
     BulkStatement,
     dialect_statement,
@@ -120,6 +125,9 @@ class LaneClaim:
     acknowledged: list[int]
 
 
+_NOTHING_CLAIMED = LaneClaim([], scan_incomplete=False, more=False, undecided=True, acknowledged=[])
+
+
 class Lanes:
     """The lanes of one queue. Each method needs a connection in a write transaction."""
 
@@ -131,9 +139,11 @@ class Lanes:
         parked_block: bool,
         timer: Callable[[], float] = time.monotonic,
         are_acknowledged: Callable[[Sequence[int]], bool] = lambda _: False,
+        session: CurrentSession = no_heartbeat_session,
     ) -> None:
         """
-        With `parked_block` parked rows keep their position.
+        With `parked_block` parked rows keep their position. With the `session` of a heartbeat lock
+        only its owner's own lock allows a claim.
 
         `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
         """
@@ -143,6 +153,8 @@ class Lanes:
         )
         self._is_postgresql = database.dialect == "postgresql"
         self._has_heartbeats = database.has_heartbeats
+        self._needs_lock = self._has_heartbeats and session is not no_heartbeat_session
+        self._try_lock = database.try_lock
         # Messages are partitioned on PostgreSQL; most scans skip most partitions.
         partitioned = self._is_postgresql and statements is INBOX
         due = f"{statements.candidates} {database.skip_locked}"
@@ -167,6 +179,8 @@ class Lanes:
         channel: str = "",
     ) -> LaneClaim:
         """Claim up to `limit` rows for the owner."""
+        if self._needs_lock and self._try_lock(connection, lock_name(owner)):
+            return _NOTHING_CLAIMED  # the heartbeat session is one of another server, or has ended
         window = max(limit, _WINDOW)
         lease_until = claim_time(connection, now) + lease
         position = self._watermark.position(self._timer())

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, text
 
-from bridge.queue.claims import Settlement
+from bridge.queue.claims import CurrentSession, Settlement, no_heartbeat_session
 from bridge.queue.deliveries import (
     INTERRUPTED,
     ClaimedDelivery,
@@ -238,14 +238,22 @@ class Outbox:
     The queue of deliveries.
 
     `owner` identifies this courier among all nodes and must be the same after a restart. A parked
-    delivery blocks later deliveries of its report to its destination, and nothing else.
+    delivery blocks later deliveries of its report to its destination, and nothing else. `session`
+    is that of the owner's heartbeat lock.
     """
 
-    def __init__(self, database: Database, owner: str, *, lease: int = LEASE_MS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        owner: str,
+        *,
+        lease: int = LEASE_MS,
+        session: CurrentSession = no_heartbeat_session,
+    ) -> None:
         self.lease = lease
         self._database = database
         self._owner = owner
-        self._lanes = Lanes(database, OUTBOX, parked_block=True)
+        self._lanes = Lanes(database, OUTBOX, parked_block=True, session=session)
 
     def enqueue(self, connection: Connection, releases: Iterable[DeliveryRequest], now: int) -> int:
         """

@@ -195,7 +195,7 @@ class DeliveryParts:
         self._settings, self._database, self._owner = settings, database, owner
         self._schedule = schedule
         self._every = settings.schedule.poll_status_every
-        self._outbox = Outbox(database, owner)
+        self._outbox = Outbox(database, owner, session=membership.session)
         self._membership = membership
         membership.wakes(self._notify)
         self._activation = latest_activation(database)

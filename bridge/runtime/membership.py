@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from bridge.engine_client.transport import DEADLINE
 from bridge.executors import Threads
 from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox
@@ -24,8 +25,19 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import CHANNEL
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
-from bridge.store.postgresql.dedicated_connections import NotificationListener, Presence
+from bridge.store.postgresql.dedicated_connections import (
+    GRACE_SECONDS,
+    NotificationListener,
+    Presence,
+)
 from config.private_files import make_folder, open_private
+
+LATE_SECONDS: Final = GRACE_SECONDS + DEADLINE
+"""
+How long after the loss of a server a call can be executed for a claim that was made there.
+
+Its node begins the call before it notices the loss, and waits for its answer.
+"""
 
 _MAX_PROCESSES: Final = 1000
 
@@ -75,7 +87,8 @@ class Membership:
         self._log = structlog.get_logger("nodes")
         self.may_lead = jobs
         self._database = database
-        self._presence = Presence(database, owners, "bridge" if jobs else "")
+        late = 0.0 if database.synchronous_commit.is_required else LATE_SECONDS
+        self._presence = Presence(database, owners, "bridge" if jobs else "", late_seconds=late)
         name = owners[0]
         self._failover = Failover(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: NotificationListener | None = None

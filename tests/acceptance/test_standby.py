@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.runtime.membership import LATE_SECONDS
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.standby import Pair, end, pair
@@ -16,6 +17,12 @@ from tests.eventually import eventually
 pytestmark = pytest.mark.slow
 
 CONNECTIONS, PATIENTS = 5, 40
+
+_WAIT_MS = """
+    SELECT min(settled_at) - max(seen_at) FROM message, server_timeline WHERE settled_at > seen_at
+        AND seen_at > 0
+"""
+"""From the promotion of the standby to the first message that was applied on it."""
 
 
 @pytest.fixture
@@ -54,7 +61,11 @@ def test_a_failover_to_a_synchronous_standby_loses_nothing(running: House, serve
 def test_a_failover_to_a_late_standby_loses_the_last_commits_only(
     running: House, servers: Pair
 ) -> None:
-    """Orders before the lost commits and after the failover are listed, each once."""
+    """
+    Orders before the lost commits and after the failover are listed, each once.
+
+    The latter are acknowledged at once, and applied when no call of before can be executed.
+    """
     send(running, range(20))
     running.settle()
     servers.wait_for_replay()
@@ -69,6 +80,7 @@ def test_a_failover_to_a_late_standby_loses_the_last_commits_only(
     running.settle()
     accessions = [each["Accession"] for row in running.worklist() for each in row["orders"]]
     assert sorted(accessions) == sorted(f"A{number}" for number in [*range(20), *range(40, 60)])
+    assert servers.ask_standby(_WAIT_MS) >= LATE_SECONDS * 1000
 
 
 def send(house: House, numbers: range) -> None:

@@ -72,6 +72,11 @@ def _act_without_heartbeat() -> AbstractContextManager[object]:
     return patch.object(Heartbeat, "session", lambda _: 1)
 
 
+def _claim_soon_after_a_failover() -> AbstractContextManager[object]:
+    begin = Heartbeat.begin_session
+    return patch.object(Heartbeat, "begin_session", lambda heartbeat, _: begin(heartbeat))
+
+
 def _leave_future_retries() -> AbstractContextManager[object]:
     return patch.object(Inbox, "correct_due_times", lambda *_: 0)
 
@@ -116,6 +121,7 @@ BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = M
         "fresh-control-ids": ("delivery", _fresh_control_ids),
         "count-silence-as-accepted": ("delivery", _count_silence_as_accepted),
         "act-without-heartbeat": ("cluster", _act_without_heartbeat),
+        "claim-soon-after-a-failover": ("cluster", _claim_soon_after_a_failover),
     }
 )
 """Bugs by name: the story that finds it, and the change."""

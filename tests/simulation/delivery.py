@@ -199,7 +199,8 @@ class DeliveryParts:
         self._node = node
         self._member = None if server is None else Membership(node, server)
         lease = LEASE_MS if server is None else CLUSTER_LEASE_MS
-        self._outbox = Outbox(node.database, node.name, lease=lease)
+        session = no_heartbeat_session if self._member is None else self._member.session
+        self._outbox = Outbox(node.database, node.name, lease=lease, session=session)
         client = EngineClient(service, "rbt_token")
         composer = Composer(node.database, lambda: datetime.fromtimestamp(node.clock() / 1000, UTC))
         self.courier = Courier(
@@ -213,7 +214,7 @@ class DeliveryParts:
             random=node.random,
             poll=6.0,
             timer=node.timer,
-            session=no_heartbeat_session if self._member is None else self._member.session,
+            session=session,
         )
         processor = ChangeProcessor(node.database, self._outbox, [receiver], node.clock)
         self._reader = ChangeFeedReader(
@@ -331,7 +332,7 @@ class DeliveryStory:
 
     def run(self) -> None:
         """Run until everything is delivered."""
-        if not self._world.run(self._is_over, steps=60_000, seconds=900.0):
+        if not self._world.run(self._is_over, steps=60_000, seconds=1800.0):
             rows = self._storage.rows("SELECT id, state, code FROM delivery WHERE state <> 'done'")
             self._world.violate(f"not ended: {rows}")
         # A body that a failover lost is composed again and may differ under the same control id.

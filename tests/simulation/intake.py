@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.transport import no_answer, unreachable
+from bridge.engine_client.transport import DEADLINE, no_answer, unreachable
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.process.job_context import failure_outcome, interrupted_outcome
@@ -27,13 +27,14 @@ from bridge.queue.operations import replay_message
 from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.queue.worker.worker import Worker
 from bridge.store.errors import StoreError
+from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS
 from tests.bridge.queue.samples import arrival
 from tests.history import Kind
 from tests.simulation.invariants import Claims
 from tests.simulation.lock_server import LockServer
 from tests.simulation.membership import Membership
 from tests.simulation.node import Faults, Node
-from tests.simulation.plans import FaultKind, Item, Plan
+from tests.simulation.plans import Item, Plan
 from tests.simulation.storage import Storage
 from tests.simulation.world import World
 
@@ -70,11 +71,17 @@ def read_content(payload: bytes) -> tuple[str, str, int]:
 
 @dataclass(slots=True)
 class ReportService:
-    """A service that keeps the last step of each order. It outlives all faults."""
+    """
+    A service that keeps the last step of each order. It outlives all faults.
+
+    In a cluster a call that is under way during a failover, or begins before its node can notice
+    the failover, is executed at any time before its client gives up.
+    """
 
     world: World
     faults: Faults
     loss: float
+    is_cluster: bool
     refuses: set[str] = field(default_factory=set)
     """Orders that the service refuses until an operator has corrected their cause."""
     steps: dict[str, int] = field(default_factory=dict)
@@ -82,22 +89,30 @@ class ReportService:
     async def call(self, order: str, step: int) -> None:
         """Store a step of an order. Raises EngineFailure."""
         loop, random = self.world.peers, self.world.random
-        path, failovers = "/api/report/create", self.world.faults[FaultKind.FAILOVER]
+        path = "/api/report/create"
         seconds, began = random.choice(_CALL_SECONDS) + loop.delay(), self.world.now
         await asyncio.sleep(seconds)
         if self.world.now > began + seconds + 0.001:
             raise no_answer(path)  # not modelled: a call that a frozen caller had sent
         if self.world.now < self.faults.peer_down_until:
             raise unreachable(path)
-        if failovers != self.world.faults[FaultKind.FAILOVER]:
-            raise no_answer(path)  # not modelled: an old call that is executed after a failover
+        unnoticed = GRACE_SECONDS if self.is_cluster else 0.0
+        if self.faults.failed_over_at > began - unnoticed:
+            if self.is_cluster:  # else not modelled
+                late = random.uniform(0.0, began + DEADLINE - self.world.now)
+                loop.call_later(late, self._store, order, step)
+            raise no_answer(path)
         if order in self.refuses:
             raise EngineFailure(path, FailureKind.PERMANENT, "refused", 422)
-        self.steps[order] = step
-        self.world.note(f"service: {order} step {step}")
+        self._store(order, step)
         await asyncio.sleep(loop.delay())
         if random.random() < self.loss:
             raise no_answer(path)
+
+    def _store(self, order: str, step: int) -> None:
+        if order not in self.refuses:
+            self.steps[order] = step
+            self.world.note(f"service: {order} step {step}")
 
 
 class IntakeParts:
@@ -201,7 +216,7 @@ class IntakeStory:
             Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
         ]
         self._faults = Faults(world, storage, self._nodes, self._lose, self._server)
-        self._service = ReportService(world, self._faults, plan.loss)
+        self._service = ReportService(world, self._faults, plan.loss, self.is_cluster)
         self._open = 0
         self._lost: set[tuple[str, int]] = set()
         for node in self._nodes:
@@ -295,7 +310,7 @@ class IntakeStory:
     def run(self) -> None:
         """Run until all work has ended, and read the worklist."""
         world = self._world
-        if not world.run(self._is_over, steps=60_000, seconds=900.0):
+        if not world.run(self._is_over, steps=60_000, seconds=1800.0):
             rows = self._storage.rows("SELECT id, state FROM message WHERE state <> 'done'")
             world.violate(f"not ended: {rows}, {self._open} senders")
         world.events = [

@@ -24,17 +24,28 @@ class LockServer:
         """When the session of a lock sent its last statement."""
         self._owners: dict[str, str] = {}
         self._sessions = 0
-        self._ended: set[str] = set()
+        self._open: set[str] = set()
+        self._seen_at = float("-inf")
+        self._is_new = False
         world.peers.create_task(self._end_idle_sessions())
 
     def connect(self) -> str:
         """Begin a session."""
         self._sessions += 1
-        return f"session {self._sessions}"
+        name = f"session {self._sessions}"
+        self._open.add(name)
+        if self._is_new:
+            self._is_new, self._seen_at = False, self._world.now
+        return name
+
+    @property
+    def age(self) -> float:
+        """The seconds since a node first saw the timeline of the server."""
+        return self._world.now - self._seen_at
 
     def try_lock(self, name: str, session: str) -> bool:
         """Take a lock or keep it; return False if another session has it."""
-        if session in self._ended:
+        if session not in self._open:
             raise unreachable()
         owner = self._owners.setdefault(name, session)
         if owner != session:
@@ -52,7 +63,7 @@ class LockServer:
     def end(self, name: str) -> None:
         """End the session of a lock."""
         if name in self._owners:
-            self._ended.add(self._owners.pop(name))
+            self._open.discard(self._owners.pop(name))
             del self._last_statement[name]
             sql = "DELETE FROM pg_locks WHERE classid = ? AND objid = ?"
             self._storage.observer.execute(sql, lock_columns(lock_name(name)))
@@ -61,10 +72,12 @@ class LockServer:
         """End all sessions."""
         for name in list(self._owners):
             self.end(name)
+        self._open.clear()
 
     def lose(self, earlier: sqlite3.Connection) -> None:
         """End all sessions in an earlier state of the database too."""
         self.restart()
+        self._is_new = True
         earlier.execute("DELETE FROM pg_locks")
         earlier.commit()
 

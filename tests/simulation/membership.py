@@ -11,6 +11,7 @@ from bridge.executors import Threads
 from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox
 from bridge.queue.outbox import Outbox
+from bridge.runtime.membership import LATE_SECONDS
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.dedicated_connections import POLL_SECONDS, Heartbeat
 from tests.simulation.lock_server import LockServer
@@ -53,7 +54,8 @@ class Membership:
         while True:
             try:
                 session = await Threads.LEASES.run(self._connect)
-                self._heartbeat.begin_session()
+                wait = max(0.0, LATE_SECONDS - self._server.age)
+                self._heartbeat.begin_session(self._node.timer() + wait)
                 while True:
                     asked_at = self._node.timer()
                     if await Threads.LEASES.run(self._ask, session):

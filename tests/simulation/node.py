@@ -149,6 +149,7 @@ class Faults:
         self.healed_at = 0.0
         """When the last fault ends, in seconds."""
         self.peer_down_until = 0.0
+        self.failed_over_at = float("-inf")
 
     def plan(self, plan: Plan) -> None:
         """Register the faults of a plan."""
@@ -182,6 +183,7 @@ class Faults:
         world.fault(fault.kind, f"{node.name} {fault.seconds} s")
 
     def _fail_over(self, copy: sqlite3.Connection) -> None:
+        self.failed_over_at = self._world.now
         for node in self._nodes:
             node.link.lose_answer = False
             node.cut(RESTART_SECONDS)

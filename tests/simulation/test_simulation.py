@@ -48,6 +48,19 @@ FAILOVER_DURING_A_CALL = Plan(
 """A message is lost by a failover while it is applied, and the next one gets its id."""
 
 
+LATE_CALL = Plan(
+    seed=230,
+    items=(Item(0, 0, 0),) * 5 + (Item(1, 2, 2),) * 2,
+    faults=(
+        Fault(FaultKind.FREEZE, 0, 1, 1),
+        Fault(FaultKind.FAILOVER, 0, 0, 1, lag_steps=1),
+    ),
+    loss=0.0,
+    nodes=2,
+)
+"""A failover loses the claim of a node that is making its call."""
+
+
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
     """Collect the garbage of the simulation, so that its warnings appear in its own tests."""
@@ -85,3 +98,11 @@ def test_an_outcome_of_a_lost_message_settles_no_later_one() -> None:
     with bug():
         assert simulate("intake", FAILOVER_DURING_A_CALL).problems
     assert simulate("intake", FAILOVER_DURING_A_CALL).problems == []
+
+
+def test_a_late_call_for_a_lost_claim_replaces_no_newer_one() -> None:
+    """After a failover nobody claims until the calls of before have ended."""
+    _, bug = BUGS["claim-soon-after-a-failover"]
+    with bug():
+        assert simulate("cluster", LATE_CALL).problems
+    assert simulate("cluster", LATE_CALL).problems == []

@@ -59,6 +59,11 @@ class SynchronousCommit:
         self._checked_at = float("-inf")
 
     @property
+    def is_required(self) -> bool:
+        """Whether nothing is written without the guarantee."""
+        return self._required
+
+    @property
     def is_satisfied(self) -> bool:
         """Whether writing is allowed without asking the server now."""
         return not self._required or (self._is_valid and not self._problem)

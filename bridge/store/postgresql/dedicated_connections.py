@@ -12,6 +12,7 @@ receivers also poll.
 On SQLite there are no other nodes: every lock is held, and there are no notifications.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -26,6 +27,8 @@ from bridge.store.database import Database
 from bridge.store.errors import NameTaken, driver_errors, translate
 from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
+_log = logging.getLogger(__name__)
+
 POLL_SECONDS = 2.0
 """Maximum seconds until a free leadership is taken, or its loss is noticed."""
 
@@ -36,6 +39,18 @@ START_TIMEOUT_SECONDS = 20.0
 """Seconds that a start waits for its name: a host that died is detected within ten seconds."""
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock(%s)"
+_TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+_ADD_TIMELINE = f"""
+    INSERT INTO server_timeline (timeline, seen_at)
+    SELECT {_TIMELINE}, CASE WHEN EXISTS (SELECT FROM server_timeline)
+        THEN (extract(epoch FROM clock_timestamp()) * 1000)::bigint ELSE 0 END
+    ON CONFLICT DO NOTHING
+"""  # noqa: S608  # our own expression
+_AGE_OF_TIMELINE = f"""
+    SELECT extract(epoch FROM clock_timestamp()) - seen_at / 1000.0 FROM server_timeline
+    WHERE timeline = {_TIMELINE}
+"""  # noqa: S608  # our own expression
+_NOT_SUPPORTED = "0A000"  # SQLSTATE feature_not_supported
 _HELD_LOCKS = text("""
     SELECT (CAST(classid AS bigint) << 32) | CAST(objid AS bigint) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -49,17 +64,18 @@ class Heartbeat:
 
     Other nodes take over claims when the lock has been missing for `GRACE_SECONDS`. So a process
     may act on a claim only in the session in which it claimed, and only for `GRACE_SECONDS` after
-    the server last confirmed that session.
+    the server last confirmed that session. After a failover the session begins later (see
+    `Presence`).
     """
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
         self._number = 0
-        self._until = float("-inf")
+        self._from = self._until = float("-inf")
 
-    def begin_session(self) -> None:
+    def begin_session(self, valid_from: float = float("-inf")) -> None:
         """Begin a session that is not confirmed yet: an earlier one has lost its lock."""
-        self._until = float("-inf")
+        self._from, self._until = valid_from, float("-inf")
         self._number += 1
 
     def confirm(self, asked_at: float) -> None:
@@ -68,7 +84,7 @@ class Heartbeat:
 
     def session(self) -> int | None:
         """Return the number of the session; None if it may have lost its lock."""
-        return self._number if self._timer() < self._until else None
+        return self._number if self._from <= self._timer() < self._until else None
 
 
 class Presence:
@@ -77,14 +93,32 @@ class Presence:
     leadership.
 
     A lost connection loses both until they are acquired again.
+
+    A failover to a standby that lags loses claims, and their owners may still act on them. A
+    standby that becomes the primary begins a timeline. So nobody claims for `late_seconds` after a
+    process first saw a new timeline.
     """
 
-    def __init__(self, database: Database, names: tuple[str, ...], jobs: str = "") -> None:
-        """`jobs` names the leadership; empty if this process does not compete for it."""
+    def __init__(
+        self,
+        database: Database,
+        names: tuple[str, ...],
+        jobs: str = "",
+        *,
+        late_seconds: float = 0.0,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        `jobs` names the leadership; empty if this process does not compete for it.
+
+        `late_seconds` after the loss of a server nobody acts any more on what was claimed there.
+        """
         self._database = database
+        self._late_seconds = late_seconds
+        self._timer = timer
         self._names = [lock_key(lock_name(each)) for each in names]
         self._leader_key = lock_key(f"jobs {jobs}") if jobs else None
-        self._heartbeat = Heartbeat()
+        self._heartbeat = Heartbeat(timer)
         self._is_leader = threading.Event()
         self._is_present = threading.Event()
         self._stopped = threading.Event()
@@ -125,10 +159,11 @@ class Presence:
                 self._is_leader.clear()
 
     def _hold_locks(self, driver: Any) -> None:
-        self._heartbeat.begin_session()
+        wait = self._seconds_until_claims(driver)
+        self._heartbeat.begin_session(self._timer() + wait)
         missing = list(self._names)
         while not self._stopped.is_set():
-            asked_at = time.monotonic()
+            asked_at = self._timer()
             missing = [key for key in missing if not _try_lock(driver, key)]
             if self._leader_key is None or self._is_leader.is_set():
                 driver.execute("SELECT 1")  # raises if the connection is lost
@@ -138,6 +173,23 @@ class Presence:
                 self._heartbeat.confirm(asked_at)
                 self._is_present.set()  # last: a single node leads as soon as it is present
             self._stopped.wait(POLL_SECONDS)
+
+    def _seconds_until_claims(self, driver: Any) -> float:
+        """Return how long nobody may claim, because a failover may have lost claims."""
+        if not self._late_seconds:
+            return 0.0
+        try:
+            driver.execute(_ADD_TIMELINE)
+            (age,) = driver.execute(_AGE_OF_TIMELINE).fetchone()
+        except driver_errors() as error:
+            if getattr(error, "sqlstate", "") == _NOT_SUPPORTED:
+                return 0.0  # a server without timelines, whose standbys share its storage
+            raise
+        # A time in the future was stored by a clock that was ahead.
+        wait = max(0.0, self._late_seconds - abs(float(age)))
+        if wait:
+            _log.warning("failover of the database: nothing is claimed for %.0f s", wait)
+        return wait
 
 
 def lock_name(owner: str) -> str:

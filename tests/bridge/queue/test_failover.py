@@ -26,6 +26,7 @@ _CUT_HEARTBEATS = text("""
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
 """)
+LATE_SECONDS = 600.0
 LATER = NOW + 3_600_000  # a changed clock or an expired lease
 
 
@@ -38,6 +39,48 @@ class Timer:
     def __call__(self) -> float:
         """Return the time."""
         return self.now
+
+
+class Timelines:
+    """Processes of a cluster, and the timelines that they have seen."""
+
+    def __init__(self, store: Database) -> None:
+        self._store = store
+        self._running: dict[str, Presence] = {}
+
+    def start(self, name: str) -> Presence:
+        """Start or restart a process."""
+        if name in self._running:
+            self._running.pop(name).stop()
+            wait_until_gone(self._store, name)
+        made = self._running[name] = Presence(self._store, (name,), late_seconds=LATE_SECONDS)
+        made.start()
+        return made
+
+    def begin_another(self) -> None:
+        """Let the server's timeline be a new one."""
+        self._change("UPDATE server_timeline SET timeline = 'earlier'")
+
+    def age(self, seconds: float) -> None:
+        """Let so much time pass since the last timeline was seen."""
+        self._change(f"UPDATE server_timeline SET seen_at = seen_at - {seconds * 1000}")  # noqa: S608
+
+    def stop(self) -> None:
+        """Stop all processes."""
+        for each in self._running.values():
+            each.stop()
+
+    def _change(self, statement: str) -> None:
+        with self._store.write() as connection:
+            connection.exec_driver_sql(statement)
+
+
+@pytest.fixture
+def timelines(store: Database) -> Iterator[Timelines]:
+    """The timelines of a server."""
+    made = Timelines(store)
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -119,6 +162,32 @@ class TestFailover:
         eventually(lambda: other.session() == 2)
         assert not before.is_held
         assert Lease(session=other.session).is_held
+
+    def test_nothing_is_claimed_on_a_server_without_the_own_lock(
+        self, store: Database, intake: Intake, other: Presence
+    ) -> None:
+        """After a failover a session counts as held for some seconds, but the lock is gone."""
+        intake.enqueue(arrival(patient="1"))
+        outbox = Outbox(store, "node-3", session=other.session)
+        with store.write() as connection:
+            outbox.enqueue(connection, [release()], NOW)
+        assert Inbox(store, "node-3", session=other.session).claim(NOW, 10) == []
+        assert outbox.claim("ris-results", NOW, 10) == []
+        assert len(Inbox(store, "node-2", session=other.session).claim(NOW, 10)) == 1
+        theirs = Outbox(store, "node-2", session=other.session)
+        assert len(theirs.claim("ris-results", NOW, 10)) == 1
+
+    def test_nobody_claims_until_calls_of_a_lost_server_have_ended(
+        self, store: Database, timelines: Timelines
+    ) -> None:
+        """The session begins later on a new timeline, for each process, and not after restarts."""
+        timelines.start("node-2")
+        assert timelines.start("node-2").session() is not None
+        timelines.begin_another()
+        late = [timelines.start("node-2"), timelines.start("node-3")]
+        assert [each.session() for each in late] == [None, None]
+        timelines.age(LATE_SECONDS)
+        assert timelines.start("node-2").session() is not None
 
     def test_own_claims_are_never_requeued(self, store: Database, intake: Intake) -> None:
         """A node does not requeue its own claims, also while its connection is cut."""

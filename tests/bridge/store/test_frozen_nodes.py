@@ -24,8 +24,9 @@ from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
 from bridge.store.options import DatabaseOptions
+from bridge.store.postgresql import dedicated_connections
 from bridge.store.postgresql.connection import BRIEF_SECONDS
-from bridge.store.postgresql.dedicated_connections import Presence
+from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS, Presence
 from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
 
@@ -237,9 +238,13 @@ class NetworkPath:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop_forwarding(self, after: int) -> None:
-        """Forward so many more bytes, then read and drop all."""
+        """Forward so many more bytes, then read and keep back all."""
         self._left = after
         self._open.clear()
+
+    def resume(self) -> None:
+        """Forward again, first what was kept back."""
+        self._open.set()
 
     def close(self) -> None:
         """End all connections."""
@@ -341,6 +346,40 @@ def test_a_stopped_process_loses_its_presence(node: Database, postgres_url: str)
             eventually(lambda: other.is_leader)
         finally:
             other.stop()
+
+
+def test_a_session_is_valid_from_the_question_on(
+    node: Database, distant: Database, path: NetworkPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have ended the session while its answer was under way."""
+    monkeypatch.setattr(dedicated_connections, "POLL_SECONDS", PATIENCE)  # one question
+    clock = Clock(lambda: path.stop_forwarding(after=0))
+    presence = Presence(distant, ("node-1",), timer=clock)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(presence.start)
+        assert path.has_stopped.wait(PATIENCE)  # the question was asked
+        clock.now += GRACE_SECONDS
+        path.resume()
+        starting.result(PATIENCE)
+    assert presence.session() is None
+    clock.now -= 1.0
+    assert presence.session() == 1
+    presence.stop()
+
+
+class Clock:
+    """A clock that a test sets. `before_question` is called when it is read first."""
+
+    def __init__(self, before_question: Callable[[], None]) -> None:
+        self.now = 0.0
+        self._before_question: Callable[[], None] | None = before_question
+
+    def __call__(self) -> float:
+        """Return the time."""
+        before, self._before_question = self._before_question, None
+        if before is not None:
+            before()
+        return self.now
 
 
 def be_present(url: str, parent: "Pipe[Any, Any]") -> None:
