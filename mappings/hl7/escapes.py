@@ -92,8 +92,8 @@ def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
     """
     Rewrite a sender's text for the standard delimiters and keep escapes with the same meaning.
 
-    Delimiters and non-ASCII bytes are written in the new form. Formatting, highlighting, local
-    sequences and hexadecimal ASCII are kept.
+    Delimiters and non-ASCII bytes are rewritten. Formatting, highlighting, local sequences and
+    hexadecimal ASCII are kept.
     """
     mark = theirs.escape
     if not mark or mark not in text:

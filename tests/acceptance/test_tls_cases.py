@@ -109,7 +109,7 @@ def test_accepted_clients(installation: TlsInstallation, client: str, *, accepte
 
 
 def test_old_tls_and_none(installation: TlsInstallation) -> None:
-    """The listener refuses TLS 1.1 and plain text, and goes on with other clients."""
+    """The listener refuses TLS 1.1 and plain text, and continues with other clients."""
     good = installation.clients["good"]
     old = installation.authority.client(good)
     old.set_ciphers("ALL:@SECLEVEL=0")

@@ -141,7 +141,7 @@ def test_init_after_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
-    """Also not if another process creates it during the write."""
+    """A file that another process creates during the write is not overwritten either."""
     file = tmp_path / "engine.token"
     file.write_text("theirs")
     assert not write_new(file, b"ours")

@@ -46,7 +46,7 @@ def test_the_lock_has_the_compiler_of_every_machine() -> None:
 
 
 def test_every_code_of_action_failed_is_documented() -> None:
-    """What the app and the engine's session endpoints answer to an action is in the table."""
+    """The table lists each answer of the app and of the session endpoints to an action."""
     document = (WEB.parent / "docs" / "guides" / "embed-the-app.md").read_text("utf-8")
     table = document.partition("### Why an action failed")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| `")]

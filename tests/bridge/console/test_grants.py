@@ -50,7 +50,10 @@ WAYS = [demote, remove, disable]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_last_administrator_is_not_removed(database: Database, way: object) -> None:
-    """Nor demoted or disabled. Suspended and unknown accounts do not count as administrators."""
+    """
+    The last administrator is not demoted or disabled either. Suspended and unknown accounts do not
+    count as administrators.
+    """
     assert callable(way)
     for number in (1, 2):
         grants.save_grant(database, chief(number), 1, "test")

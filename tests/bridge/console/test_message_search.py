@@ -49,7 +49,7 @@ def test_times_become_ids_by_bisection(store: MessageStore) -> None:
 def test_a_page_continues_where_the_previous_one_ended(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also through windows without a match: no row is missing or repeated."""
+    """No row is missing or repeated, also across windows without a match."""
     monkeypatch.setattr(message_search, "ID_WINDOW", 10)
     store.fill(1, 3, detail="Table is locked")
     store.fill(4, 40)

@@ -23,14 +23,14 @@ class SlowMapping(OutboundMapping):
     """Writes a message when the test allows it, and records the threads that it uses."""
 
     called = threading.Event()
-    let_go = threading.Event()
+    may_finish = threading.Event()
     threads: tuple[int, ...] = ()
 
     @override
     def render(self, context: ResultContext) -> bytes:
         SlowMapping.threads += (threading.get_ident(),)
         SlowMapping.called.set()
-        assert SlowMapping.let_go.wait(PATIENCE)
+        assert SlowMapping.may_finish.wait(PATIENCE)
         return super().render(context)
 
 
@@ -38,8 +38,8 @@ class SlowMapping(OutboundMapping):
 async def test_other_work_is_not_blocked(
     tmp_path: Path, database: Database, takes_long: bool
 ) -> None:
-    """Frames are acknowledged and other destinations get their messages meanwhile."""
-    SlowMapping.called, SlowMapping.let_go, SlowMapping.threads = (
+    """While a hook runs, frames are acknowledged and other destinations get their messages."""
+    SlowMapping.called, SlowMapping.may_finish, SlowMapping.threads = (
         threading.Event(),
         threading.Event(),
         (),
@@ -52,11 +52,11 @@ async def test_other_work_is_not_blocked(
         await hospital.read_and_sign("A1", "No bleeding.")
         await hospital.follow()
         await eventually_async(SlowMapping.called.is_set)
-        with database.write() as connection:
+        with database.write() as connection:  # the hook holds no write lock
             connection.execute(text("DELETE FROM feed_cursor WHERE 1 = 0"))
         await hospital.send(order("ID2", "A2"))
         await eventually_async(lambda: len(hospital.receivers["quick"].sent) == 1)
         assert hospital.receivers["slow"].sent == []
-        SlowMapping.let_go.set()
+        SlowMapping.may_finish.set()
         await eventually_async(lambda: len(hospital.receivers["slow"].sent) == 1)
     assert threading.get_ident() not in SlowMapping.threads

@@ -35,7 +35,7 @@ async def mirror(scope: Any, receive: Any, send: Send) -> None:
 
 @pytest.mark.anyio
 async def test_the_application_receives_the_request() -> None:
-    """As from a web server."""
+    """The application gets the same request as from a web server."""
     query = {"q": ["1", "2&3"], "on": True}
     sent = EngineRequest("POST", "/orders/a b/é", {"Authorization": "Bearer t"}, b"{}", query)
     response = await InProcessCaller(mirror, BASE).send(sent)
@@ -88,7 +88,7 @@ async def test_a_streamed_response() -> None:
 
 @pytest.mark.anyio
 async def test_the_disconnect_follows_the_response() -> None:
-    """An application that waits for the disconnect is not told of one while it responds."""
+    """An application that waits for the disconnect receives none while it responds."""
     early = []
 
     async def waiting(_scope: Any, receive: Any, send: Send) -> None:

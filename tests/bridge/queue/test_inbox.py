@@ -150,7 +150,7 @@ class TestClaiming:
 
 
 class TestSettling:
-    """What follows from an outcome, and from a missing one."""
+    """The state of a message after an outcome, and without one."""
 
     def test_a_waiting_head_blocks_its_lane_only(self, intake: Intake, inbox: Inbox) -> None:
         """A postponed message blocks its own lane until its time, and no other lane."""

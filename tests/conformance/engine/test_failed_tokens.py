@@ -44,7 +44,7 @@ def test_twenty_failures_of_one_address(service: Service) -> None:
 
 
 def test_init_and_the_interface_share_the_count(service: Service) -> None:
-    """Of an address."""
+    """Failures of one address are counted together for init and the interface."""
     engine = service.application.state.engine
     rates = replace(engine.settings.rates, failed_authentications=Quota(4, WINDOW))
     engine.settings = replace(engine.settings, rates=rates)

@@ -60,7 +60,7 @@ def status(house: House) -> dict[str, Any]:
 
 
 def test_limits_are_settings(house: House) -> None:
-    """V84, V85: rates and sizes of the settings apply, with headers."""
+    """Rates and sizes of the settings apply, with headers."""
     house.settings = '[rates]\nlaunches = 2\n[sizes]\nbody = "4KiB"\nkey_findings = 10\n'
     house.configure()
     house.start("--role", "engine")

@@ -124,7 +124,7 @@ def test_each_route_has_a_request() -> None:
 
 
 def test_each_route_refuses_callers_without_a_right_on_the_site(case: Case) -> None:
-    """Neither with a token of another site, nor after removal, nor with a repeated request."""
+    """A token of another site, a removed user and a repeated request are refused."""
     service = case.service
     ok(service.launch(tags={"PatientName": SECRET}))
     key = {"Idempotency-Key": "k1"}

@@ -92,7 +92,7 @@ def test_nothing_is_lost_without_reason(text: str) -> None:
 
 
 def test_transcribing_an_escaped_text() -> None:
-    """Delimiters and letters are written anew. Sequences with the same meaning are kept."""
+    """Delimiters and letters are rewritten. Sequences with the same meaning are kept."""
     stay = ("H", "N", ".br", ".sp+2", "Zab", "X0D0a", "C2842")
     sent = "".join(f"?{each}?x" for each in stay)
     assert transcribe(sent, OTHER) == sent.replace("?", "\\")

@@ -103,7 +103,7 @@ def test_unknown_sites_are_refused(console: RunningConsole) -> None:
 
 def test_no_user_sets_the_password_of_another_account(console: RunningConsole) -> None:
     """
-    Neither of a new nor of an existing account.
+    The console sets no password of a new or an existing account.
 
     Only a system administrator gets the link of a new account; no user that of an existing one.
     """

@@ -272,7 +272,7 @@ def test_an_entry_for_a_missing_code_table(console: RunningConsole) -> None:
 
 
 def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
-    """Also if it is refused: a Python hook without the permission `code`."""
+    """A refused save is audited too, such as a Python hook without the permission `code`."""
     known = console.call("author", "GET", "/api/mappings/results").json()
     body = {"files": {"hook.py": "x = 1\n"}, "begun_on": "", "revision": 0}
     refused = console.call("author", "PUT", "/api/mappings/results/draft", body)

@@ -49,14 +49,14 @@ class HTMLReader(HTMLParser):
 
 
 def from_html(report: ExportedReport) -> str:
-    """Return the text of `report-content`; the markup between blocks has line ends too."""
+    """Return the text of `report-content`, with the line ends of the markup between blocks."""
     reader = HTMLReader()
     reader.feed(html.render(report, UTC))
     return "".join(reader.inside["report-content"])
 
 
 def from_rtf(report: ExportedReport) -> str:
-    """Read the RTF with striprtf, which leaves surrogate pairs apart."""
+    """Read the RTF with striprtf, which does not join surrogate pairs."""
     read = str(rtf_to_text(rtf.render(report, UTC).decode("ascii")))
     return read.encode("utf-16", "surrogatepass").decode("utf-16")
 

@@ -41,7 +41,7 @@ MILLIMETRES = {PageSize.A4: (210, 297), PageSize.LETTER: (216, 279)}
 def printed(
     report: ExportedReport, size: PageSize = PageSize.A4, *, orders: int = 1
 ) -> ExportedReport:
-    """Return the report of an identified patient on this paper."""
+    """Return the report with the patient's tags, a site of this paper size, and so many orders."""
     named = tuple({**TAGS, "Accession": f"ACC-{n + 1}"} for n in range(orders))
     return replace(report, orders=named, site=replace(report.site, page_size=size))
 

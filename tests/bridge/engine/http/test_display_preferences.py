@@ -56,7 +56,7 @@ def test_a_preference_overrides_the_launch_of_the_page(service: Service) -> None
 def test_auto_comparison_is_decided_by_launch_then_user_then_site(
     service: Service, *, launch: bool | None, own: bool | None, site: bool, compares: bool
 ) -> None:
-    """V3: AutoComparePrior of the launch, else of the user, else of the site, else false."""
+    """AutoComparePrior of the launch, else of the user, else of the site, else false."""
     assert service.session(opened(service, "A0"))("report").json()["autoCompare"] is False
     service.call("PATCH", "/api/admin/sites/SITE1", json={"settings": {"AutoComparePrior": site}})
     page = service.session(opened(service))

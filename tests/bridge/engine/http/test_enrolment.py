@@ -276,7 +276,7 @@ def test_leaving_a_site_ends_its_sessions_and_links(service: Service) -> None:
 
 
 def test_a_session_ends_with_the_token_that_created_its_link(service: Service) -> None:
-    """Also after a reload of the page."""
+    """The session stays ended after a reload of the page."""
     made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN}).json()
     link = service.launch(made["token"], userInfo=user(OTHER, "Other")).json()["reportLink"]
     page = service.session(service.open(link))

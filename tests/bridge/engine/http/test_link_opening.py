@@ -164,7 +164,7 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
 
 
 def test_prefetching_does_not_open_a_link(service: Service) -> None:
-    """Nor does a HEAD request."""
+    """A prefetch or a HEAD request leaves the link unopened."""
     link = link_for(service, lazyLaunch=True)
     assert service.open(link, headers={"sec-purpose": "prefetch"}).status_code == 204
     assert service.call("HEAD", link.removeprefix(BASE), None).status_code == 204

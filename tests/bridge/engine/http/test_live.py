@@ -234,7 +234,7 @@ def test_streams_end_when_the_engine_stops(service: Service, page: Page) -> None
 def test_the_writing_window_is_asked_to_save_before_a_takeover(
     service: Service, page: Page, *, answered: bool
 ) -> None:
-    """V8: the writing window saves on request; a silent one does not block the takeover."""
+    """The writing window saves on request; a silent one does not block the takeover."""
     other = service.open_report(OTHER)
 
     async def scenario() -> None:

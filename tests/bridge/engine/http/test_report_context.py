@@ -20,7 +20,7 @@ def signed(service: Service, accession: str, text: str, **tags: str) -> None:
 
 
 def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> None:
-    """V96: of the same site; similar studies first, then by date."""
+    """The list has reports of the same site: similar studies first, then by date."""
     signed(service, "OLD-CT", "Nodule 4 mm.", StudyDate="20240101", Modality="CT")
     signed(service, "NEW-XR", "Clear.", StudyDate="2025-01-01", Modality="DX")
     signed(service, "LATER", "Later.", StudyDate="20270101", Modality="CT")
@@ -121,7 +121,7 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
 
 
 def test_only_one_window_writes(service: Service) -> None:
-    """V100: a second window is read-only and names the writer until the first one leaves."""
+    """A second window is read-only and names the writer until the first one leaves."""
     first, second = service.open_report(), service.open_report()
     state = first("report").json()
     assert state["writable"]

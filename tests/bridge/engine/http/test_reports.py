@@ -150,7 +150,7 @@ def test_unknown_filters_of_the_worklist_are_refused(service: Service) -> None:
 
 
 def test_times_of_worklist_and_feed_are_iso_8601(service: Service) -> None:
-    """As in exports; only the status record has the documented numbers."""
+    """Times have the format of the exports; only the status record has the documented numbers."""
     service.launch()
     (item,) = service.get("worklist", SiteID="SITE1").json()["items"]
     (change,) = service.get("report/changes").json()["changes"]

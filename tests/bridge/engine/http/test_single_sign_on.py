@@ -202,7 +202,7 @@ def test_an_attempt_belongs_to_its_browser(sign_on: SignOn) -> None:
 
 
 def test_a_disabled_account_cannot_sign_in(sign_on: SignOn) -> None:
-    """Also not by the provider."""
+    """The provider cannot sign in a disabled account either."""
     with sign_on.database.write() as connection:
         connection.execute(text("UPDATE engine_account SET disabled_at = 1"))
     assert sign_on.sign_in().status_code == 401
@@ -248,7 +248,7 @@ def test_a_confirmation_replaces_the_session(sign_on: SignOn) -> None:
 def test_a_confirmation_without_new_credentials_is_refused(
     sign_on: SignOn, wrong_claims: dict[str, Any]
 ) -> None:
-    """Also that of another user; the session continues."""
+    """A confirmation of another user is refused too; the session continues."""
     with sign_on.database.write() as connection:
         users.register(connection, "SITE1", "eve@example.org", "Eve Reader", 1)
     session = cookie_of(sign_on.sign_in())

@@ -182,7 +182,7 @@ def responses(service: Service) -> dict[str, Any]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_responses_of_a_report_page(service: Service) -> None:
-    """So the page is tested with real responses."""
+    """The snapshots are the responses with which the page is tested."""
     ids: dict[str, str] = {}
     for name, response in responses(service).items():
         compare(PAGE_SNAPSHOTS / f"{name}.json", tidy(response, ids), sort_keys=False)

@@ -101,7 +101,7 @@ def test_the_open_window_follows_a_launch(service: Service, page: Page) -> None:
 
 
 def test_following_a_lazy_launch_creates_the_report(service: Service, page: Page) -> None:
-    """As opening its link does."""
+    """Following creates the report, as opening the link does."""
 
     async def scenario() -> None:
         async with listening(page) as listener, following_by(listener, page):
@@ -158,7 +158,7 @@ def test_a_silent_window_is_reported_as_pending(service: Service, page: Page) ->
 
 @pytest.mark.usefixtures("_soon")
 def test_only_the_newest_window_of_the_user_gets_the_request(service: Service, page: Page) -> None:
-    """Not older windows, frames without permission and windows of other users."""
+    """Older windows, frames without permission and windows of other users get no request."""
     newer = window(service)
     framed = window(service, in_frame=True)
 

@@ -97,7 +97,7 @@ def test_a_launch_with_an_unknown_template_succeeds(templated: Service) -> None:
 
 
 def test_templates_are_exported_and_imported(templated: Service) -> None:
-    """As MRRT files; an invalid file is refused."""
+    """Templates are MRRT files; an invalid file is refused."""
     path = "admin/sites/SITE1/templates/7/mrrt"
     found = templated.get(path).json()
     assert found["name"] == "Chest"

@@ -139,7 +139,7 @@ AFFIRMED = {
     ("phrase", "text"), [(phrase, text) for phrase, texts in NEGATED.items() for text in texts]
 )
 def test_a_negated_phrase_is_not_affirmed(phrase: str, text: str) -> None:
-    """Nor one that is questioned or cannot be excluded."""
+    """A phrase that is denied, questioned or cannot be excluded is not affirmed."""
     assert not affirms(split(text), phrase)
 
 

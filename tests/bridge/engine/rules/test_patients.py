@@ -37,12 +37,12 @@ from bridge.engine.rules.signing import PrelimGroupPolicy, cooling_end, is_cooli
     ],
 )
 def test_same_name(one: str, other: str, same: bool) -> None:
-    """V11: case, carets, spaces and Unicode form are ignored; an empty name never matches."""
+    """Case, carets, spaces and Unicode form are ignored; an empty name never matches."""
     assert same_name(one, other) is same
 
 
 def test_a_missing_name_is_no_conflict() -> None:
-    """V11: only two different names conflict."""
+    """Only two different names conflict."""
     assert not names_conflict("DOE^JOHN", "")
     assert not names_conflict("", "DOE^JOHN")
     assert names_conflict("DOE^JOHN", "DOE^JANE")
@@ -68,7 +68,7 @@ def test_same_birth_date(one: str, other: str, same: bool) -> None:
 
 
 def test_ambiguous_dates_are_not_parsed() -> None:
-    """V13: neither `01021975` nor a thirteenth month."""
+    """`01021975` and a thirteenth month give no date."""
     assert certain_date("01021975") is None
     assert certain_date("19751301") is None
     assert certain_date("1975-0201") is None
@@ -114,7 +114,7 @@ def test_cooling_ends_on_the_millisecond() -> None:
 
 
 def test_prelim_groups_of_a_site() -> None:
-    """V60: configured groups are binding; a site without groups accepts any."""
+    """Configured groups are binding; a site without groups accepts any."""
     configured = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=True)}
     learned = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=False)}
 
@@ -126,7 +126,7 @@ def test_prelim_groups_of_a_site() -> None:
 
 
 def test_merged_tags() -> None:
-    """V10: a value replaces the known one; an empty one is ignored, or clears if requested."""
+    """A value replaces the known one; an empty one is ignored, or clears if requested."""
     known = {"PatientName": "EXAMPLE^ADA", "Modality": "CT"}
     given = {"Modality": "", "StudyDate": "20260102", "PatientMRN": "M1"}
 

@@ -31,7 +31,7 @@ def add_signed_addendum(harness: ServiceHarness, order: OrderId, text: str = "Mo
 
 
 def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
-    """V58: the sign delay applies to each addendum; the period of the report stays ended."""
+    """The sign delay applies to each addendum; the period of the report stays ended."""
     order = signed_report(harness)
 
     add_signed_addendum(harness, order)
@@ -90,7 +90,7 @@ def test_unsign_the_only_addendum(harness: ServiceHarness) -> None:
 
 
 def test_one_addendum_is_written_at_a_time(harness: ServiceHarness) -> None:
-    """V57: one open draft per report; after cancelling it, a new one can be created."""
+    """One open draft per report; after cancelling it, a new one can be created."""
     order = signed_report(harness)
     first = harness.on_report(order, addenda.create_addendum, harness.ann).number
 

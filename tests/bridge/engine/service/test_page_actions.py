@@ -66,7 +66,7 @@ def test_an_applied_template_is_kept(harness: ServiceHarness) -> None:
 
 
 def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
-    """V100: the lease lasts 30 seconds; other sessions are read-only unless they take over."""
+    """The lease lasts 30 seconds; other sessions are read-only unless they take over."""
     order = harness.draft("A1")
     here, there = editor(harness, "here"), editor(harness, "there")
     loaded = page(harness, order, here)
@@ -83,7 +83,7 @@ def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
 
 
 def test_only_the_owner_writes(harness: ServiceHarness) -> None:
-    """V61: for another user the page is read-only; a preliminary reader cannot sign."""
+    """For another user the page is read-only; a preliminary reader cannot sign."""
     order = harness.draft("A1")
     report_id = harness.record(order).report_id
     bob = Editor(harness.bob, SiteRole.USER, "b")

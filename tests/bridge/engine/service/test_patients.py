@@ -14,7 +14,7 @@ from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
 def test_update_changes_all_orders_of_the_patient(harness: ServiceHarness) -> None:
-    """V12: also signed ones, whose text and hash stay. A repeated update changes nothing."""
+    """Signed orders change too; their text and hash stay. A repeated update changes nothing."""
     signed, ordered, other = harness.draft("A1"), harness.order("A2"), harness.order("A3", mrn="M2")
     harness.do(sign, signed)
     with harness.work() as work:

@@ -78,7 +78,7 @@ def test_an_applied_template_is_content(harness: ServiceHarness) -> None:
 
 
 def test_discard(harness: ServiceHarness) -> None:
-    """V67: a launched Draft is deleted, a Draft from an order is reset to Ordered."""
+    """A launched Draft is deleted, a Draft from an order is reset to Ordered."""
     launched, ordered = harness.draft("A1"), harness.order("A2")
     harness.on_report(ordered, open_for, harness.ann)
 
@@ -201,7 +201,7 @@ def test_a_group_accepts_the_reads_of_its_members(harness: ServiceHarness) -> No
 def test_only_a_reviewer_becomes_owner_of_a_preliminary(
     harness: ServiceHarness, reviewers: list[str] | None, members: list[str], *, taken: bool
 ) -> None:
-    """V9: a reviewer who opens the report becomes its owner; for other users it is read-only."""
+    """A reviewer who opens the report becomes its owner; for other users it is read-only."""
     add_groups(harness, members=members, reviewers=reviewers)
     order = harness.draft("A1")
     harness.do(prelim, order, "Night", "CT")

@@ -32,7 +32,10 @@ from tests.bridge.engine.service.harness import SITE, ServiceHarness
 def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
     harness: ServiceHarness, change: str
 ) -> None:
-    """As in the application: no preliminary readers, former members and disabled users."""
+    """
+    The API refuses the owners that the application refuses: preliminary readers, former members and
+    disabled users.
+    """
     order, ready = harness.draft("A1"), harness.draft("A2")
     harness.delay(60)
     harness.do(sign, ready)

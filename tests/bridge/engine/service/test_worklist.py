@@ -128,7 +128,7 @@ def test_an_item_has_the_most_urgent_priority_and_the_first_time(harness: Servic
 
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "W10", "WyJ1cGRhdGVkIiwxLDJd", "ÿ", "W1tbW1tb"])
 def test_an_invalid_cursor_is_refused(harness: ServiceHarness, cursor: str) -> None:
-    """Also a cursor of another sort order: 400."""
+    """An invalid cursor, or one of another sort order, gives 400."""
     with pytest.raises(RuleBroken) as refused:
         ask(harness, WorklistQuery(SITE, cursor=cursor))
 

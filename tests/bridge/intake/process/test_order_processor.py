@@ -29,19 +29,19 @@ def message(
 
 
 def group(
-    acc: str = "A1",
+    accession: str = "A1",
     control: str = "NW",
     status: str = "SC",
     *,
     uid: str = "",
-    four: str = "",
+    placer_group: str = "",
     parent: str = "",
-    what: str = "CT Head",
+    description: str = "CT Head",
 ) -> str:
     """Build one group."""
     lines = [
-        f"ORC|{control}|P{acc}|{acc}|{four}|{status}|||{parent}",
-        f"OBR|1|P{acc}|{acc}|CT1^{what}^L|||20261121113000|||||||||||{acc}||||||CT|||||{parent}",
+        f"ORC|{control}|P{accession}|{accession}|{placer_group}|{status}|||{parent}",
+        f"OBR|1|P{accession}|{accession}|CT1^{description}^L|||20261121113000|||||||||||{accession}||||||CT|||||{parent}",
     ]
     if uid:
         lines.append(f"ZDS|{uid}^A^Application^DICOM")
@@ -106,7 +106,7 @@ async def test_stories(hospital: Hospital) -> None:
     for number, story in enumerate(STORIES):
         for place, control in enumerate(story.split()):
             status = "CA" if control in {"CA", "DC"} else "SC"
-            one = group(f"A{number}", control, status, what=f"{control} {place}")
+            one = group(f"A{number}", control, status, description=f"{control} {place}")
             await hospital.hand_over(message(one, mrn=f"M{number}"))
     await hospital.applied()
     found = await hospital.descriptions()
@@ -148,10 +148,10 @@ async def test_a_cancel_that_arrives_first(hospital: Hospital) -> None:
 
 async def test_a_held_order_is_off_the_list_until_released(hospital: Hospital) -> None:
     """HD removes the order from the worklist, a change is stored, RL restores it."""
-    await hospital.send(message(group(what="CT Chest")))
-    await hospital.send(message(group(control="HD", status="HD", what="CT Chest")))
+    await hospital.send(message(group(description="CT Chest")))
+    await hospital.send(message(group(control="HD", status="HD", description="CT Chest")))
     assert await hospital.report("A1") is None
-    await hospital.send(message(group(control="XO", what="CT Spine")))
+    await hospital.send(message(group(control="XO", description="CT Spine")))
     assert await hospital.report("A1") is None
     release = "ORC|RL|PA1|A1\rOBR|1|PA1|A1|||||||||||||||A1\r"
     await hospital.send(message(release))
@@ -163,18 +163,20 @@ LINKED = {
     "same study UID": ((group("A1", uid=UID),), (group("A2", uid=UID),)),
     "groups of one message": ((group("A1"), group("A2")),),
     "printset": (
-        (group("A1", four="G1", parent="PRINTSET: CT"),),
-        (group("A2", four="G1", parent="Printset:CT"),),
+        (group("A1", placer_group="G1", parent="PRINTSET: CT"),),
+        (group("A2", placer_group="G1", parent="Printset:CT"),),
     ),
 }
 
 ALONE = {
     "other study UID": ((group("A1", uid=UID),), (group("A2", uid=UID + "1"),)),
-    "groups whose ORC-4 differ": ((group("A1", four="G1"), group("A2", four="G2")),),
-    "ORC-4 alone": ((group("A1", four="G1"),), (group("A2", four="G1"),)),
+    "groups whose ORC-4 differ": (
+        (group("A1", placer_group="G1"), group("A2", placer_group="G2")),
+    ),
+    "ORC-4 alone": ((group("A1", placer_group="G1"),), (group("A2", placer_group="G1"),)),
     "examset": (
-        (group("A1", four="G1", parent="EXAMSET: CT"),),
-        (group("A2", four="G1", parent="EXAMSET: CT"),),
+        (group("A1", placer_group="G1", parent="EXAMSET: CT"),),
+        (group("A2", placer_group="G1", parent="EXAMSET: CT"),),
     ),
 }
 
@@ -228,7 +230,7 @@ async def test_messages_after_the_signature(hospital: Hospital) -> None:
     await hospital.send(message(group("A2", uid=UID)))
     assert await accessions(hospital, "A1") == ["A1"]
     assert await accessions(hospital, "A2") == ["A2"]
-    await hospital.send(message(group("A1", "XO", what="Too late")))
+    await hospital.send(message(group("A1", "XO", description="Too late")))
     export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
     assert export.orders[0]["StudyDescription"] == "CT Head"
     assert hospital.states() == {"done"}
@@ -248,7 +250,7 @@ async def test_a_removed_signal_unlinks(hospital: Hospital) -> None:
     """A change to another study unlinks the order. Other changes do not."""
     await hospital.send(message(group("A1", uid=UID)))
     await hospital.send(message(group("A2", uid=UID)))
-    await hospital.send(message(group("A2", "XO", what="CT Neck")))
+    await hospital.send(message(group("A2", "XO", description="CT Neck")))
     assert await accessions(hospital, "A2") == ["A1", "A2"]
     await hospital.send(message(group("A2", "XO", uid=UID + "9")))
     assert await accessions(hospital, "A2") == ["A2"]
@@ -257,7 +259,9 @@ async def test_a_removed_signal_unlinks(hospital: Hospital) -> None:
 
 async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital) -> None:
     """The same accession twice in a message is one order of the report service."""
-    await hospital.send(message(group("A1", what="CT Head"), group("A1", what="CT Neck")))
+    await hospital.send(
+        message(group("A1", description="CT Head"), group("A1", description="CT Neck"))
+    )
     assert await accessions(hospital, "A1") == ["A1"]
     assert hospital.states() == {"done"}
 
@@ -265,7 +269,7 @@ async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital
 async def test_a_refused_order_in_a_batch(hospital: Hospital) -> None:
     """An order that the service refuses is parked. Others of the batch are applied."""
     await hospital.send(message(group("B0"), mrn="M0"))
-    bad = message(group("B1", what="x"), mrn="M0", name="SOMEBODY^ELSE")
+    bad = message(group("B1", description="x"), mrn="M0", name="SOMEBODY^ELSE")
     for payload in (
         message(group("B2"), mrn="M2"),
         bad,

@@ -24,7 +24,7 @@ def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailur
 
 
 @pytest.mark.parametrize(
-    ("kind", "times", "event"),
+    ("kind", "attempts", "event"),
     [
         (FailureKind.TRANSIENT, 1, QueueEvent.POSTPONED),
         (FailureKind.TRANSIENT, 1000, QueueEvent.POSTPONED),
@@ -34,17 +34,17 @@ def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailur
         (FailureKind.PERMANENT, 1, QueueEvent.GIVEN_UP),
     ],
 )
-def test_outcome_of_a_failure(kind: FailureKind, times: int, event: QueueEvent) -> None:
+def test_outcome_of_a_failure(kind: FailureKind, attempts: int, event: QueueEvent) -> None:
     """The class decides: retry without limit, retry with a limit, or park."""
-    outcome = after(times, kind)
+    outcome = after(attempts, kind)
     assert (outcome.event, outcome.failure, outcome.code) == (event, kind, "code")
     assert outcome.retry_at is None
 
 
-def after(times: int, kind: FailureKind) -> MessageOutcome:
+def after(attempts: int, kind: FailureKind) -> MessageOutcome:
     """Return the outcome of the last of several failed attempts."""
     outcome = failure_outcome(claimed(1, 0), failure(kind), now=1000)
-    for attempt in range(2, times + 1):
+    for attempt in range(2, attempts + 1):
         ambiguous = outcome.ambiguous_attempts or 0
         outcome = failure_outcome(claimed(attempt, ambiguous), failure(kind), now=1000)
     return outcome
@@ -63,7 +63,7 @@ def test_a_replay_restarts_the_count() -> None:
 
 
 def test_retry_after() -> None:
-    """The retry follows Retry-After."""
+    """The retry is due after the seconds of Retry-After."""
     outcome = failure_outcome(claimed(), failure(FailureKind.TRANSIENT, 2.5), now=1000)
     assert outcome.retry_at == 3500
 

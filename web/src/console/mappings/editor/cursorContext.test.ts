@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { contextAt } from "./cursorContext";
 
-/** Returns the context of the bar in a text. */
+/** Returns the context at the position of `|` in a text. */
 function at(text: string): [string, string, string] {
   const position = text.indexOf("|");
   const found = contextAt(text.replace("|", ""), position);

@@ -14,7 +14,7 @@ interface Line {
   /** The position of the text in the document. */
   start: number;
   selected: boolean;
-  /** A table; it is not a line. */
+  /** The table, if this entry stands for a table between lines. */
   block?: Inner;
 }
 
@@ -192,14 +192,14 @@ function listsOf(schema: Schema, items: readonly Line[], level: number): Inner[]
   return lists;
 }
 
-/** A heading cannot contain marks. */
+/** Returns content that fits a line of this type: a heading cannot contain marks. */
 function fitting(schema: Schema, type: NodeType, content: Fragment): Inner | Fragment | null {
   if (type.name !== "section") return content;
   const text = content.textBetween(0, content.size);
   return text ? schema.text(text) : null;
 }
 
-/** Returns the start positions of the lines, in document order. */
+/** Returns the start positions of the lines and tables, in document order. */
 function startsOf(blocks: readonly Inner[], from: number): number[] {
   const starts: number[] = [];
   let at = from;
