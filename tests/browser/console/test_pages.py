@@ -1,15 +1,17 @@
-"""The console's pages in Chromium at 1280 x 720, by mouse and by keyboard."""
+"""The console's pages in Chromium at 1280 x 720, by mouse and by keyboard, and their endpoints."""
 
 import json
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, WITHOUT_ROLE, ServiceHarness
 from tests.browser.console_client import enter
+from tests.eventually import PATIENCE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -142,3 +144,55 @@ def test_an_account_without_a_role_sees_a_notice(service: ServiceHarness, page: 
     enter(page, service, WITHOUT_ROLE)
     expect(page.get_by_role("alert")).to_contain_text("no role in the console")
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(0)
+
+
+def test_sign_in_is_required(service: ServiceHarness) -> None:
+    """The page redirects to the login; endpoints answer 401."""
+    page = httpx.get(f"{service.house.url}/console", timeout=PATIENCE)
+    assert (page.status_code, page.headers["location"]) == (303, "/reporting/login?next=/console")
+    assert httpx.get(f"{service.house.url}/console/api/me", timeout=PATIENCE).status_code == 401
+
+
+def test_the_timeline_of_a_message(service: ServiceHarness) -> None:
+    """The timeline goes from the received frame to the receiver's acknowledgment."""
+    row = service.found(OPERATOR, kind="order", number="A7001")[0]
+    steps = service.call(OPERATOR, "GET", f"messages/{row['id']}").json()["timeline"]
+    kinds = ["received", "acknowledged", "done", "report", "composed", "sent", "accepted"]
+    assert [each["kind"] for each in steps] == kinds
+
+
+def test_the_content_of_a_message(service: ServiceHarness) -> None:
+    """A user who may read bodies gets the raw message, its tree, events and acknowledgment."""
+    row = service.found(OPERATOR, kind="order", number="A7001")[0]
+    content = service.call(OPERATOR, "GET", f"messages/{row['id']}/content").json()
+    assert content["raw"].startswith("MSH|")
+    assert "MSA|AA|C7001" in content["ack"]
+    pid = next(each for each in content["tree"] if each["name"] == "PID")
+    places = {part["place"]: part["text"] for each in pid["fields"] for part in each["parts"]}
+    assert places["PID-3.1"] == "M7001"
+    assert "A7001" in str(content["mapped"]["events"])
+
+
+def test_the_audit_trail_contains_no_numbers(service: ServiceHarness) -> None:
+    """The audit trail has reads, searches and refused requests with their user, and no number."""
+    row = service.found(OPERATOR, kind="patient", number="M7001")[0]
+    service.call(OPERATOR, "GET", f"messages/{row['id']}/content")
+    service.call(VIEWER, "GET", f"messages/{row['id']}/content")
+    answer = service.call(CHIEF, "GET", "deeds")
+    events = {(e["email"], e["action"], e["subject"], e["outcome"]) for e in answer.json()["rows"]}
+    assert (OPERATOR, "search", "messages by patient number", "done") in events
+    assert (OPERATOR, "read", f"message {row['id']}", "done") in events
+    assert (VIEWER, "read", f"message {row['id']}", "not_permitted") in events
+    assert "M7001" not in answer.text
+    assert service.call(OPERATOR, "GET", "deeds").status_code == 403
+
+
+def test_error_statuses(service: ServiceHarness) -> None:
+    """404 for unknown rows, channels and endpoints, 409 for a wrong state, 400 for a bad body."""
+    row = service.found(OPERATOR, kind="order", number="A7001")[0]
+    assert service.call(OPERATOR, "GET", "messages/999999").status_code == 404
+    assert service.call(OPERATOR, "GET", "nothing").status_code == 404
+    assert service.call(OPERATOR, "POST", "channels/listener/none/pause", {}).status_code == 404
+    assert service.call(OPERATOR, "POST", f"messages/{row['id']}/cancel", {}).status_code == 409
+    bad = service.call(OPERATOR, "POST", "messages/search", {"patient": "M7001"})
+    assert (bad.status_code, "M7001" in bad.text) == (400, False)

@@ -200,6 +200,9 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     """It finds all orders on the user's sites, also by the patient id before a merge."""
     refused = console.call("operator", "POST", "/api/orders/find", {"patient": "M1"})
     assert refused.status_code == 403
+    by_patient = {"kind": "patient", "number": "M1"}
+    refused = console.call("viewer", "POST", "/api/messages/search", by_patient)
+    assert refused.status_code == 403
     assert find(console, "editor1", patient="M1") == ["A1"]
     assert find(console, "editor1", patient="M2") == []
     assert find(console, "editor", patient="M2") == ["A2"]
