@@ -12,7 +12,7 @@ from bridge.errors import FailureKind
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
 from bridge.queue.inbox import ClaimedBatch, Inbox
-from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
 from bridge.queue.worker.throttle import ProcessingThrottle, unthrottled
 from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
@@ -98,6 +98,57 @@ def test_the_retry_policy_sets_the_time(runner: WorkerRunner) -> None:
     assert len(log) == 4
 
 
+def postponed_once(log: list[int]) -> Apply:
+    """Return an apply function that postpones the first attempt, and accepts the second."""
+
+    def outcome(each: ClaimedMessage) -> MessageOutcome:
+        if each.attempts == 1:
+            return MessageOutcome(each.message_id, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
+        return accepted(each)
+
+    return applying(outcome, log)
+
+
+def test_the_delay_of_the_retry_policy(runner: WorkerRunner) -> None:
+    """A postponed message is due when the delay has passed, not earlier."""
+    (number,) = runner.enqueue("1")
+    log: list[int] = []
+
+    async def scenario() -> None:
+        policy = RetryPolicy(first=60, maximum=60, jitter=0)
+        apply = postponed_once(log)
+        worker = Worker(runner.inbox, apply, clock=lambda: NOW, policy=policy, poll=0.01)
+        await worker.start()
+        await eventually_async(lambda: runner.states() == [QueueState.QUEUED] and log)
+        await worker.stop()
+
+    asyncio.run(scenario())
+    assert runner.inbox.claim(NOW + 59_999, 10) == []
+    assert [each.message_id for each in runner.inbox.claim(NOW + 60_000, 10)] == [number]
+
+
+def test_a_retry_does_not_wait_for_the_next_poll(runner: WorkerRunner) -> None:
+    """The worker wakes when a postponed message is due."""
+    runner.enqueue("1")
+    log: list[int] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        worker = Worker(
+            runner.inbox,
+            postponed_once(log),
+            clock=lambda: NOW + round(loop.time() * 1000),
+            policy=RetryPolicy(first=0.1, maximum=0.1),
+            poll=10 * PATIENCE,
+        )
+        await worker.start()
+        await eventually_async(runner.all_done)
+        await worker.stop()
+
+    asyncio.run(scenario())
+    assert len(log) == 2
+
+
 def _limited() -> ProcessingThrottle:
     """Return the throttle of a process with a thousand messages per second."""
     clock = itertools.count()
@@ -170,6 +221,42 @@ def test_outcomes_survive_a_full_disk(
     log: list[int] = []
     runner.run(applying(accepted, log), runner.all_done)
     assert len(log) == 2
+
+
+def test_a_full_disk_does_not_shorten_a_delay(
+    runner: WorkerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time until the next attempt begins when the outcome is written."""
+    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
+    (number,) = runner.enqueue("1")
+
+    class SlowInbox(FailingInbox):
+        """An inbox that is unavailable twice for two seconds."""
+
+        @override
+        def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
+            """Let two seconds pass in each failure."""
+            runner.now += 2000 if self.failures else 0
+            return super().settle(outcomes, now)
+
+    inbox = SlowInbox(runner.store, "node")
+    log: list[int] = []
+
+    async def scenario() -> None:
+        apply = applying(
+            lambda each: MessageOutcome(
+                each.message_id, QueueEvent.POSTPONED, retry_at=runner.now + 1000
+            ),
+            log,
+        )
+        worker = Worker(inbox, apply, clock=lambda: runner.now)
+        await worker.start()
+        await eventually_async(lambda: runner.states() == [QueueState.QUEUED] and log)
+        await worker.stop()
+
+    asyncio.run(scenario())
+    assert inbox.claim(NOW + 4999, 10) == []
+    assert [each.message_id for each in inbox.claim(NOW + 5000, 10)] == [number]
 
 
 def test_a_restart_applies_its_claims(runner: WorkerRunner) -> None:
