@@ -34,7 +34,6 @@ class Hospital:
         self.idle = add("idle", idle_timeout="1s")
         self.latin = add("latin", charset="iso-8859-1")
         self.tls = add("tls", tls=certificate)
-        self.mutual = add("mutual", tls=certificate | {"client_ca": self.ca})
 
     def close(self) -> None:
         """Stop the sinks."""
@@ -53,12 +52,10 @@ class Hospital:
         context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def client_context(self, own: trustme.LeafCert | None = None) -> ssl.SSLContext:
-        """Return the TLS context of a RIS, with its own certificate if it has one."""
+    def client_context(self) -> ssl.SSLContext:
+        """Return the TLS context of a RIS."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
-        if own is not None:
-            own.configure_cert(context)
         return context
 
     def _files(self, name: str, certificate: trustme.LeafCert) -> dict[str, str]:

@@ -21,20 +21,6 @@ def test_tls(hospital: Hospital) -> None:
         assert b"MSA" not in (plain.ask(order(1002), timeout=2) or b"")
 
 
-def test_mutual_tls(hospital: Hospital) -> None:
-    """With `client_ca`, the listener accepts only senders with a certificate of this authority."""
-    own = hospital.authority.issue_cert("ris.example.org")
-    with Sender(hospital.mutual, tls=hospital.client_context(own)) as sender:
-        assert verdict(sender.ask(order(1003))) == ("AA", "C1003")
-    try:
-        with Sender(hospital.mutual, tls=hospital.client_context()) as without_certificate:
-            assert without_certificate.ask(order(1004)) is None
-    except OSError:  # the TLS alert, if it arrives in time
-        pass
-    hospital.house.settle()
-    assert hospital.house.row("A1004") is None
-
-
 def test_too_many_connections(hospital: Hospital) -> None:
     """The listener closes and counts connections over the limit; a closed one frees a place."""
     one, two = Sender(hospital.small), Sender(hospital.small)

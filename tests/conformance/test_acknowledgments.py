@@ -8,12 +8,19 @@ from hl7apy.consts import VALIDATION_LEVEL
 from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
+    DuplicateKeyIdentifier,
+    InternalError,
     MalformedMessage,
     MalformedReason,
     MessageRefusal,
     MissingField,
     TableValueNotFound,
+    UnknownKeyIdentifier,
+    UnsupportedEvent,
     UnsupportedMessage,
+    UnsupportedProcessingId,
+    UnsupportedVersion,
+    WrongDataType,
 )
 from mappings.hl7.tables import AckCode
 from tests.conformance.parsers import KNOWN_VERSIONS, agree, parsed, structure_errors
@@ -24,7 +31,11 @@ OUTCOMES: dict[str, tuple[MessageRefusal, ...]] = {
     "AA": (),
     "CA": (),
     "AE": (MissingField("PID-3.1"), TableValueNotFound("ORC[2]-1")),
-    "AR": (UnsupportedMessage(),),
+    "AR": (
+        *(UnsupportedMessage(), UnsupportedEvent(), UnsupportedProcessingId()),
+        *(UnsupportedVersion(), WrongDataType("OBR[2]-7.1"), UnknownKeyIdentifier("PID-3")),
+        *(DuplicateKeyIdentifier("MRG-1"), InternalError(), MissingField("not a place")),
+    ),
     "CR": (MalformedMessage(MalformedReason.STRAY_LINE),),
 }
 
@@ -51,12 +62,12 @@ def test_structure(version: str, code: str, marks: str) -> None:
         assert agree(ack), ack
 
 
-@pytest.mark.parametrize("version", ["2.3", "2.4", "2.5.1", "2.6"])
+@pytest.mark.parametrize("marks", ["^~\\&", "$%?!", "^~"])
+@pytest.mark.parametrize("version", sorted(KNOWN_VERSIONS))
 @pytest.mark.parametrize("code", OUTCOMES)
-def test_strict(version: str, code: str) -> None:
+def test_strict(version: str, code: str, marks: str) -> None:
     """The strict validation of hl7apy finds no error."""
-    ack = acknowledge("ORM^O01", version, code, "^~\\&")
-
+    ack = acknowledge("ORM^O01", version, code, marks)
     assert parsed(ack, VALIDATION_LEVEL.STRICT).validate()
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
 from bridge.admin.definitions.console_drafts import ConsoleDrafts
 from bridge.console.context import ActivationRequest, DraftEdit
-from bridge.console.errors import ChangeConflict, ConsoleError, InvalidContent
+from bridge.console.errors import ConsoleError, InvalidContent
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
@@ -174,14 +174,6 @@ def test_rollback_to_a_version_that_does_not_compile(harness: ActivationHarness)
     with pytest.raises(InvalidContent):
         harness.drafts.rollback(ActivationRequest("foo", ANN, "", good, version=old.version))
     assert harness.version() == good
-
-
-@pytest.mark.parametrize("wrong", [{"revision": 7}, {"begun_on": "0123456789abcdef"}])
-def test_an_outdated_draft(harness: ActivationHarness, wrong: dict[str, Any]) -> None:
-    """Activation refuses a draft that was saved again or whose base version is not active."""
-    harness.save(OVERLAY)
-    with pytest.raises(ChangeConflict):
-        harness.activate(**wrong)
 
 
 class InterruptedSources(dict[str, str]):

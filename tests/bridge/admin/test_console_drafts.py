@@ -14,7 +14,6 @@ from bridge.console.errors import (
     InvalidContent,
     InvalidState,
     NoSuchItem,
-    PermissionDenied,
 )
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -143,14 +142,6 @@ def test_changed_includes_are_shown(drafts: ConsoleDrafts, home: Path) -> None:
     drafts.activate(ActivationRequest("orders", BOB, "newer", "", 1))
     assert drafts.definition("ris-c", ANN)["newer"] == {"orders.yaml": changed}
     assert drafts.definition("orders", ANN)["newer"] == {"orders.yaml": shipped}, "the file of HOME"
-
-
-def test_hooks_need_the_code_permission(drafts: ConsoleDrafts) -> None:
-    """Authors use hooks but cannot write them, because hooks run with the rights of the service."""
-    files = {"ris-c.yaml": SENDER, "own.py": "def f(message):\n    return 'x'\n"}
-    with pytest.raises(PermissionDenied):
-        drafts.save(DraftEdit("ris-c", ANN, files, "", 0))
-    assert drafts.save(DraftEdit("ris-c", ANN, files, "", 0, code=True))["issues"] == []
 
 
 def test_definitions_of_a_listener(drafts: ConsoleDrafts) -> None:

@@ -8,16 +8,14 @@ from typer.testing import CliRunner
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.activation import Author, VersionConflict, activate
+from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.packages.folder import export
 from bridge.cli.application import application
 from bridge.store.records import mapping_versions
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import all_sources
-from bridge.wiring.listeners import NotInbound
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
-from mappings.language.diagnostics import MappingErrors
 
 ANN = Author("ann", 1_000, "a new sender")
 OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"}
@@ -100,39 +98,3 @@ def test_the_check_reports_the_override(settings: Settings) -> None:
     assert "reads with patients, orders, as saved in the console" in messages
     assert "ris reads with orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]
-
-
-def test_an_invalid_list_changes_nothing(settings: Settings) -> None:
-    """An unknown name, an outgoing definition and an unknown listener are refused."""
-    with bridge_database(settings.home) as database:
-        for wrong, refusal in (
-            ({"ris": ["none"]}, MappingErrors),
-            ({"ris": ["results"]}, NotInbound),
-            ({"none": ["orders"]}, active_settings.NoSuchListener),
-        ):
-            with pytest.raises(refusal):
-                activate(
-                    settings,
-                    database,
-                    [],
-                    ANN,
-                    records=[active_settings.make_list_record(*each) for each in wrong.items()],
-                )
-        with database.read() as connection:
-            assert (
-                mapping_versions.history(connection, active_settings.list_record_name("ris")) == []
-            )
-    assert lists(settings) == ["orders", "patients"]
-
-
-def test_an_outdated_change_is_refused(settings: Settings) -> None:
-    """A change based on a version that is not active any more is refused."""
-    with bridge_database(settings.home) as database:
-        sources = all_sources(settings, database, "ris-c", OVERLAY)
-        (first,) = activate(settings, database, [("ris-c", sources)], ANN, begun_on={"ris-c": ""})
-        changed = {**sources, "ris-c.yaml": OVERLAY["ris-c.yaml"] + "tags: {Notes: PID-3}\n"}
-        with pytest.raises(VersionConflict) as raised:
-            activate(settings, database, [("ris-c", changed)], ANN, begun_on={"ris-c": ""})
-        with database.read() as connection:
-            assert mapping_versions.active_versions(connection)["ris-c"].version == first.version
-    assert raised.value.version == first.version

@@ -94,23 +94,6 @@ def test_a_bad_mapping_is_never_activated(home: MappingHome) -> None:
     assert len(home.history()) == 1
 
 
-def test_a_definition_that_a_listener_cannot_use(home: MappingHome) -> None:
-    """A valid definition of the wrong kind is refused for a listener."""
-    (home.mappings / "orders.yaml").write_text("include: results.yaml\n")
-    assert home.run("activate", "orders").exit_code != 0
-    assert home.ok("history", "orders", "--json").strip() == "[]"
-
-
-def test_a_definition_that_a_destination_cannot_use(home: MappingHome) -> None:
-    """A definition without messages for a destination is refused."""
-    settings = home.folder / "bridge.toml"
-    settings.write_text(
-        settings.read_text()
-        + '\n[[destination]]\nname = "x"\naddress = "127.0.0.1:1"\nmapping = "orders"\n'
-    )
-    assert home.run("activate", "orders").exit_code != 0
-
-
 def test_rollback_by_one_step(home: MappingHome) -> None:
     """With three versions two rollbacks reach the first. A third one is refused."""
     home.ok("activate", "orders")

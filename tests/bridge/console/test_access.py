@@ -9,8 +9,8 @@ import pytest
 
 from bridge.console import grants
 from bridge.console.access import AccessAdministration, Administrator
-from bridge.console.errors import ConsoleError, GrantRefused, NoSuchItem
-from bridge.console.permissions import ConsoleRole, Grant, Permission
+from bridge.console.errors import GrantRefused
+from bridge.console.permissions import ConsoleRole, Grant
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
 from bridge.store.database import Database
 
@@ -173,16 +173,6 @@ def test_the_password_ends_before_the_new_role_is_stored(setup: AccessSetup) -> 
     ]
 
 
-def test_a_role_with_fewer_rights_ends_no_password(setup: AccessSetup) -> None:
-    """There is no enrolment link, and the next request lacks the right."""
-    made = run(setup.access.grant(setup.by("chief"), "operator@x.test", ROLES["viewer"]))
-    assert made is None
-    assert setup.engine.calls == []
-    held = grants.active_grant_of(setup.database, str(_number("operator")))
-    assert held is not None
-    assert Permission.OPERATE not in held.permissions
-
-
 @pytest.mark.parametrize(
     ("email", "wish", "code"),
     [
@@ -207,21 +197,6 @@ def test_unknown_accounts_and_sites_are_refused(
     assert setup.engine.calls == []
 
 
-def test_a_disabled_account_gets_no_role(setup: AccessSetup) -> None:
-    """It must be enabled first."""
-    run(setup.engine.set_disabled("99", disabled=True))
-    with pytest.raises(GrantRefused) as refusal:
-        run(setup.access.grant(setup.by("chief"), "new@x.test", ROLES["viewer"]))
-    assert refusal.value.code == "account_disabled"
-
-
-def test_removing_a_missing_role_is_an_error(setup: AccessSetup) -> None:
-    """For an account without a role, and for an unknown account."""
-    for email in ("new@x.test", "unknown@x.test"):
-        with pytest.raises(NoSuchItem):
-            run(setup.access.revoke(setup.by("chief"), email))
-
-
 def test_an_account_without_role_needs_no_second_factor(setup: AccessSetup) -> None:
     """The list of grants shows who must still enrol."""
     run(setup.access.revoke(setup.by("chief"), "viewer@x.test"))
@@ -231,19 +206,3 @@ def test_an_account_without_role_needs_no_second_factor(setup: AccessSetup) -> N
     assert listed["operator@x.test"]
     assert not listed["author@x.test"]
     assert "viewer@x.test" not in listed
-
-
-def test_the_operator_does_not_remove_the_last_system_administrator(database: Database) -> None:
-    """Except with `--force`."""
-    engine = Engine(database)
-    setup = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
-    setup.add_user(1, "chief", ROLES["chief"])
-    for work in (
-        setup.access.grant(Administrator("root"), "chief@x.test", ROLES["viewer"]),
-        setup.access.revoke(Administrator("root"), "chief@x.test"),
-    ):
-        with pytest.raises(ConsoleError) as refusal:
-            run(work)
-        assert refusal.value.code == "last_administrator"
-    run(setup.access.revoke(Administrator("root", force=True), "chief@x.test"))
-    assert grants.all_grants(database) == []

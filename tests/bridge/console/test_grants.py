@@ -67,13 +67,6 @@ def test_the_last_administrator_is_not_removed(database: Database, way: object) 
     assert chiefs(database) == {"2"}
 
 
-def test_force_removes_the_last_administrator(database: Database) -> None:
-    """The command line has `--force`."""
-    grants.save_grant(database, chief(1), 1, "test")
-    assert grants.remove_grant(database, "1", force=True)
-    assert grants.all_grants(database) == []
-
-
 @pytest.mark.parametrize("first", WAYS)
 @pytest.mark.parametrize("second", WAYS)
 def test_concurrent_changes_do_not_remove_both_administrators(

@@ -171,16 +171,6 @@ def test_exports_of_linked_orders_list_all_orders(case: Case, path: str) -> None
         assert [each["Accession"] for each in case.export("A1")["clinicalInfo"]] == ["A2", "A1"]
 
 
-def test_a_long_report(case: Case) -> None:
-    """export: a megabyte of text in each format."""
-    case.draft("A1", "")
-    page = case.page("A1")
-    text = "Lungs are clear. 肺野清晰。 " * 35_000
-    ok(page("save", {"version": ok(page("report")).json()["version"], "text": text}))
-    for path in ("export/html", "export/json", "export/rtf"):
-        assert len(ok(case.post(path, "A1")).content) > 700_000
-
-
 def test_the_signer_is_the_owner(case: Case) -> None:
     """sign: the owner is the signer, also with the token of an administrator."""
     ok(case.service.launch(OTHER))

@@ -41,14 +41,6 @@ def test_frames_require_name_and_address(service: Service, missing: str) -> None
     assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
 
 
-def test_the_link_of_a_plain_user_is_not_authenticated(service: Service) -> None:
-    """Rule 5: only site administrators create authenticated links for iframes."""
-    link = ok(service.launch(READER, userInfo=user(READER))).json()["reportLink"]
-    page = service.open(link)
-    assert "Sign in" in page.text
-    assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
-
-
 @pytest.mark.parametrize(
     ("plain", "seconds", "lives"),
     [

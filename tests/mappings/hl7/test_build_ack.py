@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import hl7
 import pytest
-from hl7apy.consts import VALIDATION_LEVEL
-from hl7apy.core import Message as ApyMessage
-from hl7apy.parser import get_message_info, parse_segments
 
 from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.header import peek
@@ -27,10 +23,9 @@ from mappings.hl7.refusals import (
     WrongDataType,
     strictest,
 )
-from mappings.hl7.tables import AckCode, AckCondition, ErrorCode
+from mappings.hl7.tables import AckCode, AckCondition
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-VERSIONS = ["2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.8"]
 REFUSALS: Sequence[MessageRefusal] = (
     MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]"),
     UnsupportedMessage(),
@@ -180,42 +175,6 @@ def test_a_positive_ack_bears_no_errors() -> None:
     assert b"ERR" not in ack
 
 
-def apy(text: str) -> ApyMessage:
-    """Parse an ACK strictly with hl7apy, which needs the structure of a plain `ACK`."""
-    marks, _, version = get_message_info(text)
-    strict = VALIDATION_LEVEL.STRICT
-    message = ApyMessage("ACK", version=version, validation_level=strict, encoding_chars=marks)
-    message.children = parse_segments(text, version, marks, strict, message.reference, True)
-    return message
-
-
-@pytest.mark.parametrize("refusals", [(), REFUSALS[:1], REFUSALS], ids=["AA", "one", "many"])
-@pytest.mark.parametrize("encoding", ["^~\\&", "$%?!", "^~"])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_structure_in_every_version(
-    version: str, encoding: str, refusals: Sequence[MessageRefusal]
-) -> None:
-    """Each ACK passes hl7apy's strict validation for its version."""
-    message = apy(answer(order(version, encoding), *refusals).decode())
-    assert message.validate()
-    assert message.msa.msa_1.value == strictest(refusals)
-    assert message.msa.msa_2.value == "ID7"
-
-
-@pytest.mark.parametrize("refusals", [(), REFUSALS], ids=["AA", "many"])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_python_hl7_reads_the_same(version: str, refusals: Sequence[MessageRefusal]) -> None:
-    """python-hl7 and our parser read the same values."""
-    ack = answer(order(version), *refusals)
-    theirs = hl7.parse(ack.decode())
-    ours = read_ack(ack)
-    assert str(theirs.segment("MSA")[1]) == ours.code
-    assert str(theirs.segment("MSA")[2]) == ours.control_id.decode()
-    if refusals:
-        place = "ERR.F1.R1.C4.S1" if version < "2.5" else "ERR.F3.R1.C1"
-        assert theirs[place] == ours.error_codes[0] == ErrorCode.SEGMENT_SEQUENCE
-
-
 @pytest.mark.parametrize("version", ["2.3", "2.5.1", "2.7"])
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: type(refusal).__name__)
 def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
@@ -252,4 +211,3 @@ def test_unreadable_messages_get_a_valid_negative_ack(
     assert read_ack(nak).control_id == control_id
     assert nak.split(b"\r")[0].split(b"|")[4] == sender
     assert read_ack(nak).error_codes == ("100",)
-    assert apy(nak.decode("latin-1").replace("||ACK|", "||ACK^^ACK|"))

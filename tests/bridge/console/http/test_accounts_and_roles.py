@@ -291,21 +291,6 @@ def test_a_required_second_factor_closes_the_console(console: RunningConsole) ->
         assert "second_factor_required" in console.call(CHIEF, "GET", "/").text
 
 
-def test_an_enrolment_link_works_once(console: RunningConsole) -> None:
-    """A newer link invalidates an older one."""
-    email = "twice@site1.test"
-    member(console, "SITE1", email)
-    path = f"/api/people/{email}/enrolment"
-    first, second = (console.call(CHIEF, "POST", path, {}).json()["link"] for _ in range(2))
-    assert first != second
-    with pytest.raises(AssertionError):
-        console.enrol(first, GOOD)
-    console.enrol(second, GOOD)
-    with pytest.raises(AssertionError):
-        console.enrol(second, "another 5 good ducks")
-    assert console.signs_in(email, GOOD)
-
-
 @pytest.mark.parametrize("at", ["@", "\uff20", "\ufe6b"])
 def test_another_spelling_of_an_address_names_the_same_account(
     console: RunningConsole, at: str

@@ -37,21 +37,6 @@ ADMINISTRATIVE: dict[str, Any] = {
 }
 
 
-def test_a_problem_body_has_all_members(service: Service) -> None:
-    """Problem bodies follow RFC 9457 with additional members."""
-    response = service.post("report/sign", {})
-    problem = response.json()
-    assert response.headers["content-type"] == "application/problem+json"
-    assert set(problem) == {
-        *("type", "title", "status", "detail", "instance", "code"),
-        *("errors", "requestId", "message", "retryable"),
-    }
-    assert problem["status"] == response.status_code == 400
-    assert problem["errors"][0]["pointer"] == "/clinicalInfo"
-    assert problem["requestId"] == response.headers["x-request-id"]
-    assert response.headers["x-api-version"] == "1"
-
-
 def test_a_business_failure_is_500_with_a_header(service: Service) -> None:
     """Errors: unsign of a Draft is 500; the header distinguishes it from a crash."""
     service.launch()

@@ -69,17 +69,6 @@ def test_invalid_launches_are_400_and_create_nothing(service: Service) -> None:
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
-def test_an_unknown_template_is_a_warning(service: Service) -> None:
-    """ApplyTemplate: a number that the site lacks does not block the launch."""
-    body = service.launch(reportingApp={"ApplyTemplate": 7}).json()
-    assert body["warnings"] == ["unknown_template"]
-    document = {"type": "doc", "content": []}
-    path = "/api/admin/sites/SITE1/templates/7"
-    made = service.call("PUT", path, json={"name": "Chest", "document": document})
-    assert made.status_code == 200
-    assert service.launch(reportingApp={"ApplyTemplate": "7"}).json()["warnings"] == []
-
-
 def test_a_batch_has_a_limit(service: Service) -> None:
     """A batch with more launches than the settings allow is refused."""
     engine = service.application.state.engine

@@ -147,6 +147,7 @@ def test_a_plain_users_link_asks_to_sign_in(service: Service) -> None:
     link = service.launch(READER, lazyLaunch=True).json()["reportLink"]
     page = service.open(link)
     assert 'type="password"' in page.text
+    assert service.open(link, headers={"sec-fetch-dest": "iframe"}).status_code == 403
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
     service.set_password(READER)
     token = link.partition("?token=")[2]
