@@ -1,5 +1,6 @@
 """Deliveries: once per release, in order for each report, with the same bytes at each attempt."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -14,8 +15,13 @@ from bridge.queue.queries import Filter
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.samples import NOW, release
+from tests.eventually import PATIENCE, eventually
 
 HERE = "ris-results"
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 @pytest.fixture
@@ -123,6 +129,36 @@ def test_a_parked_delivery_blocks_its_own_report(store: Database, outbox: Outbox
     operations.skip_delivery(store, parked.delivery_id)
     assert _keys(outbox.claim(HERE, NOW, 10)) == ["b"]
     assert queries.delivery(store, parked.delivery_id).row.state is QueueState.CANCELLED
+
+
+def test_only_an_acceptance_is_an_acknowledgment(store: Database, outbox: Outbox) -> None:
+    """A delivery that was refused or repeated has no time of acknowledgment."""
+    _queue(store, outbox, release())
+    for event in (QueueEvent.POSTPONED, QueueEvent.ACCEPTED):
+        (claimed,) = outbox.claim(HERE, NOW, 10)
+        assert queries.delivery(store, claimed.delivery_id).row.acknowledged_at is None
+        _settle(outbox, claimed, event)
+    assert queries.delivery(store, claimed.delivery_id).row.acknowledged_at == NOW
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_two_nodes_queue_for_one_report(store: Database, outbox: Outbox) -> None:
+    """The second node waits for the commit of the first, so that ids follow the commits."""
+
+    def is_waiting() -> bool:
+        with store.read() as connection:
+            return bool(connection.execute(_WAITING).scalar_one())
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as connection:
+            outbox.enqueue(connection, [release("first")], NOW)
+            second = pool.submit(_queue, store, outbox, release("second"))
+            eventually(lambda: second.done() or is_waiting())
+            assert not second.done()
+        assert second.result(PATIENCE) == 1
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    assert claimed.release_key == "first"
 
 
 def test_an_operator_retries(store: Database, outbox: Outbox) -> None:

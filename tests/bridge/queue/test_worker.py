@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.errors import FailureKind
@@ -180,6 +181,24 @@ def test_a_slow_batch_delays_its_own_lanes_only(
     assert log == [*others, slow]
 
 
+def test_batches_side_by_side_are_limited(runner: WorkerRunner) -> None:
+    """A batch that claims the next one passes its place on."""
+    runner.enqueue(*map(str, range(8)))
+    running: set[int] = set()
+    most = 0
+
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        nonlocal most
+        running.add(batch[0].message_id)
+        most = max(most, len(running))
+        await asyncio.to_thread(runner.states)
+        running.remove(batch[0].message_id)
+        yield [accepted(each) for each in batch]
+
+    runner.run(apply, runner.all_done, batch=1, parallel=1)
+    assert most == 1
+
+
 def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
     """Messages stored during a batch are claimed together after it."""
     runner.enqueue("1")
@@ -257,6 +276,22 @@ def test_a_full_disk_does_not_shorten_a_delay(
     asyncio.run(scenario())
     assert inbox.claim(NOW + 4999, 10) == []
     assert [each.message_id for each in inbox.claim(NOW + 5000, 10)] == [number]
+
+
+def test_an_outcome_is_about_the_claimed_message(runner: WorkerRunner) -> None:
+    """After a failover that lost commits, a later message can have the id of a claimed one."""
+    runner.enqueue("1")
+    applied: list[int] = []
+    another = text("UPDATE message SET received_at = received_at + 1")
+
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        with runner.store.write() as connection:
+            connection.execute(another)
+        yield [accepted(each) for each in batch]
+        applied.extend(each.message_id for each in batch)
+
+    runner.run(apply, lambda: bool(applied))
+    assert runner.states() == [QueueState.CLAIMED]
 
 
 def test_a_restart_applies_its_claims(runner: WorkerRunner) -> None:
