@@ -54,6 +54,19 @@ class TestOperating:
         inbox.settle([MessageOutcome(behind, QueueEvent.POSTPONED, retry_at=NOW + 50)], NOW)
         assert ids_of(inbox.claim(NOW + 50, 10)) == [parked]
 
+    def test_replay_before_a_requeued_message(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A replayed message does not wait for a later one whose claim has expired."""
+        parked, behind = enqueue(intake, "1", "1")
+        inbox.claim(NOW, 10)
+        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
+        other = Inbox(store, "node-2")
+        assert other.requeue_expired_claims(NOW + 10**6) == 1
+        operations.replay_message(store, parked)
+        assert ids_of(other.claim(NOW, 10)) == [parked]
+
     def test_replay_counts_overtaking_messages(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
