@@ -1,12 +1,130 @@
-"""The generated parts of the reference pages match models, commands and routes."""
+"""
+The generated parts of the reference pages match models, commands and routes.
 
+`REPORT_BRIDGE_WRITE_SNAPSHOTS=1 pytest tests/release/test_reference_pages.py` regenerates them.
+"""
+
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import pytest
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from typer.main import get_command
 
-from tests.release.reference_pages import commands, routes, settings
+from bridge.cli.application import application
+from bridge.engine.http.engine_application import ROUTERS
+from config.example import _MANY, _SINGLE, shown
+
+WIDTH = 96
+EMPTY = ('""', "{}", "[]")
+
+
+def settings() -> str:
+    """Return the tables of all settings."""
+    parts = [_section(f"[{name}]", name, model) for name, model in _SINGLE]
+    parts += [_section(f"[[{name}]]", name, model) for name, model, _ in _MANY]
+    return "\n".join(parts)
+
+
+def _section(title: str, name: str, model: type[BaseModel]) -> str:
+    lines = [f"## {title}", "", *_about(model)]
+    lines += ["| setting | default | meaning |", "|---|---|---|"]
+    inner: list[str] = []
+    for key, field in model.model_fields.items():
+        if field.deprecated:
+            continue
+        optional = field.get_default(call_default_factory=True) in (None, {}, [], "")
+        value = _cell(shown(name, field.alias or key, field))
+        default = f"(`{value}`)" if optional and value not in EMPTY else f"`{value}`"
+        if field.is_required():
+            default = f"required, such as `{value}`"
+        lines.append(f"| `{field.alias or key}` | {default} | {_cell(field.description or '')} |")
+        if optional and (nested := _nested(field.annotation)):
+            inner += ["", f"`{field.alias or key}` is a table with these members:", ""]
+            inner += _members(nested)
+    return "\n".join([*lines, *inner, ""])
+
+
+def _about(model: type[BaseModel]) -> list[str]:
+    text = inspect.getdoc(model) or ""
+    return [" ".join(text.split()), ""] if text else []
+
+
+def _nested(annotation: Any) -> type[BaseModel] | None:
+    kinds = get_args(annotation) if get_origin(annotation) in (UnionType, Union) else (annotation,)
+    found = [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
+    return found[0] if found else None
+
+
+def _members(model: type[BaseModel]) -> Iterator[str]:
+    yield from ("| member | default | meaning |", "|---|---|---|")
+    for key, field in model.model_fields.items():
+        value = f"`{_plain(field.default)}`" if field.default is not None else ""
+        value = "required" if field.is_required() else value
+        yield f"| `{field.alias or key}` | {value} | {_cell(field.description or '')} |"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def commands() -> str:
+    """Return the help of all commands."""
+    root: Any = get_command(application)
+    context = root.context_class(root, info_name="bridge", terminal_width=WIDTH)
+    parts = [_help(root, context, 2)]
+    for name, command in root.commands.items():
+        if command.hidden:
+            continue
+        inner = root.context_class(command, info_name=name, parent=context, terminal_width=WIDTH)
+        parts += _tree(command, inner, 2)
+    return "\n".join(parts)
+
+
+def _tree(command: Any, context: Any, depth: int) -> Iterator[str]:
+    subcommands = getattr(command, "commands", {})
+    if not subcommands:
+        yield _help(command, context, depth)
+        return
+    yield f"{'#' * depth} {context.command_path}\n\n{command.help or ''}\n"
+    for name, each in subcommands.items():
+        kind = type(context)
+        inner = kind(each, info_name=name, parent=context, terminal_width=WIDTH)
+        if not each.hidden:
+            yield from _tree(each, inner, depth + 1)
+
+
+def _help(command: Any, context: Any, depth: int) -> str:
+    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    return f"{'#' * depth} {context.command_path}\n\n```\n{text.strip()}\n```\n"
+
+
+def routes() -> str:
+    """Return the table of the routes for integrators, by chapter."""
+    rows = ["| method | path | what it does |", "|---|---|---|"]
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema and _is_public(route):
+                about = " ".join(inspect.getdoc(route.endpoint).split("\n\n")[0].split())  # type: ignore[union-attr]  # each has one, as ruff demands
+                methods = ", ".join(sorted(route.methods or ()))
+                rows.append(f"| {methods} | `{route.path}` | {_cell(about)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _is_public(route: APIRoute) -> bool:
+    return not route.path.startswith("/reporting/")
+
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 WRITE = "REPORT_BRIDGE_WRITE_SNAPSHOTS"

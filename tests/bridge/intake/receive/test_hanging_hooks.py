@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +13,50 @@ from sqlalchemy import text
 
 from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
+from bridge.workers.hooks import install
 from config.listeners import SequenceNumbers
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.acknowledgment import read_ack
 from mappings.inbound.definition import InboundMapping
+from mappings.language.hooks import set_hook_executor
 from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import LISTENING, RecordingPeer, open_intake, order
-from tests.eventually import eventually_async
-from tests.hooks import held_hooks
+from tests.eventually import PATIENCE, eventually_async
+
+
+class HeldHooks:
+    """A hook executor: each call waits for its release and records the thread that it blocks."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+        self.called = threading.Event()
+        self.let_go = threading.Event()
+        self.threads: list[int] = []
+
+    def load(self, module: str, source: str) -> list[str]:
+        """Every hook file has the function `f`."""
+        return ["f"]
+
+    def call(self, module: str, source: str, function: str, text: str) -> str:
+        """Wait, then answer."""
+        self.threads.append(threading.get_ident())
+        self.called.set()
+        assert self.let_go.wait(PATIENCE)
+        return self._answer
+
+
+@contextmanager
+def held_hooks(answer: str) -> Iterator[HeldHooks]:
+    """Make hooks wait within the block."""
+    held = HeldHooks(answer)
+    set_hook_executor(held)
+    try:
+        yield held
+    finally:
+        held.let_go.set()
+        install()
+
 
 pytestmark = pytest.mark.anyio
 
