@@ -25,6 +25,7 @@ from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
+from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
@@ -135,6 +136,25 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("events", "queued"),
+    [
+        ([ResultEvent.FINAL], ["final"]),
+        ([ResultEvent.ORDER_STATUS], ["order-status"]),
+        ([ResultEvent.FINAL, ResultEvent.ORDER_STATUS], ["final"]),
+    ],
+)
+async def test_a_result_implies_the_status(
+    database: Database, events: list[ResultEvent], queued: list[str]
+) -> None:
+    """A destination that gets the result does not get the status of the order as well."""
+    receiver = destination(events=frozenset(events))
+    processor = ChangeProcessor(database, Outbox(database, "test"), [receiver], lambda: 0)
+    processor.process("changes", ChangePage((released(1, "final", 1),), 1))
+    with database.read() as connection:
+        assert list(connection.execute(text("SELECT event FROM delivery")).scalars()) == queued
 
 
 class FailoverFeed(ScriptedFeed):

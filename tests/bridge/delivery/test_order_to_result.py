@@ -6,8 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from bridge.contract import ReportStatus
+from bridge.delivery.composer import result_orders
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
+from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination
@@ -267,3 +269,13 @@ async def test_a_result_that_waited_while_its_patient_was_merged(
         assert [parsed.value(f"PID-{n}") for n in ("3", "5", "7")] == [
             "M2^^^MAIN", "SURVIVOR^TILDA", "19700102",
         ]  # fmt: skip
+
+
+def test_several_procedures_of_an_order() -> None:
+    """Each procedure has the numbers of its own ORC; those of the order belong to the first."""
+    lines = ("ORC|NW|P1|F1", "OBR|1|P1|F1|X^One", "ORC|NW|P2|F2", "OBR|2|P2|F2|Y^Two")
+    key = OrderIndexKey(SITE, "M1", "A1")
+    index = IndexedOrder(key, "ordered", 1, 1, placer="P1", filler="F1", echo=lines)
+    first, second = result_orders({"Accession": "A1"}, index)
+    assert (first.placer, first.filler, first.echo) == ("P1", "F1", lines[:2])
+    assert (second.placer, second.filler, second.echo) == ("", "", lines[2:])

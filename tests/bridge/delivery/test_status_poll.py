@@ -1,6 +1,9 @@
 """The events of a status record, and the time of the next poll."""
 
+from pathlib import Path
+
 import pytest
+from sqlalchemy import text
 
 from bridge.contract import ReportStatus
 from bridge.delivery.known_reports import NEVER, KnownReport
@@ -15,8 +18,10 @@ from bridge.delivery.status_poll import (
     reschedule_unknown,
 )
 from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.store.database import Database
 from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
+from tests.bridge.delivery.whole_bridge import open_hospital
 
 NOW = 10**12
 EVERY = 5000
@@ -97,6 +102,7 @@ def test_addenda_in_their_sign_delay_are_not_counted() -> None:
     """The latest addendum counts after its own delay."""
     assert released_addenda(record(Addendum), 2, NOW) == 2
     assert released_addenda(record(Addendum, None, NOW + 1), 2, NOW) == 1
+    assert released_addenda(record(Addendum, None, NOW + 1), 1, NOW) == 0
     assert released_addenda(record(Addendum, None, NOW), 2, NOW) == 2
 
 
@@ -131,3 +137,20 @@ def test_unknown_orders_are_polled_less_often() -> None:
         == NOW + MAX_INTERVAL
     )
     assert reschedule_unknown(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY
+
+
+@pytest.mark.anyio
+async def test_an_order_that_is_committed_late(tmp_path: Path, database: Database) -> None:
+    """An order is polled although an order with a higher id was polled before."""
+    row = (
+        "INSERT INTO bridge_order (id, site, mrn, accession, state, placer, filler, tags, echo,"
+        " report_id, first_message, place, last_message) VALUES (:id, 'S', 'M', :accession,"
+        " 'ordered', '', '', '{}', '[]', '', 1, 0, 1)"
+    )
+    async with open_hospital(tmp_path, database) as hospital:
+        for number in (7, 5):
+            with database.write() as connection:
+                connection.execute(text(row), {"id": number, "accession": f"A{number}"})
+            await hospital.poller.poll()
+        seen = "SELECT accession FROM report_seen ORDER BY accession"
+        assert hospital.rows(seen) == [("A5",), ("A7",)]

@@ -319,6 +319,16 @@ def test_due_times_of_a_wrong_clock_are_corrected(store: Database, outbox: Outbo
     assert outbox.claim("archive", NOW, 10) == []
 
 
+def test_the_last_reply_is_kept(store: Database, outbox: Outbox) -> None:
+    """An attempt without reply leaves the reply of an earlier attempt."""
+    _queue(store, outbox, release("a"))
+    for reply in (b"MSA|AE", None):
+        (claimed,) = outbox.claim(HERE, NOW, 1)
+        outcome = DeliveryOutcome(claimed.delivery_id, QueueEvent.POSTPONED, reply=reply)
+        outbox.settle([outcome], NOW)
+        assert queries.delivery(store, claimed.delivery_id).reply == b"MSA|AE"
+
+
 def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
     """Deliveries are filtered by state, destination and report, and open ones are counted."""
     _queue(store, outbox, release("a"), release("b", report="R2"))

@@ -12,7 +12,13 @@ from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.encoding import Encoded, fit_to_version
 from mappings.outbound.hl7_versions import VERSIONS
-from mappings.outbound.results import FileFormat, ResultEvent, SignedAddendum, Signer
+from mappings.outbound.results import (
+    FileFormat,
+    ResultEvent,
+    SentSection,
+    SignedAddendum,
+    Signer,
+)
 from tests.mappings.definitions import SHIPPED
 from tests.mappings.results import CONTEXT, NOW, ORDER, rendered
 
@@ -155,6 +161,16 @@ def test_headings(text: str, found: list[str]) -> None:
     assert len({(each.value("OBX-3.1"), each.value("OBX-4")) for each in texts}) == len(found)
     lines = [line for each in texts for line in each.values("OBX-5")]
     assert lines == [line for line in text.split("\n") if line]
+
+
+def test_a_repeated_section_that_was_sent_is_not_deleted() -> None:
+    """Of the sections that the receiver has, only those without text now are deleted."""
+    mapping = with_settings(sections="loinc")
+    sent = tuple(SentSection("59776-5", "LN", number) for number in ("1", "2", "3"))
+    text = "Findings\nx\nFindings\ny"
+    message = rendered(replace(CONTEXT, report_text=text, sent_sections=sent), mapping)
+    statuses = {s.value("OBX-4"): s.value("OBX-11") for s in message.named("OBX")}
+    assert statuses == {"1": "F", "2": "F", "3": "D"}
 
 
 def test_an_own_part() -> None:

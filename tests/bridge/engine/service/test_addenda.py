@@ -46,6 +46,16 @@ def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
     assert harness.record(order).addendum_unsign_until is None
 
 
+def test_an_addendum_names_its_own_signer(harness: ServiceHarness) -> None:
+    """An addendum by another user than the report's owner has that user's signature."""
+    order = signed_report(harness)
+    add_signed_addendum(harness, order)
+    with harness.work() as work:
+        (addendum,) = export_report(work.session, read_report(work.session, order)).addenda
+    assert addendum.signed_by is not None
+    assert addendum.signed_by.email == "bob@example.org"
+
+
 def test_an_addendum_is_not_released_with_its_report(harness: ServiceHarness) -> None:
     """Each is released at the end of its own period, so that the addendum can be recalled."""
     harness.delay(60)
@@ -59,6 +69,21 @@ def test_an_addendum_is_not_released_with_its_report(harness: ServiceHarness) ->
     harness.later(30)
     assert release_due(harness.database, harness.now) == 1
     assert harness.releases() == [("final", 1), ("addendum", 1)]
+
+
+def test_a_recalled_addendum_leaves_the_release_of_its_report(harness: ServiceHarness) -> None:
+    """The recall of an addendum withdraws its own release alone."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    harness.later(30)
+    add_signed_addendum(harness, order)
+
+    harness.do(addenda.unsign_addendum, order)
+
+    harness.later(60)
+    release_due(harness.database, harness.now)
+    assert harness.releases() == [("final", 1)]
 
 
 @pytest.mark.parametrize("service", [addenda.release_addendum, addenda.unsign_addendum])

@@ -115,6 +115,18 @@ def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None
         harness.do(page_actions.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
 
 
+def test_signing_ends_the_lease(harness: ServiceHarness) -> None:
+    """After a recall another window of the signer can write at once."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    here, there = editor(harness, "here"), editor(harness, "there")
+    loaded = page(harness, order, here)
+    harness.do(page_actions.sign, here, loaded["reportId"], loaded["version"])
+    harness.do(page_actions.unsign, here, loaded["reportId"])
+
+    assert page(harness, order, there)["writable"]
+
+
 def test_an_addendum_from_creation_to_release(harness: ServiceHarness) -> None:
     """Create, save, sign, recall, sign and release an addendum on the page."""
     harness.delay(60)

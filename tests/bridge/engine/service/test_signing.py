@@ -27,6 +27,8 @@ from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.work import Work
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
+ADDENDUM_EVENTS = ("addendum_finalized", "addendum_retracted")
+
 
 @pytest.mark.parametrize("change", ["prelim", "left", "disabled"])
 def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
@@ -72,6 +74,7 @@ def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
     acted = {"name": "Admin", "email": "admin@example.org"}
     assert report.signed_by == kept.signed_by
     assert (kept.signed_by["email"], kept.signed_by["actedBy"]) == ("ann@example.org", acted)
+    assert kept.acted_by_id == harness.admin
 
 
 def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
@@ -188,6 +191,44 @@ def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(
     release_due(harness.database, harness.now)
 
     assert harness.releases() == [("addendum", 1), ("retraction", 1), ("final", 1), ("addendum", 2)]
+    places = [each["addenda"] for each in harness.changes() if each["event"] in ADDENDUM_EVENTS]
+    assert places == [1, 1, 1]
+
+
+def test_an_addendum_that_was_not_delivered_is_not_retracted(harness: ServiceHarness) -> None:
+    """A recall clears an addendum within its cooling period; receivers know nothing of it."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(sign, order)
+    write_addendum(harness, order, "late finding")
+    harness.on_report(order, addenda.sign_addendum, harness.ann)
+
+    harness.do(unsign, order)
+
+    harness.later(100)
+    release_due(harness.database, harness.now)
+    assert harness.releases() == []
+
+
+def test_a_recall_keeps_earlier_reviews(harness: ServiceHarness) -> None:
+    """A recall undoes the review by the recalled signing alone."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    harness.do(prelim, order, "Residents", "first")
+    harness.on_report(order, open_for, harness.bob)
+    harness.later(5)
+    harness.do(prelim, order, "Residents", "second")
+    harness.later(5)
+    harness.do(sign, order)
+
+    harness.do(unsign, order)
+
+    with harness.work() as work:
+        reads = export_report(work.session, read_report(work.session, order)).prelims
+    assert [each.reviewed_by and each.reviewed_by.email for each in reads] == [
+        "bob@example.org",
+        None,
+    ]
 
 
 def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
