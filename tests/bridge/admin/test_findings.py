@@ -42,7 +42,8 @@ def home_with(folder: Path, text: str) -> Path:
 
 def test_listeners_and_destinations(tmp_path: Path) -> None:
     """A finding has its own line where it is known, else the line of the connection."""
-    found = [(each.place, each.message) for each in check_home(home_with(tmp_path, HOME))]
+    text = f'{HOME}tls = {{ ca = "missing-ca.pem" }}\n'
+    found = [(each.place, each.message) for each in check_home(home_with(tmp_path, text))]
     file = tmp_path / "bridge.toml"
     for place, expected in (
         ("2:1: database.url", "does not exist"),
@@ -52,6 +53,7 @@ def test_listeners_and_destinations(tmp_path: Path) -> None:
         ("12:1: listener other", "not a mapping of incoming"),
         ("15:1: destination pacs", "nobody answers"),
         ("16:1: destination pacs", "no mapping of outgoing"),
+        ("17:9: destination pacs", "tls.ca"),
     ):
         assert any(each[0] == f"{file}:{place}" and expected in each[1] for each in found), place
 
