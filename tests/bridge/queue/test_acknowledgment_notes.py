@@ -113,11 +113,13 @@ def test_stop_writes_the_remaining_notes(store: Database) -> None:
             ledger = Ledger(store)
             ledger.start(asyncio.get_running_loop())
             receipt = await accept(ledger, arrival(patient))
+            unowed = await accept(ledger, arrival(acknowledgment=NOT_OWED))
             ledger.acknowledged(receipt.message_id)
+            ledger.acknowledged(unowed.message_id)
             await ledger.stop()
 
     asyncio.run(scenario())
-    assert states(store) == [DELIVERED] * 3
+    assert states(store) == [DELIVERED, NOT_OWED] * 3
 
 
 def test_a_stop_is_never_missed(store: Database) -> None:

@@ -13,7 +13,7 @@ from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, count_of, refused
-from tests.eventually import PATIENCE
+from tests.eventually import PATIENCE, eventually
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
@@ -47,6 +47,23 @@ def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> No
     assert second.duplicate
     assert count_of(store) == 1
     assert queries.message(store, first.message_id).row.retransmits == 1
+
+
+def test_a_retransmit_must_be_acknowledged_again(intake: Intake, store: Database) -> None:
+    """Each retransmit is counted, and its acknowledgment is pending until it was sent."""
+    (first,) = intake.enqueue(arrival("A"))
+
+    def state() -> AcknowledgmentState:
+        return queries.message(store, first.message_id).row.acknowledgment
+
+    states = []
+    for _ in range(2):
+        intake.ledger.acknowledged(first.message_id)
+        eventually(lambda: state() is AcknowledgmentState.DELIVERED)
+        intake.enqueue(arrival("A"))
+        states.append(state())
+    assert states == [AcknowledgmentState.PENDING] * 2
+    assert queries.message(store, first.message_id).row.retransmits == 2
 
 
 def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:

@@ -35,6 +35,8 @@ class TestOperating:
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
         assert operations.replay_message(store, parked) == 0
         assert inbox.claim(NOW, 10) == []
+        (other,) = enqueue(intake, "2")
+        assert ids_of(inbox.claim(NOW, 10)) == [other]
         settle_all(inbox, behind)
         (again,) = inbox.claim(NOW, 10)
         assert (again.message_id, again.attempts) == (parked, 1)
@@ -182,6 +184,14 @@ class TestOperating:
         inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 10**6)], NOW)
         operations.cancel_message(store, head)
         assert state_of(store, head) is QueueState.CANCELLED
+        assert ids_of(inbox.claim(NOW, 10)) == [behind]
+
+    def test_cancel_before_the_first_claim(
+        self, intake: Intake, inbox: Inbox, store: Database
+    ) -> None:
+        """A message that was never claimed leaves its lane as well."""
+        head, behind = enqueue(intake, "1", "1")
+        operations.cancel_message(store, head)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_illegal_transitions_are_refused(

@@ -285,6 +285,19 @@ def test_the_result_of_a_delivery_is_stored(store: Database, outbox: Outbox) -> 
     assert (row.code, row.failure, row.control_id) == ("AA", "", "C1")
 
 
+def test_an_attempt_without_a_reply_keeps_the_earlier_one(store: Database, outbox: Outbox) -> None:
+    """Reply and times are those of the last attempt that has them."""
+    _queue(store, outbox, release())
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    accepted = DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED, reply=b"AA", sent_at=NOW)
+    outbox.settle([accepted], NOW + 1)
+    operations.retry_delivery(store, claimed.delivery_id)
+    outbox.claim(HERE, NOW + 2, 10)
+    _settle(outbox, claimed, QueueEvent.POSTPONED)
+    detail = queries.delivery(store, claimed.delivery_id)
+    assert (detail.reply, detail.row.sent_at, detail.row.acknowledged_at) == (b"AA", NOW, NOW + 1)
+
+
 def test_claims_of_a_failed_courier_are_requeued(store: Database, outbox: Outbox) -> None:
     """The restarted node requeues its claims, or they are requeued after the lease."""
     _queue(store, outbox, release("a"), release("b"))

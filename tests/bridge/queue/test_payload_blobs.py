@@ -104,6 +104,14 @@ def test_readers_get_the_whole_payload(intake: Intake, store: Database) -> None:
     assert stored_bytes(store) == len(large.payload)
 
 
+def test_a_payload_of_several_reads(intake: Intake, store: Database) -> None:
+    """A payload that is read in several parts is complete, and no chunk is in it twice."""
+    large = arrival("L", content="".join(map(str, range(500_000))))
+    intake.enqueue(large)
+    (claimed,) = Inbox(store, "node").claim(NOW, 10)
+    assert claimed.payload == large.payload
+
+
 def test_a_damaged_chunk(intake: Intake, store: Database) -> None:
     """A payload with a changed chunk differs from its digest, and is not returned."""
     intake.enqueue(arrival("L", content=LARGE))
@@ -270,6 +278,14 @@ class TestForgetting:
         delete_orphans(store, NOW)
         assert len(queries.message(store, receipt.message_id).payload) > LENGTH
         assert {each.name for each in folder(store).iterdir()} == {own.name, "notes.txt"}
+
+    def test_sizes(self, intake: Intake, store: Database) -> None:
+        """The sizes of the oldest and of the newest message count."""
+        intake.enqueue(arrival("A", content=LARGE))
+        intake.enqueue(arrival("B", content=LARGE, received_at=NOW + 1))
+        assert newer_than_fits(store, LENGTH // 2) == NOW + 2
+        assert newer_than_fits(store, LENGTH + LENGTH // 2) == NOW + 1
+        assert newer_than_fits(store, 3 * LENGTH) == 0
 
     def test_retention(self, intake: Intake, store: Database) -> None:
         """The archive gets the whole payload, its size is counted, and its chunks are removed."""
