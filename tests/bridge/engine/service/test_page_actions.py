@@ -9,9 +9,11 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import update_patient
-from bridge.engine.service.signing import page_actions, page_state
+from bridge.engine.service.signing import lease, page_actions, page_state
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
@@ -96,6 +98,36 @@ def test_only_the_owner_writes(harness: ServiceHarness) -> None:
             harness.do(page_actions.sign, user, report_id, version)
     harness.do(page_actions.prelim, resident, report_id, version, "Night", "CT")
     assert harness.status(order) == "Preliminary"
+
+
+def test_an_administrator_acts_in_the_own_name(harness: ServiceHarness) -> None:
+    """The page signs and reads in the name of its user, who may be another than the owner."""
+    admin = Editor(harness.admin, SiteRole.ADMINISTRATOR, "a")
+    order, other = harness.draft("A1"), harness.draft("A2")
+    report_id, other_id = (harness.record(each).report_id for each in (order, other))
+    harness.do(page_actions.prelim, admin, report_id, 1, "Night", "CT")
+    harness.do(page_actions.sign, admin, other_id, 1)
+
+    with harness.work() as work:
+        (read,) = export_report(work.session, read_report(work.session, order)).prelims
+        signed_by = read_report(work.session, other).signed_by
+    assert read.by.email == "admin@example.org"
+    assert signed_by is not None
+    assert signed_by["email"] == "admin@example.org"
+
+
+def test_a_report_that_another_window_writes(harness: ServiceHarness) -> None:
+    """Another window of the owner neither discards the report nor ends the lease."""
+    order = harness.draft("A1")
+    here, there = editor(harness, "here"), editor(harness, "there")
+    report_id = page(harness, order, here)["reportId"]
+
+    with pytest.raises(BeingEdited):
+        harness.do(page_actions.discard_report, there, report_id)
+    harness.on_report(order, lambda work, report: lease.release(work, "there", report))
+    assert not page(harness, order, there)["writable"]
+    harness.on_report(order, lambda work, report: lease.release(work, "here", report))
+    assert page(harness, order, there)["writable"]
 
 
 def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None:

@@ -4,9 +4,13 @@ import pytest
 from sqlmodel import select
 
 from bridge.engine.errors import MergeConflict, RuleBroken
-from bridge.engine.records.tables import PatientPointer, Site
+from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
+from bridge.engine.rules.lifecycle import FileKind
+from bridge.engine.rules.order import OrderId, link_target
 from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.report_lookup import REFUSE_MERGED, lock_report
+from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
+from bridge.engine.service.reports.deletion import delete_report
+from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.registrations import register
@@ -90,6 +94,95 @@ def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) ->
     with pytest.raises(MergeConflict):
         harness.do(merge_patients, SITE, "M1", "X")
     assert harness.record(harness.identity("C1", "X")).orders[0].mrn == "X"
+
+
+def test_a_merge_leaves_other_sites_as_they_are(harness: ServiceHarness) -> None:
+    """Pointers and orders of another site with the same identifiers do not change."""
+    with harness.database.session() as session:
+        session.add(Site(site_id="SITE2", name="Other Clinic", created_at=harness.now))
+    for mrn in ("A", "B"):
+        harness.do(register, "SITE2", OrderInput(mrn, f"{mrn}1"))
+    harness.do(merge_patients, "SITE2", "B", "A")
+
+    harness.do(merge_patients, SITE, "C", "B")
+    harness.do(merge_patients, SITE, "D", "A")
+
+    for accession in ("A1", "B1"):
+        record = harness.record(OrderId("SITE2", "A", accession))
+        assert [each.mrn for each in record.orders] == ["B"]
+
+
+def test_an_update_under_a_merged_identifier(harness: ServiceHarness) -> None:
+    """An update under the prior identifier changes the orders of the survivor."""
+    harness.order("A1", mrn="OLD")
+    harness.do(merge_patients, SITE, "M1", "OLD")
+
+    assert harness.do(update_patient, SITE, "OLD", {"PatientName": "EXAMPLE^EVE"}) == 1
+
+    assert harness.changes()[-1]["orders"][0]["PatientName"] == "EXAMPLE^EVE"
+
+
+def test_the_newest_demographics_of_the_survivor_count(harness: ServiceHarness) -> None:
+    """The prior's orders get the demographics of the survivor's order that changed last."""
+    for accession, name in (("A1", "ONE"), ("A2", "TWO"), ("A1", "THREE")):
+        harness.order(accession, PatientName=f"EXAMPLE^{name}")
+        harness.later(1)
+    harness.order("B1", mrn="OLD")
+
+    harness.do(merge_patients, SITE, "M1", "OLD")
+
+    with harness.work() as work:
+        moved = lock_report(work, harness.identity("B1")).order
+    assert moved.tags["PatientName"] == "EXAMPLE^THREE"
+
+
+def test_an_order_of_a_group_is_no_duplicate(harness: ServiceHarness) -> None:
+    """A merge deletes no group of linked orders because of one accession."""
+    harness.draft("A1")
+    group = [harness.order(accession, mrn="OLD") for accession in ("A1", "A2")]
+    harness.do(link_orders, group)
+
+    with pytest.raises(MergeConflict):
+        harness.do(merge_patients, SITE, "M1", "OLD")
+
+    assert list(harness.record(group[1]).orders) == group
+
+
+def test_files_of_a_duplicate_do_not_change_a_signed_report(harness: ServiceHarness) -> None:
+    """The files of a deleted duplicate go to an unsigned report only."""
+    signed, draft = harness.draft("A1"), harness.draft("A2")
+    harness.do(sign, signed)
+    for accession in ("A1", "A2"):
+        order = harness.order(accession, mrn="OLD")
+        with harness.work() as work:
+            own = key_of(lock_report(work, order).report)
+            kind, digest = FileKind.KEY_IMAGE, accession
+            file = ReportFile(report_pk=own, kind=kind, sha256=digest, data=b"x", created_at=1)
+            work.session.add(file)
+
+    harness.do(merge_patients, SITE, "M1", "OLD")
+
+    with harness.work() as work:
+        owner = key_of(lock_report(work, draft).report)
+        files = [(each.report_pk, each.sha256) for each in work.session.exec(select(ReportFile))]
+    assert files == [(owner, "A2")]
+
+
+def test_a_deletion_after_a_merge_revokes_the_links(harness: ServiceHarness) -> None:
+    """Links that were issued under the prior identifier are those of the survivor's order."""
+    order = harness.order("A1", mrn="OLD")
+    link = IssuedLink(
+        handle_hash="x", purpose="launch", site_id=SITE, key_id="k", sealed=b"x",
+        target=link_target(order), created_at=harness.now, expires_at=harness.now + 1,
+    )  # fmt: skip
+    with harness.work() as work:
+        work.session.add(link)
+    harness.do(merge_patients, SITE, "M1", "OLD")
+
+    assert harness.do(delete_report, harness.identity("A1"))
+
+    with harness.work() as work:
+        assert work.session.exec(select(IssuedLink)).one().revoked_at == harness.now
 
 
 def test_a_site_may_refuse_merged_identifiers(harness: ServiceHarness) -> None:
