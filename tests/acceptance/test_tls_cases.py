@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import ssl
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -78,12 +77,11 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsInstal
         sink.stop()
 
 
-def ask(installation: TlsInstallation, number: int, context: ssl.SSLContext | None) -> bytes | None:
+def ask(installation: TlsInstallation, number: int, context: ssl.SSLContext) -> bytes | None:
     """Send an order; None if there is no reply or the connection ends."""
-    timeout = 2 if context is None else PATIENCE  # plain text may get no reply
     try:
         with Sender(installation.port, tls=context) as sender:
-            return sender.ask(order(number), timeout=timeout)
+            return sender.ask(order(number), timeout=PATIENCE)
     except OSError:
         return None
 
@@ -106,20 +104,6 @@ def test_accepted_clients(installation: TlsInstallation, client: str, *, accepte
     assert (reply is not None and verdict(reply)[0] == "AA") is accepted
     installation.house.settle()
     assert (installation.house.row(f"A{number}") is not None) is accepted
-
-
-def test_old_tls_and_none(installation: TlsInstallation) -> None:
-    """The listener refuses TLS 1.1 and plain text, and continues with other clients."""
-    good = installation.clients["good"]
-    old = installation.authority.client(good)
-    old.set_ciphers("ALL:@SECLEVEL=0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-    assert ask(installation, 7011, old) is None
-    assert b"MSA" not in (ask(installation, 7012, None) or b"")
-    reply = ask(installation, 7013, installation.authority.client(good))
-    assert verdict(reply) == ("AA", "C7013")
 
 
 @pytest.mark.parametrize(

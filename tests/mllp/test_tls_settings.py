@@ -12,27 +12,22 @@ from tests.mllp.certificates import Certificates
 class TestSettings:
     """Each test has one mistake in the settings."""
 
-    def test_missing(self, certificates: Certificates) -> None:
-        """The file does not exist."""
-        with pytest.raises(
-            TLSConfigurationError, match=r"tls.certificate: cannot be read: No such .*nowhere"
-        ):
-            server_options(certificates.folder / "nowhere", Path(certificates.key))
-
-    def test_no_certificate(self, certificates: Certificates) -> None:
-        """The certificate file contains a key."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.certificate: holds no certificate"):
-            server_options(Path(certificates.key), Path(certificates.key))
-
-    def test_no_key(self, certificates: Certificates) -> None:
-        """The key file contains a certificate."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: is no private key"):
-            server_options(Path(certificates.certificate), Path(certificates.certificate))
-
-    def test_a_key_of_another_certificate(self, certificates: Certificates) -> None:
-        """The key belongs to another certificate."""
-        with pytest.raises(TLSConfigurationError, match=r"tls.key: does not belong"):
-            server_options(Path(certificates.certificate), Path(certificates.client_key))
+    @pytest.mark.parametrize(
+        ("certificate", "key", "message"),
+        [
+            ("nowhere", "key", r"tls.certificate: cannot be read: No such .*nowhere"),
+            ("key", "key", r"tls.certificate: holds no certificate"),
+            ("certificate", "certificate", r"tls.key: is no private key"),
+            ("certificate", "client_key", r"tls.key: does not belong"),
+        ],
+    )
+    def test_wrong_files(
+        self, certificates: Certificates, certificate: str, key: str, message: str
+    ) -> None:
+        """A missing file, a key as certificate, a certificate as key, and the key of another."""
+        one, other = (Path(getattr(certificates, each, each)) for each in (certificate, key))
+        with pytest.raises(TLSConfigurationError, match=message):
+            server_options(one, other)
 
     def test_an_encrypted_key(self, certificates: Certificates, tmp_path: Path) -> None:
         """The key has a passphrase."""

@@ -17,9 +17,11 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
+from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
 from bridge.store.migration import upgrade
 from bridge.store.records.sequence_numbers import SequenceLinks
 from config.listeners import SequenceNumbers
@@ -79,6 +81,21 @@ class RecordingPeer:
     def send(self, payload: bytes) -> bool:
         self.later.append(payload)
         return True
+
+
+class FullLedger:
+    """A ledger that cannot store."""
+
+    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
+        settle(StoreUnavailable("SQLITE_FULL"))
+
+    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
+        future: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreUnavailable("SQLITE_FULL"))
+        return future
+
+    def acknowledged(self, message_id: int) -> None:
+        """Store nothing."""
 
 
 class FixedCompletion:

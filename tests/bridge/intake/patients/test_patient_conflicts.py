@@ -67,16 +67,19 @@ def last(hospital: Hospital) -> tuple[str, str, list[str]]:
     return state, code, [each for (each,) in codes]
 
 
-@pytest.mark.parametrize("control", ["XO", "CA", "HD", "DC"])
 @pytest.mark.parametrize("conflict", [PatientConflict.PARK, PatientConflict.REFUSE])
-async def test_park(opened: Open, conflict: PatientConflict, control: str) -> None:
+async def test_park(opened: Open, conflict: PatientConflict) -> None:
     """The order stays unchanged, and the message is parked with an exception."""
+    controls = ("XO", "CA", "HD", "DC")
     async with opened(conflict) as hospital:
-        await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1")))
-        wrong = order_group(control, "P1", "F1", accession="A1", what="MR Head")
-        await hospital.send(order_message(wrong, mrn="M2", name=OTHER))
-        assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
-        assert await listed(hospital) == {"M1": "A1 CT Head"}
+        for each in controls:
+            numbers = (f"P{each}", f"F{each}")
+            order = order_group("NW", *numbers, accession=each)
+            await hospital.send(order_message(order, mrn=f"OWN{each}"))
+            wrong = order_group(each, *numbers, accession=each, what="MR Head")
+            await hospital.send(order_message(wrong, mrn=f"OTHER{each}", name=OTHER))
+            assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"]), each
+        assert await listed(hospital) == {f"OWN{each}": f"{each} CT Head" for each in controls}
 
 
 async def test_move(opened: Open) -> None:

@@ -1,36 +1,19 @@
 """MLLP release 2: the commit block confirms the storage before the acknowledgment."""
 
-import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.store.database import Database
-from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
-from tests.bridge.intake.fixture import open_intake, order
+from tests.bridge.intake.fixture import FullLedger, open_intake, order
 from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
 STORED, NOT_KEPT = b"\x06", b"\x15"
-
-
-class FullLedger:
-    """A ledger that cannot store."""
-
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        settle(StoreUnavailable("full"))
-
-    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
-        raise StoreUnavailable("full")
-
-    def acknowledged(self, message_id: int) -> None:
-        """Record nothing."""
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,14 @@
 """The frame handler stores a row before each acknowledgment."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-
 import pytest
 
-from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTooLarge, TruncatedFrame
-from tests.bridge.intake.fixture import FixedCompletion, open_intake, order
+from tests.bridge.intake.fixture import FixedCompletion, FullLedger, open_intake, order
 from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
@@ -239,25 +234,10 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
         assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
 
 
-class FullDisk:
-    """A ledger that cannot store."""
-
-    def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
-        settle(StoreUnavailable("SQLITE_FULL"))
-
-    def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
-        future: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
-        future.set_exception(StoreUnavailable("SQLITE_FULL"))
-        return future
-
-    def acknowledged(self, message_id: int) -> None:
-        """Store nothing."""
-
-
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
     """Send one frame to a handler whose ledger cannot store."""
     async with open_intake(database) as intake:
-        intake.handler._inbox = FullDisk()
+        intake.handler._inbox = FullLedger()
         return await intake.send(payload)
 
 
