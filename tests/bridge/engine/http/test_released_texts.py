@@ -42,6 +42,16 @@ def test_released_texts_equal_the_export(service: Service) -> None:
     assert "Heart & vessels" in final["text"]["reportInfo"]["content"]
 
 
+def test_a_draft_addendum_is_not_sent(service: Service) -> None:
+    """The text of a release has the signed addenda only."""
+    release(service)
+    page = service.page(service.launch())
+    page("addendum/create", {})
+    page("addendum/save", {"version": 1, "text": "Not signed."})
+    (final,) = releases(service, texts="true")
+    assert final["text"]["addendumInfo"] == []
+
+
 def test_texts_are_sent_on_request_only(service: Service) -> None:
     """A change without a release has none."""
     service.launch(tags={"KeyFindings": REPORT_TEXT})

@@ -1,9 +1,13 @@
 """Link and unlink orders: the feed, merged patients, anchors. tests/conformance has the rules."""
 
 import pytest
+from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
+from bridge.engine.records.tables import ReportFile
+from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId
+from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
@@ -51,3 +55,19 @@ def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) ->
     records = harness.do(unlink_orders, [alone, orders[2], orders[1]])
 
     assert [accessions(each) for each in records] == [["A1"], ["A3"], ["A2"], ["A9"]]
+
+
+def test_files_without_an_order_stay_with_the_anchor(harness: ServiceHarness) -> None:
+    """If all orders are unlinked, the report of the former anchor gets these files."""
+    orders = group(harness, "A1", "A2")
+    with harness.work() as work:
+        own = key_of(lock_report(work, orders[0]).report)
+        kind = FileKind.KEY_IMAGE
+        file = ReportFile(report_pk=own, kind=kind, sha256="x", data=b"x", created_at=1)
+        work.session.add(file)
+
+    harness.do(unlink_orders, [orders[1], orders[0]])
+
+    with harness.work() as work:
+        (file,) = work.session.exec(select(ReportFile))
+        assert file.report_pk == key_of(lock_report(work, orders[0]).report)

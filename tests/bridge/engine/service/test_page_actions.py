@@ -9,6 +9,7 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.reports.order_links import link_orders
@@ -145,6 +146,16 @@ def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None
     assert harness.status(order) == "Final"
     with pytest.raises(RuleBroken):
         harness.do(page_actions.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
+
+
+def test_a_transfer_ends_the_lease(harness: ServiceHarness) -> None:
+    """The new owner writes at once, although the window of the former owner is open."""
+    order = harness.draft("A1")
+    page(harness, order, editor(harness))
+
+    harness.on_report(order, open_for, harness.bob)
+
+    assert page(harness, order, Editor(harness.bob, SiteRole.USER, "b"))["writable"]
 
 
 def test_signing_ends_the_lease(harness: ServiceHarness) -> None:

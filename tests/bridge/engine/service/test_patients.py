@@ -185,6 +185,28 @@ def test_a_deletion_after_a_merge_revokes_the_links(harness: ServiceHarness) -> 
         assert work.session.exec(select(IssuedLink)).one().revoked_at == harness.now
 
 
+def test_a_deletion_under_a_merged_identifier_revokes_the_links(harness: ServiceHarness) -> None:
+    """Links of an order without report are revoked under both identifiers, and only once."""
+    current = harness.identity("A1")
+    for name, order in (("x", current), ("y", harness.identity("A1", "OLD"))):
+        link = IssuedLink(
+            handle_hash=name, purpose="launch", site_id=SITE, key_id="k", sealed=b"x",
+            target=link_target(order), created_at=harness.now, expires_at=harness.now + 1,
+        )  # fmt: skip
+        with harness.work() as work:
+            work.session.add(link)
+    harness.do(merge_patients, SITE, "M1", "OLD")
+    first = harness.now
+
+    for _ in range(2):
+        assert not harness.do(delete_report, harness.identity("A1", "OLD"))
+        harness.later(1)
+
+    with harness.work() as work:
+        revoked = [each.revoked_at for each in work.session.exec(select(IssuedLink))]
+    assert revoked == [first, first]
+
+
 def test_a_site_may_refuse_merged_identifiers(harness: ServiceHarness) -> None:
     """Site policy: a prior identifier is refused instead of resolved."""
     harness.order("A1", mrn="OLD")

@@ -153,6 +153,19 @@ def test_the_feed_continues_after_a_cursor(harness: ServiceHarness) -> None:
     assert other.changes == ()
 
 
+@pytest.mark.parametrize("sites", [None, [SITE]])
+def test_a_full_page_skips_no_change(harness: ServiceHarness, sites: list[str] | None) -> None:
+    """With events left out, a full page continues after its last change."""
+    for number in range(5):
+        harness.order(f"A{number}")
+
+    with harness.database.read() as connection:
+        first = change_feed.read_changes(connection, sites, 0, 3, ["report_signed"])
+        second = change_feed.read_changes(connection, sites, first.cursor, 3, ["report_signed"])
+
+    assert (len(first.changes), len(second.changes)) == (3, 2)
+
+
 def test_cursors_increase_in_commit_order(harness: ServiceHarness) -> None:
     """A transaction that has appended to the feed blocks other writers until its commit."""
     with ThreadPoolExecutor(1) as pool:
@@ -179,3 +192,13 @@ def test_old_changes_are_pruned(harness: ServiceHarness) -> None:
     harness.order("A9")
 
     assert harness.changes()[0]["cursor"] > before
+
+
+def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> None:
+    """Changes after the given cursor are kept, however old they are."""
+    for number in range(3):
+        harness.order(f"A{number}")
+    cursors = [each["cursor"] for each in harness.changes()]
+    with harness.database.write() as connection:
+        assert change_feed.prune_changes(connection, harness.now + 1, 10, cursors[1]) == 2
+    assert [each["cursor"] for each in harness.changes()] == cursors[2:]

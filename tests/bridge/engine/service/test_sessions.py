@@ -1,0 +1,97 @@
+"""Browser sessions end at their absolute end, with their tokens, and with their account."""
+
+from typing import Any
+
+import pytest
+from sqlmodel import Session, select
+
+from bridge.engine.records.tables import AccessToken, Enrolment, IssuedLink, Site
+from bridge.engine.service.accounts import sessions
+from bridge.engine.service.accounts.sessions import NewSession
+from bridge.engine.settings import AccessLifetimes
+from tests.bridge.engine.service.harness import SITE, ServiceHarness
+
+LIFE = AccessLifetimes(session=100, session_idle=1000)
+
+
+def stored(session: Session, row: Any) -> Any:
+    """Store a row, and return it with its key."""
+    session.add(row)
+    session.flush()
+    return row
+
+
+def link(session: Session, harness: ServiceHarness, name: str, **values: Any) -> IssuedLink:
+    """Store a link that is valid for a second."""
+    given = {"site_id": SITE, "key_id": "k", "sealed": b"x", "purpose": "launch", **values}
+    made: IssuedLink = stored(
+        session,
+        IssuedLink(handle_hash=name, created_at=0, expires_at=harness.now + 1000, **given),
+    )
+    return made
+
+
+def is_valid(harness: ServiceHarness, secret: str) -> bool:
+    """Tell whether a session can be used."""
+    with harness.database.read() as connection:
+        return sessions.find_session(connection, secret, harness.now, LIFE) is not None
+
+
+def begin(harness: ServiceHarness, **options: Any) -> str:
+    """Begin a session of Ann."""
+    new = NewSession(SITE, harness.ann, **options)
+    with harness.database.write() as connection:
+        return sessions.begin_session(connection, bytes, new, harness.now, LIFE)
+
+
+def test_a_session_that_is_in_use_ends(harness: ServiceHarness) -> None:
+    """Activity does not extend a session beyond its absolute end."""
+    secret = begin(harness)
+    harness.later(99.999)
+    with harness.database.write() as connection:
+        found = sessions.find_session(connection, secret, harness.now, LIFE)
+        assert found is not None
+        sessions.keep_alive(connection, found, harness.now)
+    harness.later(0.001)
+    assert not is_valid(harness, secret)
+
+
+@pytest.mark.parametrize("role", ["link_pk", "identity_link_pk"])
+def test_a_session_ends_with_the_token_of_its_links(harness: ServiceHarness, role: str) -> None:
+    """Both the link of the page and the link that identified the user count."""
+    with harness.database.session() as session:
+        token = AccessToken(token_hash="t", account_id=harness.admin, created_at=0)
+        key = stored(session, token).id
+        used = link(session, harness, "x", token_id=key).pk
+    secret = begin(harness, **{role: used})
+    assert is_valid(harness, secret)
+    with harness.database.session() as session:
+        token = session.exec(select(AccessToken)).one()
+        token.revoked_at = harness.now
+    assert not is_valid(harness, secret)
+
+
+def test_leaving_a_site_keeps_links_of_other_sites(harness: ServiceHarness) -> None:
+    """The links of a user on another site are used further."""
+    with harness.database.session() as session:
+        stored(session, Site(site_id="SITE2", name="Other Clinic", created_at=harness.now))
+        for site_id in (SITE, "SITE2"):
+            link(session, harness, site_id, site_id=site_id, account_id=harness.ann)
+    with harness.database.write() as connection:
+        sessions.leave_site(connection, harness.ann, SITE, harness.now)
+    with harness.database.session() as session:
+        ends = {each.site_id: each.expires_at for each in session.exec(select(IssuedLink))}
+    assert ends == {SITE: harness.now, "SITE2": harness.now + 1000}
+
+
+def test_a_disabled_account_has_no_enrolment(harness: ServiceHarness) -> None:
+    """An enrolment link cannot give a password to an account that was disabled."""
+    with harness.database.session() as session:
+        stored(
+            session,
+            Enrolment(token_hash="x", account_id=harness.ann, created_at=0, expires_at=2**60),
+        )
+    with harness.database.write() as connection:
+        sessions.disable(connection, harness.ann, harness.now)
+    with harness.database.session() as session:
+        assert session.exec(select(Enrolment)).one().ended_at == harness.now
