@@ -46,11 +46,15 @@ def receiver() -> Receiver:
     return Receiver()
 
 
-def post(receiver: Receiver) -> list[Any]:
+def post(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> list[Any]:
     """Send a result; return the list that gets the outcome."""
     agent: Any = receiver
     sender = HttpSender(
-        agent, b"http://receiver.test/", clock=Clock(), reply_timeout=10, matches=lambda *_: True
+        agent,
+        b"http://receiver.test/",
+        clock=clock or Clock(),
+        reply_timeout=10,
+        matches=lambda *_: matches,
     )
     outcome: list[Any] = []
     sender.send(order(1)).addBoth(outcome.append)
@@ -74,3 +78,39 @@ def test_a_reply_that_does_not_end(receiver: Receiver, pieces: list[bytes]) -> N
     (failure,) = outcome
     assert isinstance(failure.value, ReplyLost)
     assert failure.value.reason is LossReason.GARBAGE
+
+
+@pytest.mark.parametrize(
+    ("code", "matches", "reason"),
+    [(300, True, LossReason.GARBAGE), (200, False, LossReason.MISMATCH)],
+)
+def test_a_reply_that_does_not_count(code: int, matches: bool, reason: LossReason) -> None:
+    """An AA with a status that contradicts it, or of another message, is no acknowledgment."""
+    receiver = Receiver(code=code)
+    outcome = post(receiver, matches=matches)
+    receiver.send(ack(order(1)))
+    assert receiver.body is not None
+    receiver.body.connectionLost(Failure(ResponseDone()))
+    (failure,) = outcome
+    assert isinstance(failure.value, ReplyLost)
+    assert failure.value.reason is reason
+
+
+class SilentAgent:
+    """An agent whose receiver never responds."""
+
+    def request(self, *_: object) -> Deferred[Receiver]:
+        """Wait."""
+        return Deferred()
+
+
+def test_no_response_within_the_time_limit() -> None:
+    """The receiver may have the message: its state is unknown."""
+    clock = Clock()
+    outcome = post(SilentAgent(), clock)
+    clock.advance(9.9)
+    assert outcome == []
+    clock.advance(0.2)
+    (failure,) = outcome
+    assert isinstance(failure.value, ReplyLost)
+    assert failure.value.reason is LossReason.TIMEOUT

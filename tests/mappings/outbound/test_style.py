@@ -1,6 +1,7 @@
 """The style settings of an outbound definition: their effects and their errors."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -74,6 +75,7 @@ def test_without_settings_nothing_changes() -> None:
 
 
 FITTED = {
+    "the last field": ("2.3", "OBX", 17, "a^b", "a^b"),
     "too many fields": ("2.3", "OBR", 44, "A^B^L", ""),
     "a code that was a text": ("2.3", "PID", 10, "^Asian^L", "Asian"),
     "a family name in parts": ("2.3", "PID", 5, "van Berg&van&Berg^Ann", "van Berg^Ann"),
@@ -171,6 +173,13 @@ def test_a_repeated_section_that_was_sent_is_not_deleted() -> None:
     message = rendered(replace(CONTEXT, report_text=text, sent_sections=sent), mapping)
     statuses = {s.value("OBX-4"): s.value("OBX-11") for s in message.named("OBX")}
     assert statuses == {"1": "F", "2": "F", "3": "D"}
+
+
+def test_the_time_of_the_newest_addendum() -> None:
+    """OBR-22 has the time at which the newest addendum was signed."""
+    later = replace(LATE[0], signed_at=NOW + timedelta(hours=1))
+    message = rendered(replace(CONTEXT, event=ResultEvent.ADDENDUM, addenda=(*LATE, later)))
+    assert message.value("OBR-22").startswith("20260302163000")
 
 
 def test_an_own_part() -> None:

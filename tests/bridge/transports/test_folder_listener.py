@@ -1,0 +1,101 @@
+"""The folder listener: one node at a time, files in their order, and patience after errors."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridge.transports.folder_files import Folder
+from bridge.transports.folder_listener import FolderListener, FolderRules
+from mappings.hl7.refusals import InternalError
+from mappings.hl7.tables import AckCode
+from mllp.contract import Peer, ReplyCallback, ServerObserver
+from mllp.framing import Frame
+from tests.bridge.transports.test_folders import ack, result
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 1000
+
+
+class Inbox:
+    """A folder with a listener; `answer` returns the acknowledgment of each message."""
+
+    def __init__(self, path: Path, answer: Callable[[bytes], bytes]) -> None:
+        self.path, self.folder = path, Folder(path)
+        self.handled: list[bytes] = []
+        self._answer = answer
+        rules = FolderRules(every=1, longest_wait=60, max_file=LIMIT, answers=True)
+        self.listener = FolderListener(
+            "files", self.folder, self._handle, lambda *_: None, rules, ServerObserver()
+        )
+
+    def _handle(self, frame: Frame, _peer: Peer, reply: ReplyCallback) -> None:
+        self.handled.append(frame.payload)
+        reply([self._answer(frame.payload)])
+
+    async def scan(self) -> float:
+        """Scan until the present files count as complete and were processed."""
+        await self.listener.scan()
+        return await self.listener.scan()
+
+
+def accepted(message: bytes) -> bytes:
+    """Accept a message."""
+    return ack(message, AckCode.ACCEPT)
+
+
+def failing(message: bytes) -> bytes:
+    """Report an internal error."""
+    return ack(message, AckCode.ERROR, InternalError())
+
+
+async def test_one_node_reads_a_folder(tmp_path: Path) -> None:
+    """While another node has the lock, no file is read."""
+    inbox = Inbox(tmp_path, accepted)
+    await inbox.listener.prepare()
+    (tmp_path / "a.hl7").write_bytes(result("A"))
+    with Folder(tmp_path).held() as locked:
+        assert locked
+        await inbox.scan()
+        assert inbox.handled == []
+    await inbox.scan()
+    assert inbox.handled == [result("A")]
+
+
+async def test_later_files_wait_for_one_that_fails(tmp_path: Path) -> None:
+    """After an internal error the file is read again, less and less often, before later ones."""
+    inbox = Inbox(tmp_path, failing)
+    await inbox.listener.prepare()
+    for name in "AB":
+        (tmp_path / f"{name}.hl7").write_bytes(result(name))
+    waits = [await inbox.scan()] + [await inbox.listener.scan() for _ in range(2)]
+    assert waits == [2, 4, 8]
+    assert inbox.handled == [result("A")] * 3
+
+
+async def test_a_file_that_grows_after_it_was_listed(tmp_path: Path) -> None:
+    """A file beyond the limit is refused, also if it was smaller when it was listed."""
+
+    def grow(message: bytes) -> bytes:
+        (tmp_path / "B.hl7").write_bytes(result("B") + b"x" * LIMIT)
+        return accepted(message)
+
+    inbox = Inbox(tmp_path, grow)
+    await inbox.listener.prepare()
+    for name in "AB":
+        (tmp_path / f"{name}.hl7").write_bytes(result(name))
+    await inbox.scan()
+    assert inbox.handled == [result("A")]
+
+
+async def test_the_acknowledgment_precedes_the_move(tmp_path: Path) -> None:
+    """A file is not done before its sender can see the acknowledgment."""
+    inbox = Inbox(tmp_path, accepted)
+    await inbox.listener.prepare()
+    (tmp_path / "done").rmdir()
+    (tmp_path / "done").symlink_to(tmp_path / "acks")  # the move fails
+    (tmp_path / "a.hl7").write_bytes(result("A"))
+    await inbox.scan()
+    assert (tmp_path / "acks" / "a.hl7.ack").read_bytes() == accepted(result("A"))
+    assert (tmp_path / "a.hl7").exists()
