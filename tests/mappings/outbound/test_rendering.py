@@ -80,6 +80,35 @@ def result_of(*segments: str) -> tuple[ResultOrder, ...]:
     return (replace(ORDER, echo=(MSH, *segments)),)
 
 
+def test_the_parts_of_a_name() -> None:
+    """A DICOM name has its prefix before its suffix, an HL7 name after it."""
+    named = ResultOrder({**TAGS, "PatientName": "Doe^Jane^Mae^Dr^Jr"})
+    message = rendered(replace(CONTEXT, orders=(named,)))
+    assert message.value("PID-5") == "Doe^Jane^Mae^Jr^Dr"
+
+
+def test_rows_and_counts_end_with_their_loop() -> None:
+    """A segment after a loop has no row; set ids below an order start again."""
+    mine = """
+        segments:
+          - MSH: {9: [ORU, R01], 10: $control_id, 11: [P], 12: ["2.5.1"]}
+          - each: orders
+            segments:
+              - OBR: {1: $set_id}
+              - each: metadata
+                segments:
+                  - NTE: {1: $set_id, 3: $value}
+              - ZMD: {1: $set_id, 2: $key}
+    """
+    order = replace(ORDER, metadata={"Room": "12", "Bed": "3"})
+    message = rendered(replace(CONTEXT, orders=(order, order)), results(mine))
+    each = ["NTE|1||12", "NTE|2||3"]
+    assert [s.text() for s in message.segments[1:]] == [
+        *("OBR|1", *each, "ZMD|1"),
+        *("OBR|2", *each, "ZMD|2"),
+    ]
+
+
 def test_zds_is_repeated() -> None:
     """A Z segment is repeated as a whole at the end."""
     message = rendered(CONTEXT)
