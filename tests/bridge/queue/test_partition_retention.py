@@ -73,6 +73,7 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
         exceptions.add(
             connection, ExceptionSubject.MESSAGE, [(FIRST, "kept"), (FIRST + SIZE, "kept")], NOW
         )
+        exceptions.add(connection, ExceptionSubject.ORDER, [(FIRST, "of an order")], NOW)
     last = _next_partition(full, intake)
     archived: list[int] = []
     pruned = prune(
@@ -87,7 +88,8 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert [ids_in(full, table) for table in TABLES] == [[last], [last], []]
     assert ids_in(full, "message_identity") == [last]
-    assert [each.row_id for each in exceptions.list_unseen(full, 10)] == [last]
+    left = [(each.kind, each.row_id) for each in exceptions.list_unseen(full, 10)]
+    assert left == [(ExceptionSubject.MESSAGE, last), (ExceptionSubject.ORDER, FIRST)]
 
 
 def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
@@ -97,6 +99,7 @@ def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
     parked, lately = (receipt.message_id for receipt in kept)
     with full.write() as connection:
         connection.execute(text("INSERT INTO message_number VALUES (7, :id)"), {"id": parked})
+        exceptions.add(connection, ExceptionSubject.MESSAGE, [(parked, "code")], NOW)
     inbox = Inbox(full, "node")
     inbox.claim(OLD, 10)
     inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], OLD)
@@ -106,6 +109,7 @@ def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert ids_in(full, "message_rest") == ids_in(full, "message_body_rest") == [parked, lately]
     assert ids_in(full, "message_number") == [parked]
+    assert [each.row_id for each in exceptions.list_unseen(full, 10)] == [parked]
     assert queries.message(full, parked).payload == waits.payload
     (again,) = intake.enqueue(waits)
     assert (again.duplicate, again.message_id) == (True, parked)
