@@ -18,12 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from bridge.queue.claims import (
-    CurrentSession,
-    Settlement,
-    SettlementResult,
-    no_heartbeat_session,
-)
+from bridge.queue.claims import CurrentSession, Settlement, SettlementResult, no_heartbeat_session
 from bridge.queue.statements import ENTERED_UP_TO, INBOX, SET_ENTERED_UP_TO, LaneStatements
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.store.database import Database

@@ -240,9 +240,7 @@ def _task_of(
     source: SourceMessage,
 ) -> OrderTask:
     step, after = _transition(event, before, known, source)
-    later_hold_or_release = (
-        later_event(before, event, source.sent_at) if before is not None else None
-    )
+    later = later_event(before, event, source.sent_at) if before is not None else None
     if (
         before is not None
         and step is OrderStep.WITHDRAW
@@ -256,21 +254,11 @@ def _task_of(
     base = before or IndexedOrder(key_of(event), after, source.message_id, 0, place)
     if before is not None and _starts_anew(before, step, source):
         base = IndexedOrder(key_of(event), after, source.message_id, 0, place)
-    if (
-        step is OrderStep.REGISTER
-        and later_hold_or_release is not None
-        and later_hold_or_release.kind == HELD_LATER
-    ):
+    if step is OrderStep.REGISTER and later is not None and later.kind == HELD_LATER:
         step, after = OrderStep.REMEMBER, OrderState.HELD
     base = with_state(base, event, before, after, source)
-    if (
-        later_hold_or_release is not None
-        and source.sent_at is not None
-        and after is not OrderState.CANCELLED
-    ):
-        base = replace(
-            base, state_changed_at=source.sent_at._replace(at=later_hold_or_release.signal)
-        )
+    if later is not None and source.sent_at is not None and after is not OrderState.CANCELLED:
+        base = replace(base, state_changed_at=source.sent_at._replace(at=later.signal))
     if is_earlier(source.sent_at, base.tags_sent_at, came_first=source.is_behind(before)):
         late = with_older_values(base, event)
         late = replace(late, signals=with_unordered_mark(late.signals, event, before))
