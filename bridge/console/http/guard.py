@@ -191,7 +191,7 @@ async def record_refusal(request: Request, code: str) -> None:
 
 def _target(request: Request) -> str:
     """Name the target by the path parameters; accounts and e-mail addresses are `user`."""
-    kinds = {"who": "user", "email": "user"}
+    kinds = {"email_or_id": "user", "email": "user"}
     return ", ".join(
         f"{kinds.get(name, name)} {str(value)[:_MAX_NAME]}"
         for name, value in request.path_params.items()

@@ -14,6 +14,7 @@ from bridge.queue.ledger import arrivals
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import Busy
+from bridge.store.postgresql.dedicated_connections import Presence
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 from tests.eventually import PATIENCE
@@ -87,10 +88,13 @@ class TestClaiming:
         (number,) = enqueue(intake, "1")
         session: list[int | None] = [None]
         inbox = Inbox(store, "node-1", session=lambda: session[0])
+        presence = Presence(store, ("node-1",))
+        presence.start()
         batch = inbox.claim_without_blobs(NOW, 10)
         assert (batch.messages, batch.undecided) == ([], True)
         session[0] = 1
         assert ids_of(inbox.claim(NOW, 10)) == [number]
+        presence.stop()
 
     def test_never_more_than_the_limit(self, intake: Intake, inbox: Inbox) -> None:
         """A claim has at most the limit. The next claim gets the rest."""
