@@ -187,10 +187,11 @@ class TestClient:
 
 
 def one_each(listening: socket.socket, times: int) -> None:
-    """Answer one frame on each connection, and close it."""
+    """Answer one frame on each connection, and close it: in one packet, so that it is no race."""
     for _ in range(times):
         wire, _ = listening.accept()
         with wire:
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
             read(wire, 4)
             wire.sendall(b"\x0bAA\x1c\r")
 
