@@ -138,7 +138,7 @@ class Lanes:
     ) -> None:
         """
         With `parked_block` parked rows keep their position. With the `session` of a heartbeat lock
-        only its owner's own lock allows a claim.
+        a claim requires that this server holds the owner's lock.
 
         `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
         """

@@ -111,7 +111,7 @@ class Presence:
         """
         `jobs` names the leadership; empty if this process does not compete for it.
 
-        `late_seconds` after the loss of a server nobody acts any more on what was claimed there.
+        `late_seconds` after the loss of a server no process acts on a claim of that server.
         """
         self._database = database
         self._late_seconds = late_seconds
