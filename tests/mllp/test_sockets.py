@@ -187,7 +187,7 @@ class TestClient:
 
 
 def one_each(listening: socket.socket, times: int) -> None:
-    """Answer one frame on each connection, and close it: in one packet, so that it is no race."""
+    """Answer one frame on each connection and close it, in one packet: a later close is a race."""
     for _ in range(times):
         wire, _ = listening.accept()
         with wire:

@@ -13,7 +13,7 @@ from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination
-from tests.bridge.delivery.whole_bridge import open_hospital
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
 from tests.eventually import eventually_async
@@ -229,15 +229,20 @@ async def test_a_merged_patient_keeps_the_numbers_of_the_order(
         assert (parsed.value("PID-3.1"), parsed.value("ORC-2")) == ("M2", "PA1")
 
 
+async def queue_result(hospital: Hospital) -> None:
+    """Sign the report of an order while the courier is paused."""
+    hospital.couriers[0].pause()
+    await hospital.send(order("ID1", "A1"))
+    await hospital.read_and_sign("A1", "Merged while it waited.")
+    await hospital.follow()
+
+
 async def test_another_patient_with_the_accession_is_no_survivor(
     tmp_path: Path, database: Database
 ) -> None:
     """A merged patient does not get the name of an order that belongs to another patient."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        hospital.couriers[0].pause()
-        await hospital.send(order("ID1", "A1"))
-        await hospital.read_and_sign("A1", "Merged while it waited.")
-        await hospital.follow()
+        await queue_result(hospital)
         await hospital.send(
             b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
             b"PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r"
@@ -255,10 +260,7 @@ async def test_a_result_that_waited_while_its_patient_was_merged(
 ) -> None:
     """The message has the surviving identifier."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        hospital.couriers[0].pause()
-        await hospital.send(order("ID1", "A1"))
-        await hospital.read_and_sign("A1", "Merged while it waited.")
-        await hospital.follow()
+        await queue_result(hospital)
         await hospital.send(
             b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
             b"PID|1||M2^^^MAIN||SURVIVOR^TILDA||19700102|F\rMRG|M1\r"
