@@ -21,7 +21,7 @@ SHARE_FACTOR, SHARE_INCREASE = 0.7, 0.05  # multiplicative decrease, additive in
 LONGEST_PAUSE = 2.0  # seconds
 STEADY_RATE = 20.0  # arrivals per second, on average, from which batches are small
 QUIET_SECONDS = 0.25  # without arrivals, until batches are large again
-SMALL_BATCH = 20  # messages of a batch while messages arrive
+SMALL_BATCH = 10  # messages of a batch while messages arrive
 _SAMPLE = 0.1  # seconds
 _AVERAGE = 1.0  # seconds of the moving average of the arrival rate
 
