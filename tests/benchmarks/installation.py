@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+from sqlalchemy import make_url
 
 from tests.acceptance.forked import started
 from tests.acceptance.house import House
@@ -47,10 +48,11 @@ class Postgres:
 
     def copy(self, address: str) -> str:
         """Copy a database without connections; return the address of the copy."""
-        model, name = address.rpartition("/")[2].partition("?")[0], f"bench{next(_numbers)}"
+        url = make_url(address)
+        model, name = url.database, f"bench{next(_numbers)}"
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {model}".encode())
-        return address.replace(f"/{model}?", f"/{name}?")
+        return url.set(database=name).render_as_string(hide_password=False)
 
     def rest(self) -> None:
         """Drop all created databases and write a checkpoint."""

@@ -7,16 +7,20 @@ kept.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.workers.offload import LARGE
 from mappings.language.patterns import PatternsTakeLong, bounded_patterns
 from mllp.contract import Peer, ReplyCallback
 from mllp.framing import Frame
+
+_WaitingFrame = tuple[Frame, Peer, ReplyCallback]
 
 
 class FrameOffload:
@@ -45,14 +49,61 @@ class FrameOffload:
         self._needs_lookup = needs_lookup
         self._lookup_threads = lookup_threads or threads
         self._hooks = hooks or threads
-        self._latest: dict[int, asyncio.Future[None]] = {}
+        self._waiting: dict[int, deque[_WaitingFrame]] = {}  # of connections with a slow frame
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         """Handle a frame; frames of one connection are stored in their order."""
-        straight = peer.connection_id not in self._latest
-        if not (straight and self._handle_now(frame, peer, reply)):
-            answered = Deferred.fromFuture(asyncio.ensure_future(self._in_turn(frame, peer)))
-            answered.addCallbacks(reply, reply)
+        waiting = self._waiting.get(peer.connection_id)
+        if waiting is not None:
+            waiting.append((frame, peer, reply))
+        elif not self._handle_now(frame, peer, reply):
+            self._waiting[peer.connection_id] = deque()
+            task = asyncio.ensure_future(self._handle_in_order(frame, peer, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def submit(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """
+        Evaluate a frame, on a thread if it is slow; return its future replies once it is submitted
+        to the store.
+        """
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        if not self._handle_now(frame, peer, answered.callback):
+            await self._submit_slow(frame, peer, answered.callback)
+        return answered
+
+    async def _handle_in_order(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """Handle a slow frame, and then the frames of its connection that wait for it."""
+        waiting = self._waiting[peer.connection_id]
+        try:
+            await self._handle_slow(frame, peer, reply)
+            while waiting:
+                following = waiting.popleft()
+                try:
+                    done = self._handle_now(*following)
+                except Exception:  # noqa: BLE001  # the connection closes without an answer
+                    following[-1](Failure())  # type: ignore[no-untyped-call]
+                    done = True
+                if not done:
+                    await self._handle_slow(*following)
+        finally:
+            del self._waiting[peer.connection_id]
+
+    async def _handle_slow(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """
+        Evaluate a frame on a thread, and submit it to the store.
+
+        A large one is also awaited: the store writes it concurrently with later frames.
+        """
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        answered.addCallbacks(reply, reply)
+        try:
+            await self._submit_slow(frame, peer, answered.callback)
+        except Exception:  # noqa: BLE001  # the connection closes without an answer
+            answered.errback(Failure())  # type: ignore[no-untyped-call]
+        if len(frame.payload) >= self._least:
+            await answered.asFuture(asyncio.get_running_loop())
 
     def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
         """Handle a frame unless it is slow; return whether it was handled."""
@@ -65,34 +116,11 @@ class FrameOffload:
             return False
         return True
 
-    async def _in_turn(self, frame: Frame, peer: Peer) -> Sequence[bytes]:
-        loop, connection = asyncio.get_running_loop(), peer.connection_id
-        before = self._latest.get(connection)
-        over: asyncio.Future[None] = loop.create_future()
-        self._latest[connection] = over
-        try:
-            if before is not None:
-                await before
-            answered = await self.submit(frame, peer)
-            return await answered.asFuture(loop)
-        finally:
-            over.set_result(None)
-            if self._latest.get(connection) is over:
-                del self._latest[connection]
-
-    async def submit(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
-        """
-        Evaluate a frame, on a thread if it is slow; return its future replies once it is submitted
-        to the store.
-        """
-        answered: Deferred[Sequence[bytes]] = Deferred()
-        if self._handle_now(frame, peer, answered.callback):
-            return answered
+    async def _submit_slow(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         loop = asyncio.get_running_loop()
         threads = self._threads_for(frame)
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
-        self._handler.store(frame, prepared, answered.callback)
-        return answered
+        self._handler.store(frame, prepared, reply)
 
     def _takes_long(self, frame: Frame) -> bool:
         is_large = len(frame.payload) >= self._least

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.header import peek
 from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import IntakeFixture, RecordingPeer, open_intake, order
-from tests.eventually import PATIENCE
+from tests.eventually import PATIENCE, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +57,40 @@ async def test_order_within_a_connection(database: Database) -> None:
             row[0] > LEAST for row in intake.rows("length(payload)", "message_body", "message_id")
         ]
         assert sizes == [False, True, False]
+
+
+async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Database) -> None:
+    """A sender that does not wait for replies would get one commit for each frame otherwise."""
+    async with open_intake(database) as intake:
+        offload = FrameOffload(
+            intake.handler, ThreadPoolExecutor(1), needs_lookup=lambda payload: b"|S1|" in payload
+        )
+        send = sending(intake, offload)
+        with database.write() as connection:  # no message can be stored meanwhile
+            if database.dialect == "postgresql":
+                connection.execute(text("LOCK TABLE message IN EXCLUSIVE MODE"))
+            replies = [send(order(f"S{number}", "A1"), 1) for number in range(1, 6)]
+            await eventually_async(lambda: intake.handler._inbox.arrived == len(replies))
+            assert not any(each.done() for each in replies)
+        answered = [read_ack(reply).control_id for (reply,) in await asyncio.gather(*replies)]
+        assert answered == [b"S1", b"S2", b"S3", b"S4", b"S5"]
+        stored = intake.rows("payload", "message_body", "message_id")
+        assert [peek(bytes(row[0])).control_id for row in stored] == answered
+
+
+async def test_an_error_behind_a_lookup_closes_the_connection(database: Database) -> None:
+    """Each frame gets its failure, and the connection's next frame is handled."""
+    threads = ThreadPoolExecutor(1)
+    async with open_intake(database) as intake:
+        offload = FrameOffload(intake.handler, threads, needs_lookup=lambda _: True)
+        send = sending(intake, offload)
+        threads.shutdown()
+        for outcome in await asyncio.gather(
+            send(order("S1"), 1), send(order("S2"), 1), return_exceptions=True
+        ):
+            assert isinstance(outcome, RuntimeError)
+        with pytest.raises(RuntimeError):
+            await send(order("S3"), 1)
 
 
 async def test_replies_are_equal(database: Database) -> None:
