@@ -17,6 +17,7 @@ Refusals: exceptions that state how a message is acknowledged negatively.
     * StructureViolation        AE, 100   validation: a segment or group is missing or misplaced
     * ForbiddenElement          AE, 100   validation: a value in an element that must be empty
     * TooManyGroups             AE, 100   too many orders or patients in one message
+      * TooLargeForPatients     AE, 100   too large for its number of patients
     * OutOfSequence             AE, 199   not the expected sequence number
     * BatchCountMismatch        AE, 199   a batch has another number of messages than announced
     * TooManyRepetitions        AE, 198   validation: repeated too often
@@ -200,6 +201,13 @@ class TooManyGroups(MessageRefusal):
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
     problem = "more than 1000 orders or patients in one message"
+
+
+class TooLargeForPatients(TooManyGroups):
+    """A message is too large to be stored for each of its patients."""
+
+    problem = "too large for its number of patients"
+    usual_place = "PID-3"
 
 
 class ForbiddenElement(MessageRefusal):

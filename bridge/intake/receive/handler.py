@@ -27,6 +27,7 @@ from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_appl
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import (
+    MAX_PART_BYTES,
     FrameEvaluator,
     Verdict,
     VerdictRule,
@@ -44,7 +45,13 @@ from bridge.redaction import describe, stack_frames
 from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
-from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
+from mappings.hl7.refusals import (
+    InternalError,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
+    TooLargeForPatients,
+)
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, ReplyCallback, gather_replies
 from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
@@ -304,12 +311,13 @@ class IntakeHandler:
             frames = split_batch(frame)
             stored = self._policy.acknowledge is Acknowledge.STORED
             refusal = None if stored else batch_refusal(frame.payload)
-        messages = [
-            EvaluatedMessage(
-                each.payload, with_refusal(refusal, self._evaluate(each, now)), peer, now
-            )
-            for each in frames
-        ]
+        messages, size = [], 0
+        for each in frames:
+            verdict = with_refusal(refusal, self._evaluate(each, now))
+            size += len(verdict.parts) * len(each.payload)
+            if verdict.parts and size > MAX_PART_BYTES:
+                verdict = with_refusal(TooLargeForPatients(), verdict)
+            messages.append(EvaluatedMessage(each.payload, verdict, peer, now))
         try:
             return messages, [
                 self._acknowledgments.arrival(e.verdict, e.payload, now) for e in messages

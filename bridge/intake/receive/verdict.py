@@ -29,6 +29,7 @@ from mappings.hl7.refusals import (
     MalformedReason,
     MessageRefusal,
     MissingField,
+    TooLargeForPatients,
     UnsupportedProcessingId,
     UnsupportedVersion,
     WrongDataType,
@@ -45,6 +46,9 @@ from mllp.framing import START, Frame
 
 MAX_CACHED_ROUTES = 4096
 """Routes in the cache. The cache is cleared when it is full, so that senders cannot fill memory."""
+
+MAX_PART_BYTES = 64 * 2**20
+"""Bytes of all parts of the messages in one frame: each part is stored with the whole message."""
 
 Route = InboundMapping | MessageRefusal
 
@@ -200,7 +204,7 @@ class FrameEvaluator:
         verdict = Verdict(header, definition, lanes, refusals, found.charset_suspect)
         if len(lanes) <= MAX_LANES:
             return verdict
-        return _in_parts(verdict, policy.read(definition, payload, defaults))
+        return _in_parts(verdict, policy.read(definition, payload, defaults), len(payload))
 
     def _unchecked(
         self,
@@ -219,11 +223,14 @@ class FrameEvaluator:
             sender = b"|".join(header.fields[3:5]).decode("latin-1")
             return Verdict(header, definition, (lane(self._policy.name, sender),))
         verdict = Verdict(header, definition, lanes, (), found.charset_suspect)
-        return _in_parts(verdict, events) if events else verdict
+        return _in_parts(verdict, events, len(payload)) if events else verdict
 
 
-def _in_parts(verdict: Verdict, events: Sequence[OrderEvent]) -> Verdict:
+def _in_parts(verdict: Verdict, events: Sequence[OrderEvent], size: int) -> Verdict:
+    """Divide a message of `size` bytes by its patients. Raises TooLargeForPatients."""
     parts = tuple(map(lanes_of, parts_of(events)))
+    if len(parts) * size > MAX_PART_BYTES:
+        raise TooLargeForPatients
     return verdict._replace(lanes=parts[0], parts=parts)
 
 

@@ -6,6 +6,7 @@ import pytest
 from typing_extensions import override
 
 from bridge.intake.process.jobs import read
+from bridge.intake.receive import handler, verdict
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState
@@ -76,6 +77,24 @@ async def test_a_message_about_many_patients_is_applied_as_a_whole(
         ack = await intake.ask(MANY)
         assert ack.code is (AckCode.ACCEPT if state is QueueState.DONE else AckCode.ERROR)
         assert len(completion.parts) == 4
+
+
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+async def test_a_message_that_is_too_large_for_its_patients(
+    database: Database, acknowledge: Acknowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part stores the message: one frame could fill the disk."""
+    for module in (verdict, handler):
+        monkeypatch.setattr(module, "MAX_PART_BYTES", 4 * len(MANY))
+    async with open_intake(database, acknowledge=acknowledge) as intake:
+        assert (await intake.ask(MANY)).code is AckCode.ACCEPT
+        ack = await intake.ask(MANY.replace(b"|ID1|", b"|ID2|") + b"NTE|1\r")
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("100",))
+        assert "too large for its number of patients: PID-3" in ack.text
+        assert intake.rows("state")[4:] == [("refused",)]
+        others = b"".join(MANY.replace(b"|ID1|", b"|%b|" % each) for each in (b"B1", b"B2"))
+        (reply,) = await intake.send(b"BHS|^~\\&|RIS\r" + others + b"BTS|2\r")
+        assert [code in reply for code in (b"MSA|AA|B1", b"MSA|AE|B2")] == [True, True]
 
 
 class CompletionPerPart(FixedCompletion):
