@@ -2,18 +2,17 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from sqlalchemy import Connection
 
 from bridge.audit import outbox
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, ChainVerification
 from bridge.audit.events import AuditOrigin, Outcome, command_event
-from bridge.console.actions import DONE, ConsoleEventQuery, target_of
 from bridge.engine.documents.fhir_audit_event import AuditEntry, audit_events
 from bridge.engine.service.accounts import audit_queries
 from bridge.engine.service.accounts.audit_queries import AuditRow, TrailQuery
@@ -32,6 +31,29 @@ from bridge.wiring.stores import (
     open_engine_database,
 )
 from config import Settings, load
+
+DONE: Final = "done"
+"""The outcome of an action that succeeded, as the console shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleEventQuery:
+    """Criteria for audit events; None matches all. Times in ms; `until` and `before` exclusive."""
+
+    sites: Collection[str] | None = None
+    email: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    since: int | None = None
+    until: int | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+def target_of(subject: str) -> tuple[str, str]:
+    """Return type and id of a subject such as `message 17`; an e-mail address has type `user`."""
+    kind, _, identity = subject.partition(" ")
+    return ("user", subject) if "@" in kind else (kind, identity)
 
 
 class AuditRelay:

@@ -15,10 +15,11 @@ from bridge.monitoring import alerts, channels
 from bridge.monitoring.alerts import AlertEvent, AlertNotice
 from bridge.monitoring.channels import Channel, ChannelKind
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
+from bridge.monitoring.node_files import expiry_times
 from bridge.queue import queries
 from bridge.store.database import Database
-from bridge.wiring.active_settings import current
-from bridge.wiring.alerts import notifiers
+from bridge.wiring.active_settings import current, origin_of
+from bridge.wiring.alerts import certificate_files, notifiers
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
@@ -63,6 +64,28 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
         rows.append({**row, "trouble": problem or _PROBLEMS.get(state, "")})
     return rows
+
+
+def channel_states(
+    settings: Settings, database: Database, kind: ChannelKind, now: int
+) -> list[dict[str, Any]]:
+    """List the listeners or destinations as the console shows them; times in ms."""
+    active = current(settings, database)  # not cached, so that a change is visible at once
+    known = channels.read_channels(database, kind)
+    failing = channels.read_start_failures(database, kind, now)
+    expires = expiry_times(certificate_files(active))
+    return [
+        {
+            **asdict(channel),
+            **each,
+            "loaded": channel.is_loaded(now),
+            "trouble": failing.get(each["name"], ""),
+            "source": origin_of(settings, active, kind, each["name"]),
+            "certificate": expires.get(f"{kind} {each['name']}"),
+        }
+        for each in described_channels(active, kind)
+        for channel in [known.get(each["name"], Channel(each["name"]))]
+    ]
 
 
 def charset_of(settings: Settings, database: Database, listener: str) -> str:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from bridge import authority
+from bridge.admin.access.granted_roles import GrantedRoles
 from bridge.admin.audit_events import note
-from bridge.admin.console_roles import GrantedRoles
 from bridge.audit.events import Outcome, code_of
 from bridge.authority import AccountAction
 from bridge.email import is_email

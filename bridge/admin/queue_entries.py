@@ -10,9 +10,9 @@ from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.message_replay import BatchReplay
+from bridge.admin.search.message_search import message_text
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.audit.events import operator
-from bridge.console.message_search import message_text
 from bridge.monitoring.channels import ChannelKind
 from bridge.queue import operations, queries
 from bridge.store.records import exceptions, reconcile_rounds

@@ -13,8 +13,12 @@ from typing import Final
 
 from sqlalchemy import func, select, text
 
-from bridge.console.message_index import MessageOrigin, NumberKind
-from bridge.console.message_search import MessageQuery, find_orders_and_messages, search_messages
+from bridge.admin.search.message_index import MessageOrigin, NumberKind
+from bridge.admin.search.message_search import (
+    MessageQuery,
+    find_orders_and_messages,
+    search_messages,
+)
 from bridge.errors import BridgeError
 from bridge.intake.receive import definition_offload
 from bridge.queue import queries

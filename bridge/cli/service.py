@@ -54,7 +54,7 @@ def check(
 
 def migrate(home: Home) -> None:
     """Migrate the databases of a data directory to the schema of this release."""
-    from bridge.admin.console_access import upgrade_databases
+    from bridge.admin.access.commands import upgrade_databases
 
     for name, revisions in upgrade_databases(home).items():
         print(f"{name}: {', '.join(revisions)}")

@@ -199,7 +199,7 @@ def console_grant(
     """
     import json
 
-    from bridge.admin.console_access import InvalidGrant, console_access, make_grant
+    from bridge.admin.access.commands import InvalidGrant, console_access, make_grant
 
     try:
         wanted = make_grant(email, role, site, bodies=bodies)
@@ -220,7 +220,7 @@ def console_grant(
 @console.command("revoke")
 def console_revoke(email: _AccountEmail, home: Home, force: Force = False) -> None:
     """Revoke the role of an account in the console."""
-    from bridge.admin.console_access import console_access
+    from bridge.admin.access.commands import console_access
 
     with console_access(home) as console:
         revoked = console.revoke(email, force=force)
@@ -233,7 +233,7 @@ def console_revoke(email: _AccountEmail, home: Home, force: Force = False) -> No
 @console.command("list")
 def console_list(home: Home, as_json: AsJson = False) -> None:
     """List the accounts with a role, and whether they can use it."""
-    from bridge.admin.console_access import console_access
+    from bridge.admin.access.commands import console_access
 
     with console_access(home) as console:
         entries = console.entries()

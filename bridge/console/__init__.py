@@ -1,1 +1,1 @@
-"""The admin console: its HTTP routes and queries. Its use cases are in `bridge.admin`."""
+"""The admin console: HTTP routes that call `bridge.admin`, and the queries of the dashboard."""

@@ -5,14 +5,12 @@ Events name rows, users, sites and codes, and the reason that the user gave. The
 search terms nor message content. `bridge.audit.outbox` moves them to the hash chain. Blocking.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
+from bridge.admin.audit_events import DONE, target_of
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.store.database import Database
-
-DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +39,6 @@ class ConsoleAction:
             source=self.source,
             target=target_of(self.subject),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleEventQuery:
-    """Criteria for audit events; None matches all. Times in ms; `until` and `before` exclusive."""
-
-    sites: Collection[str] | None = None
-    email: str | None = None
-    action: str | None = None
-    subject: str | None = None
-    since: int | None = None
-    until: int | None = None
-    before: int | None = None
-    limit: int = 100
-
-
-def target_of(subject: str) -> tuple[str, str]:
-    """Return type and id of a subject such as `message 17`; an e-mail address has type `user`."""
-    kind, _, identity = subject.partition(" ")
-    return ("user", subject) if "@" in kind else (kind, identity)
 
 
 def record_action(database: Database, action: ConsoleAction, now: int) -> None:

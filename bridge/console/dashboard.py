@@ -21,9 +21,9 @@ from sqlalchemy import (
     table,
 )
 
-from bridge.console import order_tracking
-from bridge.console.errors import NoSuchItem
-from bridge.console.message_index import (
+from bridge.admin.errors import NoSuchItem
+from bridge.admin.search import order_tracking
+from bridge.admin.search.message_index import (
     SubjectReader,
     origin_of,
     read_numbers,

@@ -13,13 +13,14 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge.admin.access.commands import resolve_grants
+from bridge.admin.access.granted_roles import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.checks.descriptors import Descriptors, raise_limit, share
-from bridge.admin.console import console_application
-from bridge.admin.console_access import resolve_grants
-from bridge.admin.console_roles import GrantedRoles
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.selection import MessageSubjects
+from bridge.console.context import ConsoleContext
+from bridge.console.http.application import create_application
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.metrics import Metrics
@@ -132,7 +133,8 @@ def _console(
     subjects_of = MessageSubjects(settings, database, offload)
     index = NumberIndex(database, subjects_of, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
-    return console_application(settings, database, client, subjects_of, now_ms), indexing
+    context = ConsoleContext(settings, database, client, subjects_of, now_ms)
+    return create_application(context), indexing
 
 
 def _web(

@@ -13,7 +13,7 @@ import structlog
 
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.retention import prune_home
-from bridge.console.message_index import (
+from bridge.admin.search.message_index import (
     ArrivalSample,
     MessageIndexer,
     SubjectReader,
@@ -70,7 +70,7 @@ class NumberIndex:
     Indexes control ids, patient ids and order numbers for the console, off the ACK path.
 
     Reads a batch, then pauses; the pause depends on the rate of arrivals
-    (`bridge.console.message_index`).
+    (`bridge.admin.search.message_index`).
     """
 
     def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:

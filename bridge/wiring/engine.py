@@ -1,13 +1,15 @@
 """The internal engine as an ASGI application, and the transport to the configured engine."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
 
 from bridge.engine.http.engine_application import create_application
+from bridge.engine.http.html_pages import ASSET_PATH
+from bridge.engine.http.static_files import entry
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
     AccessLifetimes,
@@ -111,6 +113,23 @@ def engine_application(
     return create_application(
         replace(engine_settings(settings), alone=alone), database, clock=clock, roles=roles
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PageAssets:
+    """The URLs of the files that a page loads."""
+
+    script: str
+    preloads: tuple[str, ...]
+    styles: tuple[str, ...]
+
+
+def page_assets(app: str) -> PageAssets:
+    """Return the files of a web app, which the engine serves; `app` is its source, `src/…`."""
+    begin = entry(app)
+    preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
+    styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)
+    return PageAssets(f"{ASSET_PATH}{begin.script}", preloads, styles)
 
 
 def engine_tokens(settings: Settings) -> AccessTokens:

@@ -20,12 +20,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-from typing_extensions import override
-
 from bridge.admin.audit_events import audited
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
-from bridge.admin.definitions.console_forms import as_console_errors
+from bridge.admin.definitions.checks import as_operator_errors
+from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.admin.packages.folder import (
     FILE,
     MAPPINGS,
@@ -42,8 +41,6 @@ from bridge.admin.packages.folder import (
     require_files,
 )
 from bridge.audit.events import operator
-from bridge.console.context import InterfacePackages, PackageImport
-from bridge.console.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
@@ -237,8 +234,23 @@ def _common_folder(names: Sequence[str]) -> str:
     return folder
 
 
-class ConsolePackages(InterfacePackages):
-    """Interface packages of the console (`bridge.console.context.InterfacePackages`)."""
+@dataclass(frozen=True, slots=True)
+class PackageImport:
+    """
+    An interface package to import, with the reason.
+
+    `mark` identifies the preview that the user saw; `replace`: existing files may be replaced.
+    """
+
+    data: bytes
+    mark: str
+    actor: str
+    reason: str
+    replace: bool = False
+
+
+class InterfacePackages:
+    """Export and import of interface packages as ZIP files. Blocking."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -246,8 +258,8 @@ class ConsolePackages(InterfacePackages):
         self._database = database
         self._clock = clock
 
-    @override
     def export_zip(self, names: Sequence[str]) -> bytes:
+        """Return listeners and destinations with their definitions. Raises NoSuchItem."""
         try:
             return packed(contents(self._settings, self._database, names))
         except NoSuchInterface as error:
@@ -255,8 +267,8 @@ class ConsolePackages(InterfacePackages):
         except OSError:
             raise InvalidState("bridge.toml cannot be read") from None
 
-    @override
     def preview(self, data: bytes) -> Mapping[str, Any]:
+        """Return what an import of the ZIP file would change; `mark` identifies this preview."""
         found = self._plan(data)
         return {
             "mark": found.mark,
@@ -271,21 +283,21 @@ class ConsolePackages(InterfacePackages):
             ],
         }
 
-    @override
     def import_zip(self, package: PackageImport) -> Mapping[str, Any]:
+        """Activate a package on all nodes. Raises ChangeConflict if the preview is outdated."""
         found = self._plan(package.data)
         if found.mark != package.mark:
             raise ChangeConflict(
                 "overtaken", "the package or the active versions changed since the preview"
             )
         author = Author(package.actor, self._clock(), package.reason)
-        with as_console_errors():
+        with as_operator_errors():
             activate_package(self._settings, self._database, found, author, replace=package.replace)
         return {"channels": list(found.channels), "files": [each.name for each in found.files]}
 
     def _plan(self, data: bytes) -> ActivationPlan:
         try:
-            with as_console_errors():
+            with as_operator_errors():
                 return plan_activation(self._settings, self._database, unpacked(data))
         except SettingsError as error:
             text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)

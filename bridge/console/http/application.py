@@ -13,8 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from bridge.console.context import ConsoleContext, PageAssets
-from bridge.console.errors import ConsoleError, SignInRequired
+from bridge.admin.errors import OperatorError
+from bridge.console.context import ConsoleContext
+from bridge.console.errors import SignInRequired
 from bridge.console.http import (
     audit_trail,
     connections,
@@ -29,11 +30,12 @@ from bridge.console.http.guard import (
     HEADERS,
     UncachedJson,
     authenticate,
-    context_of,
     problem_response,
 )
+from bridge.wiring.engine import page_assets
 
 MOUNT_PATH: Final = "/console"
+_APP: Final = "src/console/main.ts"
 ROUTERS: Final = (
     *(
         messages.router,
@@ -70,7 +72,7 @@ def create_application(context: ConsoleContext) -> FastAPI:
         application.include_router(router)
     application.add_api_route("/", _page, include_in_schema=False)
     application.add_api_route("/{place:path}", _page, include_in_schema=False)
-    application.add_exception_handler(ConsoleError, _console_error)
+    application.add_exception_handler(OperatorError, _operator_error)
     application.add_exception_handler(RequestValidationError, _bad_request)
     return application
 
@@ -84,12 +86,13 @@ async def _page(request: Request) -> Response:
         user = await authenticate(request)
     except SignInRequired:
         return RedirectResponse(f"/reporting/login?next={MOUNT_PATH}", 303, HEADERS)
-    except ConsoleError as refusal:
-        return _html(context_of(request).assets(), {"refusal": refusal.code}, refusal.status)
-    return _html(context_of(request).assets(), {"theme": user.theme or "dark"})
+    except OperatorError as refusal:
+        return _html({"refusal": refusal.code}, refusal.status)
+    return _html({"theme": user.theme or "dark"})
 
 
-def _html(assets: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Response:
+def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
+    assets = page_assets(_APP)
     links = [f'<link rel="modulepreload" href="{each}">' for each in assets.preloads]
     links += [f'<link rel="stylesheet" href="{each}">' for each in assets.styles]
     theme = html.escape(str(boot.get("theme", "dark")), quote=True)
@@ -105,8 +108,8 @@ def _html(assets: PageAssets, boot: Mapping[str, Any], status: int = 200) -> Res
     return HTMLResponse(page, status, headers=HEADERS)
 
 
-async def _console_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, ConsoleError):
+async def _operator_error(_: Request, error: Exception) -> Response:
+    if not isinstance(error, OperatorError):
         raise error
     return problem_response(error.status, error.code, error.detail, error.more)
 

@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from bridge.console.delivery_search import accepted_deliveries
+from bridge.admin.access.permissions import Permission
+from bridge.admin.search.delivery_search import accepted_deliveries
 from bridge.console.http.bodies import (
     AcceptedDeliveryParameters,
     ConsoleEventParameters,
     EngineEventParameters,
 )
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, await_audited
-from bridge.console.permissions import Permission
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
@@ -24,7 +24,9 @@ async def console_events(
     """List audit events of console and command line, newest first, on the user's sites."""
     call.user.grant.require(Permission.AUDIT)
     return {
-        "rows": await Threads.CONSOLE.run(call.context.events, query.query(call.user.grant.reach))
+        "rows": await Threads.CONSOLE.run(
+            call.context.audit.newest, query.query(call.user.grant.reach)
+        )
     }
 
 

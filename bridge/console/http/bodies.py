@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from bridge.console.actions import ConsoleEventQuery
-from bridge.console.delivery_search import AcceptedDeliveryQuery, DeliveryQuery
-from bridge.console.message_index import NumberKind
-from bridge.console.message_search import MessageQuery
-from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
+from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
+from bridge.admin.audit_events import ConsoleEventQuery
+from bridge.admin.search.delivery_search import AcceptedDeliveryQuery, DeliveryQuery
+from bridge.admin.search.message_index import NumberKind
+from bridge.admin.search.message_search import MessageQuery
 from bridge.queue.states import QueueState
 from bridge.request_body import Model
 

@@ -8,24 +8,24 @@ preview of changes, import.
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
-from bridge.console.context import (
-    ConnectionChange,
-    ConsoleContext,
-    PackageImport,
-    ProposedConnection,
-)
-from bridge.console.errors import (
+from bridge.admin.access.permissions import Permission
+from bridge.admin.channel_operations import channel_states
+from bridge.admin.connections import ConnectionChange, ProposedConnection
+from bridge.admin.errors import (
     EngineRefusal,
     EngineUnreachable,
     InvalidContent,
     NoSuchItem,
     PermissionDenied,
 )
+from bridge.admin.packages.activation import PackageImport
+from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import Version
 from bridge.console.http.guard import (
     AuditedAction,
@@ -38,13 +38,13 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
-from bridge.console.permissions import Permission
 from bridge.executors import Threads
+from bridge.monitoring import channels as channel_records
+from bridge.monitoring.channels import ChannelKind
 from bridge.request_body import Model
 
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
-Kind = Literal["listener", "destination"]
 Name = Annotated[str, Path(max_length=64)]
 ALL_SITES = "*"
 
@@ -57,27 +57,30 @@ async def channels(call: CallDep) -> dict[str, Any]:
 
 
 @channel_router.post("/{kind}/{name}/pause")
-async def pause(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
+async def pause(kind: ChannelKind, name: Name, call: CallDep) -> dict[str, Any]:
     """Pause a listener or destination until it is resumed."""
-    email = call.user.grant.email
-    action = _channel_action(call, kind, name, "pause")
-    await run_audited(call, action, lambda: call.context.installation.pause(kind, name, email))
+    email, context = call.user.grant.email, call.context
+
+    def work() -> None:
+        channel_records.pause(context.database, kind, name, context.clock(), email)
+
+    await run_audited(call, _channel_action(call, kind, name, "pause"), work)
     return {}
 
 
 @channel_router.post("/{kind}/{name}/resume")
-async def resume(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
+async def resume(kind: ChannelKind, name: Name, call: CallDep) -> dict[str, Any]:
     """Resume a listener or destination."""
-    action = _channel_action(call, kind, name, "resume")
-    await run_audited(call, action, lambda: call.context.installation.resume(kind, name))
+    work = partial(channel_records.resume, call.context.database, kind, name)
+    await run_audited(call, _channel_action(call, kind, name, "resume"), work)
     return {}
 
 
 @channel_router.post("/{kind}/{name}/test")
-async def test(kind: Kind, name: Name, call: CallDep) -> dict[str, Any]:
+async def test(kind: ChannelKind, name: Name, call: CallDep) -> dict[str, Any]:
     """Connect to a listener or destination, and return the steps of the test; send no message."""
     action = _channel_action(call, kind, name, "test")
-    steps = await await_audited(call, action, lambda: call.context.probe(kind, name))
+    steps = await await_audited(call, action, lambda: call.context.connections.probe(kind, name))
     return {"steps": list(steps)}
 
 
@@ -90,11 +93,15 @@ def visible_channels(call: ConsoleCall) -> dict[str, list[Mapping[str, Any]]]:
     return {
         f"{kind}s": [
             {**each, "sites": sites, "shared": not _may_change(call.user, each["sites"])}
-            for each in call.context.installation.channels(kind)
+            for each in _states(call.context, kind)
             if (sites := _visible_sites(call.user, each["sites"])) is not None
         ]
-        for kind in ("listener", "destination")
+        for kind in ChannelKind
     }
+
+
+def _states(context: ConsoleContext, kind: ChannelKind) -> list[dict[str, Any]]:
+    return channel_states(context.settings, context.database, kind, context.clock())
 
 
 def _visible_sites(user: ConsoleUser, sites: list[str]) -> list[str] | None:
@@ -109,9 +116,9 @@ def _may_change(user: ConsoleUser, sites: list[str]) -> bool:
     return user.grant.reach is None or (ALL_SITES not in sites and user.grant.reaches(sites))
 
 
-def _channel_action(call: ConsoleCall, kind: Kind, name: str, action: str) -> AuditedAction:
+def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str) -> AuditedAction:
     def sites() -> list[str]:
-        for each in call.context.installation.channels(kind):
+        for each in _states(call.context, kind):
             if each["name"] == name and _visible_sites(call.user, each["sites"]) is not None:
                 if not _may_change(call.user, each["sites"]):
                     raise PermissionDenied("change what serves others' sites too")
@@ -166,14 +173,16 @@ async def form(call: CallDep) -> Mapping[str, Any]:
 
 
 @router.get("/{kind}/{name}")
-async def connection(kind: Kind, name: Name, call: CallDep) -> Mapping[str, Any]:
+async def connection(kind: ChannelKind, name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return the settings of a listener or destination, and their history."""
     call.user.grant.require(Permission.CONNECT)
     return await Threads.CONSOLE.run(call.context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
-async def check(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Mapping[str, Any]:
+async def check(
+    kind: ChannelKind, body: ProposedConnectionBody, call: CallDep
+) -> Mapping[str, Any]:
     """Return the errors of settings by field; store nothing."""
     call.user.grant.require(Permission.CONNECT)
     plan = ProposedConnection(kind, body.table, body.new)
@@ -184,7 +193,9 @@ async def check(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Mapp
 
 
 @router.post("/{kind}/try")
-async def try_out(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Mapping[str, Any]:
+async def try_out(
+    kind: ChannelKind, body: ProposedConnectionBody, call: CallDep
+) -> Mapping[str, Any]:
     """Connect with settings, and return the steps of the test; send no message."""
     name = str(body.table.get("name", ""))[:64]
     action = AuditedAction(_CONNECT, "test", f"{kind} {name}")
@@ -195,7 +206,7 @@ async def try_out(kind: Kind, body: ProposedConnectionBody, call: CallDep) -> Ma
 
 @router.put("/{kind}/{name}")
 async def save(
-    kind: Kind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
+    kind: ChannelKind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate settings on all nodes."""
     action = AuditedAction(
@@ -217,7 +228,7 @@ async def save(
 
 @router.post("/{kind}/{name}/rollback")
 async def rollback(
-    kind: Kind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
+    kind: ChannelKind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate the previous settings."""
     action = AuditedAction(

@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
+from bridge.admin.access.permissions import Permission
+from bridge.admin.errors import NoSuchItem
 from bridge.console import dashboard
 from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import figures
-from bridge.console.errors import NoSuchItem
 from bridge.console.http.connections import visible_channels
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
 from bridge.console.http.messages import sites_of_message
-from bridge.console.permissions import Permission
 from bridge.executors import Threads
+from bridge.monitoring.alerts import list_alerts
 from bridge.store.records import exceptions as records
 from bridge.store.records.exceptions import ExceptionSubject
 
@@ -58,7 +59,7 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
         listeners=names["listeners"] if limited else None,
         destinations=names["destinations"] if limited else None,
     )
-    alerts = call.context.installation.alerts()
+    alerts = [each for each in list_alerts(call.context.database) if each["cleared_at"] is None]
     if limited:
         alerts = [each for each in alerts if _is_visible(channels, *each["key"].split(":", 1))]
     exception_count = dashboard.count_exceptions(call.context.database, call.user.grant.reach)

@@ -6,8 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from bridge.console.delivery_search import search_deliveries
-from bridge.console.errors import InvalidState, NoSuchItem
+from bridge.admin.access.permissions import Permission
+from bridge.admin.errors import InvalidState, NoSuchItem
+from bridge.admin.search.delivery_search import search_deliveries
+from bridge.admin.search.message_index import delivery_sites
+from bridge.admin.search.message_search import message_text, segment_tree
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -16,9 +19,6 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
-from bridge.console.message_index import delivery_sites
-from bridge.console.message_search import message_text, segment_tree
-from bridge.console.permissions import Permission
 from bridge.executors import Threads
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow

@@ -21,24 +21,21 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from typing_extensions import override
 
+from bridge.admin.access import grants
+from bridge.admin.access.permissions import ConsoleSession, Grant, Permission, admit, require_fresh
+from bridge.admin.errors import (
+    EngineRefusal,
+    EngineUnreachable,
+    NoSuchItem,
+    Overloaded,
+    PermissionDenied,
+)
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, code_of
 from bridge.audit.route_actions import CONSOLE, action_of
-from bridge.console import grants
 from bridge.console.actions import ConsoleAction, record_action
 from bridge.console.context import ConsoleContext
-from bridge.console.errors import (
-    ConsoleOverloaded,
-    EngineRefusal,
-    EngineUnreachable,
-    ForeignOrigin,
-    InvalidJson,
-    NoSuchItem,
-    PermissionDenied,
-    RequestTooLarge,
-    SignInRequired,
-)
-from bridge.console.permissions import ConsoleSession, Grant, Permission, admit, require_fresh
+from bridge.console.errors import ForeignOrigin, InvalidJson, RequestTooLarge, SignInRequired
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
@@ -94,7 +91,9 @@ async def authenticate(request: Request) -> ConsoleUser:
     context = context_of(request)
     unattended = "x-unattended" in request.headers
     try:
-        found = await context.signed_in_user(request.headers.get("cookie", ""), unattended)
+        found = await context.engine.client.visitor(
+            request.headers.get("cookie", ""), unattended=unattended
+        )
     except EngineFailure:
         raise EngineUnreachable from None
     if found is None:
@@ -308,7 +307,7 @@ class ConsoleRoute(APIRoute):
                 except BodyTooLarge:
                     raise RequestTooLarge from None
                 except (BudgetExhausted, PoolFull):
-                    raise ConsoleOverloaded from None
+                    raise Overloaded from None
                 except ClientDisconnect:  # there is no client to respond to
                     return Response(status_code=400)
 

@@ -11,14 +11,11 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Response
 
-from bridge.console.context import (
-    ActivationRequest,
-    CodeEntry,
-    ComparisonRequest,
-    ConsoleContext,
-    DraftEdit,
-    TrialMessage,
-)
+from bridge.admin.access.permissions import Permission
+from bridge.admin.definitions.editor import ActivationRequest, CodeEntry, DraftEdit
+from bridge.admin.definitions.overview import overview
+from bridge.admin.definitions.trials import ComparisonRequest, TrialMessage
+from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
     NAME,
     TABLE,
@@ -40,8 +37,8 @@ from bridge.console.http.guard import (
     ConsoleRoute,
     run_audited,
 )
-from bridge.console.permissions import Permission
 from bridge.executors import Threads
+from mappings.hl7.batch import messages_in, messages_in_text
 from mappings.schema.document import text as schema_text
 
 router = APIRouter(prefix="/api", route_class=AuthoringRoute)
@@ -53,10 +50,10 @@ T = TypeVar("T")
 
 
 @router.get("/mappings")
-async def overview(call: CallDep) -> Mapping[str, Any]:
+async def definitions(call: CallDep) -> Mapping[str, Any]:
     """List definitions, and the listeners and destinations that use them."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(call.context.drafts.overview)
+    return await Threads.CONSOLE.run(overview, call.context.settings, call.context.database)
 
 
 @router.get("/mapping-schema")
@@ -70,7 +67,9 @@ async def schema(call: CallDep) -> Response:
 async def definition(name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return a definition with its files, and the user's draft."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(call.context.drafts.definition, name, call.user.grant.email)
+    return await Threads.CONSOLE.run(
+        call.context.definitions.definition, name, call.user.grant.email
+    )
 
 
 @router.put("/mappings/{name}/draft")
@@ -84,10 +83,10 @@ async def save(name: Name, body: DraftBody, call: CallDep) -> Mapping[str, Any]:
         (Permission.AUTHOR,),
         "save draft",
         f"mapping {name}",
-        fresh=lambda: code and call.context.drafts.changes_hooks(edit),
+        fresh=lambda: code and call.context.definitions.changes_hooks(edit),
     )
     async with call.context.gate.entered():
-        return await run_audited(call, action, lambda: call.context.drafts.save(edit))
+        return await run_audited(call, action, lambda: call.context.definitions.save(edit))
 
 
 @router.delete("/mappings/{name}/draft")
@@ -95,7 +94,7 @@ async def discard(name: Name, call: CallDep) -> Mapping[str, Any]:
     """Delete the user's draft."""
     action = AuditedAction((Permission.AUTHOR,), "discard draft", f"mapping {name}")
     email = call.user.grant.email
-    await run_audited(call, action, lambda: call.context.drafts.discard(name, email))
+    await run_audited(call, action, lambda: call.context.definitions.discard(name, email))
     return {}
 
 
@@ -103,14 +102,14 @@ async def discard(name: Name, call: CallDep) -> Mapping[str, Any]:
 async def history(name: Name, call: CallDep) -> Mapping[str, Any]:
     """List the activations of a definition: version, user, time and reason."""
     call.user.grant.require(Permission.AUTHOR)
-    return {"rows": await Threads.CONSOLE.run(call.context.drafts.history, name)}
+    return {"rows": await Threads.CONSOLE.run(call.context.definitions.history, name)}
 
 
 @router.get("/mappings/{name}/versions/{version}")
 async def version(name: Name, version: VersionName, call: CallDep) -> Mapping[str, Any]:
     """Return the files of a version."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(call.context.drafts.version, name, version)
+    return await Threads.CONSOLE.run(call.context.definitions.version, name, version)
 
 
 @router.post("/mappings/{name}/activate")
@@ -131,9 +130,9 @@ async def activate(name: Name, body: ActivateBody, call: CallDep) -> Mapping[str
         "activate",
         subject,
         reason=body.reason,
-        fresh=lambda: call.context.drafts.changes_hooks(activation),
+        fresh=lambda: call.context.definitions.changes_hooks(activation),
     )
-    return await run_audited(call, action, lambda: call.context.drafts.activate(activation))
+    return await run_audited(call, action, lambda: call.context.definitions.activate(activation))
 
 
 @router.post("/mappings/{name}/rollback")
@@ -152,9 +151,9 @@ async def rollback(name: Name, body: RollbackBody, call: CallDep) -> Mapping[str
         "roll back",
         f"mapping {name}",
         reason=body.reason,
-        fresh=lambda: call.context.drafts.changes_hooks(activation),
+        fresh=lambda: call.context.definitions.changes_hooks(activation),
     )
-    return await run_audited(call, action, lambda: call.context.drafts.rollback(activation))
+    return await run_audited(call, action, lambda: call.context.definitions.rollback(activation))
 
 
 @router.put("/reading/{listener}")
@@ -166,7 +165,7 @@ async def set_listener_definitions(
     action = AuditedAction((Permission.AUTHOR,), "activate", subject, reason=body.reason)
     activation = ActivationRequest(listener, call.user.grant.email, body.reason, body.begun_on)
     names = tuple(body.mappings)
-    work = call.context.drafts.set_listener_definitions
+    work = call.context.definitions.set_listener_definitions
     return await run_audited(call, action, lambda: work(activation, names))
 
 
@@ -185,7 +184,7 @@ async def stored(name: Name, body: StoredBody, call: CallDep) -> Mapping[str, An
 async def sample_messages(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Return the messages in pasted text and uploaded files."""
     call.user.grant.require(Permission.AUTHOR)
-    found = await _limited(call.context, lambda: _messages(call.context, body))
+    found = await _limited(call.context, lambda: _messages(body))
     payloads = [base64.b64encode(each).decode() for each in found]
     return {"messages": [{"label": "", "listener": "", "payload": each} for each in payloads]}
 
@@ -220,14 +219,12 @@ async def compare(name: Name, body: CompareBody, call: CallDep) -> Mapping[str, 
 async def learn(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Infer a definition from messages of a new sender, with the evidence."""
     call.user.grant.require(Permission.AUTHOR)
-    return await _limited(
-        call.context, lambda: call.context.trials.learn(_messages(call.context, body))
-    )
+    return await _limited(call.context, lambda: call.context.trials.learn(_messages(body)))
 
 
-def _messages(context: ConsoleContext, body: SampleMessagesBody) -> Sequence[bytes]:
-    files = [each for data in body.data for each in context.trials.messages_in_file(data)]
-    return [*context.trials.messages_in_text(body.text), *files]
+def _messages(body: SampleMessagesBody) -> Sequence[bytes]:
+    files = [each for data in body.data for each in messages_in(data)]
+    return [*messages_in_text(body.text), *files]
 
 
 async def _limited(context: ConsoleContext, work: Callable[[], T]) -> T:
@@ -241,7 +238,7 @@ async def unmapped_codes(call: CallDep) -> Mapping[str, Any]:
     """List codes without an entry; codes that may identify a patient are left out."""
     call.user.grant.require(Permission.AUTHOR)
     email = call.user.grant.email
-    return {"rows": await Threads.CONSOLE.run(call.context.drafts.unmapped_codes, email)}
+    return {"rows": await Threads.CONSOLE.run(call.context.definitions.unmapped_codes, email)}
 
 
 @code_router.post("/unknown-codes/leave")
@@ -250,7 +247,7 @@ async def ignore_code(body: IgnoredCodeBody, call: CallDep) -> Mapping[str, Any]
     subject = f"code table {body.code_table} of mapping {body.mapping}"
     action = AuditedAction((Permission.AUTHOR,), "leave code", subject)
     key, email = (body.mapping, body.code_table, body.code), call.user.grant.email
-    await run_audited(call, action, lambda: call.context.drafts.ignore_code(*key, email))
+    await run_audited(call, action, lambda: call.context.definitions.ignore_code(*key, email))
     return {}
 
 
@@ -262,4 +259,4 @@ async def add_code(name: Name, table: Table, body: CodeBody, call: CallDep) -> M
         name, call.user.grant.email, table, body.code, body.value.strip(), back=body.back
     )
     async with call.context.gate.entered():
-        return await run_audited(call, action, lambda: call.context.drafts.add_code(entry))
+        return await run_audited(call, action, lambda: call.context.definitions.add_code(entry))

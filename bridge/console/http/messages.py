@@ -4,15 +4,32 @@ Messages: search, read, replay one or many, cancel, edit and resend; and order t
 An order is found by its number or a patient id, with its messages, deliveries and timeline.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from bridge.console import order_tracking
-from bridge.console.context import ConsoleContext, MessageReplay
-from bridge.console.errors import ConsoleError, InvalidState, NoSuchItem
+from bridge.admin.access.permissions import Permission, require_fresh
+from bridge.admin.channel_operations import charset_of
+from bridge.admin.definitions.trials import mapping_result
+from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
+from bridge.admin.message_replay import StoredMessageReplay
+from bridge.admin.search import order_tracking
+from bridge.admin.search.message_index import NumberKind, origin_of, read_numbers
+from bridge.admin.search.message_search import (
+    MessageQuery,
+    editable_message,
+    edits_of,
+    encode_edit,
+    find_orders_and_messages,
+    message_text,
+    search_messages,
+    segment_tree,
+)
+from bridge.admin.search.order_tracking import message_timeline, order_timeline
+from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
     EditedMessageBody,
     MessageSearchBody,
@@ -28,20 +45,9 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
-from bridge.console.message_index import NumberKind, origin_of, read_numbers
-from bridge.console.message_search import (
-    MessageQuery,
-    editable_message,
-    edits_of,
-    encode_edit,
-    find_orders_and_messages,
-    message_text,
-    search_messages,
-    segment_tree,
-)
-from bridge.console.order_tracking import message_timeline, order_timeline
-from bridge.console.permissions import Permission, require_fresh
+from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.engine_client.models import OrderKey
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.queue import operations, queries
@@ -143,20 +149,29 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
     detail = _detail(context, message_id)
-    charset = context.installation.charset(detail.row.listener)
+    mapping = context.subjects_of.definition(detail.row.mapping, detail.row.mapping_version)
+    charset = _charset(context, detail.row.listener)
     return {
         "raw": message_text(detail.payload, charset),
         "tree": segment_tree(detail.payload, charset),
-        "mapped": context.installation.mapped(detail),
+        "mapped": mapping_result(context.settings, context.database, mapping, detail),
         "ack": message_text(detail.ack, charset),
         "notes": detail.notes,
     }
 
 
+def _charset(context: ConsoleContext, listener: str) -> str:
+    return charset_of(context.settings, context.database, listener)
+
+
+def _message_replay(context: ConsoleContext) -> StoredMessageReplay:
+    return StoredMessageReplay(context.settings, context.database)
+
+
 def _replay(context: ConsoleContext, message_id: int) -> int:
     _detail(context, message_id)
     try:
-        return context.installation.message_replay().replay(message_id)
+        return _message_replay(context).replay(message_id)
     except BridgeError as error:
         raise InvalidState(str(error)) from None
 
@@ -184,14 +199,14 @@ async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
         raise InvalidState("choose those that are parked, or those that were refused")
     ids, more = await Threads.CONSOLE.run(_oldest_ids, call.context, query)
-    message_replay = await Threads.CONSOLE.run(call.context.installation.message_replay)
+    message_replay = await Threads.CONSOLE.run(_message_replay, call.context)
     result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
         action = AuditedAction(permissions, "replay", f"message {message_id}")
         work = partial(_replay_in_state, message_replay, message_id, query.state)
         try:
             later = await run_audited(call, action, work)
-        except ConsoleError as refusal:
+        except OperatorError as refusal:
             result["failed"].append({"id": message_id, "detail": refusal.detail})
             continue
         result["queued"] += 1
@@ -219,7 +234,7 @@ def _oldest_ids(context: ConsoleContext, query: MessageQuery) -> tuple[list[int]
 
 
 def _replay_in_state(
-    message_replay: MessageReplay, message_id: int, state: QueueState | None
+    message_replay: StoredMessageReplay, message_id: int, state: QueueState | None
 ) -> int:
     try:
         return message_replay.replay(message_id, state)
@@ -237,7 +252,7 @@ async def editable(message_id: MessageId, call: CallDep) -> dict[str, Any]:
 
     def work() -> dict[str, Any]:
         detail = _detail(call.context, message_id)
-        charset = call.context.installation.charset(detail.row.listener)
+        charset = _charset(call.context, detail.row.listener)
         message = editable_message(detail.payload, charset)
         return {"segments": list(message.segments), "charset": message.codec}
 
@@ -270,8 +285,8 @@ def _check(
     """Return the faults of an edited message, and its bytes."""
     detail = _detail(call.context, message_id)
     listener = detail.row.listener
-    payload = encode_edit(detail.payload, segments, call.context.installation.charset(listener))
-    message_replay = call.context.installation.message_replay()
+    payload = encode_edit(detail.payload, segments, _charset(call.context, listener))
+    message_replay = _message_replay(call.context)
     try:
         faults = [dict(each) for each in message_replay.faults(listener, payload)]
         visible = faults or call.user.grant.reaches(message_replay.sites(listener, payload))
@@ -287,7 +302,7 @@ def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict
     if faults:
         texts = (f"{each['place']} {each['text']}".strip() for each in faults)
         raise InvalidState("; ".join(texts))
-    message_replay = call.context.installation.message_replay()
+    message_replay = _message_replay(call.context)
     reason = body.reason.strip()
     try:
         return {"id": message_replay.resend(message_id, payload, call.user.grant.email, reason)}
@@ -310,13 +325,25 @@ async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
     action = AuditedAction((Permission.FIND, *bodies), "search", f"orders by {kind} number")
     found = await run_audited(call, action, lambda: _track(call, kind, number))
     try:
-        status = await call.context.report_status(found["orders"])
+        status = await _report_status(call.context.engine.client, found["orders"])
     except EngineFailure:
         status = {}
     for each in found["orders"]:
         each["now"] = status.get(each["report_id"], "")
         if Permission.BODIES not in call.user.grant.permissions:
             each["mrn"] = ""
+    return found
+
+
+async def _report_status(
+    client: EngineClient, orders: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Return the status of the orders' reports by report id; one request per site."""
+    keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
+    found: dict[str, str] = {}
+    for site in sorted({key.site for key in keys}):
+        for each in await client.status([key for key in keys if key.site == site]):
+            found[each.report_id] = each.status.value
     return found
 
 

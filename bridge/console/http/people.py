@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
+from bridge.admin.access.administration import Administrator, GrantEntry, require_authority
+from bridge.admin.access.permissions import Permission
 from bridge.authority import AccountAction
-from bridge.console.access import Administrator, GrantEntry, require_authority
 from bridge.console.http.bodies import GrantBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -23,7 +24,6 @@ from bridge.console.http.guard import (
     await_audited,
 )
 from bridge.console.http.site_administration import JsonBody, Name, Site, change
-from bridge.console.permissions import Permission
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path
 
-from bridge.console.errors import PermissionDenied
+from bridge.admin.access.permissions import Permission
+from bridge.admin.errors import PermissionDenied
 from bridge.console.http.bodies import WorklistSearchBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -19,7 +20,6 @@ from bridge.console.http.guard import (
     await_audited,
     require_on_site,
 )
-from bridge.console.permissions import Permission
 from bridge.engine_client.responses import UnreadableResponse, moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)

@@ -9,9 +9,9 @@ import pytest
 from typing_extensions import override
 
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
-from bridge.admin.definitions.console_drafts import ConsoleDrafts
-from bridge.console.context import ActivationRequest, DraftEdit
-from bridge.console.errors import ConsoleError, InvalidContent
+from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
+from bridge.admin.definitions.overview import overview
+from bridge.admin.errors import InvalidContent, OperatorError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
@@ -40,7 +40,7 @@ class ActivationHarness:
     def __init__(self, home: Path, database: Database) -> None:
         self.home, self.database = home, database
         self.settings = load(home)
-        self.drafts = ConsoleDrafts(self.settings, database, lambda: 1_000)
+        self.drafts = DefinitionEditor(self.settings, database, lambda: 1_000)
 
     def save(self, text: str, name: str = "foo", **files: str) -> int:
         """Save a draft based on the active version, and return its revision."""
@@ -135,17 +135,20 @@ def test_definitions_with_mistakes(harness: ActivationHarness, text: str) -> Non
     """Activation refuses mistakes, circles, missing hooks and definitions of the wrong kind."""
     before = harness.version()
     harness.save(text)
-    with pytest.raises(ConsoleError):
+    with pytest.raises(OperatorError):
         harness.activate()
     assert harness.version() == before
-    assert harness.drafts.overview()["listeners"][0]["mappings"] == ["orders", "foo"]
+    assert overview(harness.settings, harness.database)["listeners"][0]["mappings"] == [
+        "orders",
+        "foo",
+    ]
 
 
 def test_a_definition_that_a_destination_cannot_use(harness: ActivationHarness) -> None:
     """A definition without messages for an event that a destination needs stays a draft."""
     before = harness.version("results")
     harness.save("include: results.yaml\nstatuses: {final: {result: F}}\nsegments: []\n", "results")
-    with pytest.raises(ConsoleError):
+    with pytest.raises(OperatorError):
         harness.activate(name="results")
     assert harness.version("results") == before
 
@@ -205,4 +208,7 @@ def test_two_conflicting_activations(harness: ActivationHarness) -> None:
     with pytest.raises(NotInbound):
         activate(harness.settings, harness.database, [("own", sources)], Author(ANN, 5))
     assert harness.version("own") == before
-    assert harness.drafts.overview()["listeners"][0]["mappings"] == ["own", "orders"]
+    assert overview(harness.settings, harness.database)["listeners"][0]["mappings"] == [
+        "own",
+        "orders",
+    ]

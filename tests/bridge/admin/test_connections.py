@@ -10,9 +10,8 @@ import pytest
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
-from bridge.admin.console_connections import ConsoleConnections
-from bridge.console.context import ConnectionChange, ProposedConnection
-from bridge.console.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
+from bridge.admin.connections import ConnectionChange, Connections, ProposedConnection
+from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import stores
@@ -43,13 +42,15 @@ class ConnectionsHarness:
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.setup = ConsoleConnections(self.settings, self.database, lambda: 1_000)
+        self.setup = Connections(self.settings, self.database, lambda: 1_000)
 
     def put(
         self, name: str, table: Any, *, kind: str = "destination", new: bool = False, on: str = ""
     ) -> str:
         """Activate settings; `on` is the version they are based on."""
-        done = self.setup.save(ConnectionChange(kind, name, "ann", "a test", on, table, new))
+        done = self.setup.save(
+            ConnectionChange(ChannelKind(kind), name, "ann", "a test", on, table, new)
+        )
         return str(done["version"])
 
     def address(self, name: str) -> str:
@@ -59,7 +60,7 @@ class ConnectionsHarness:
 
     def mistakes(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
         """The mistakes of proposed settings, by field."""
-        found = self.setup.check(ProposedConnection(kind, table, new))["mistakes"]
+        found = self.setup.check(ProposedConnection(ChannelKind(kind), table, new))["mistakes"]
         return {each["field"]: each["text"] for each in found}
 
 
@@ -133,8 +134,10 @@ def test_a_file_that_bridge_toml_names_stays_usable(harness: ConnectionsHarness)
         ["[[destination]]\n", *(f'{key} = "{value}"\n' for key, value in table.items())]
     )
     (harness.settings.home / "bridge.toml").write_text(own, "utf-8")
-    setup = ConsoleConnections(load(harness.settings.home), harness.database, lambda: 1_000)
-    assert setup.check(ProposedConnection("destination", table, new=False))["mistakes"] == []
+    setup = Connections(load(harness.settings.home), harness.database, lambda: 1_000)
+    assert (
+        setup.check(ProposedConnection(ChannelKind.DESTINATION, table, new=False))["mistakes"] == []
+    )
 
 
 def test_change_disable_and_rollback(harness: ConnectionsHarness) -> None:
@@ -146,17 +149,17 @@ def test_change_disable_and_rollback(harness: ConnectionsHarness) -> None:
         harness.put("street", STREET, on=first)
     with pytest.raises(InvalidState, match="switch destination street off first"):
         harness.put("street", None, on=second)
-    back = ConnectionChange("destination", "street", "ben", "no", second)
+    back = ConnectionChange(ChannelKind.DESTINATION, "street", "ben", "no", second)
     assert harness.setup.rollback(back)["version"] == first
     assert harness.address("street") == "folder:out"
     off = harness.put("street", {**STREET, "enabled": False}, on=first)
     assert harness.put("street", None, on=off)
     assert harness.address("street") == ""
-    connection = harness.setup.connection("destination", "street")
+    connection = harness.setup.connection(ChannelKind.DESTINATION, "street")
     assert connection["table"] is None
     assert [each["actor"] for each in connection["history"]] == ["ann", "ann", "ben", "ann", "ann"]
     with pytest.raises(NoSuchItem):
-        harness.setup.connection("destination", "unknown")
+        harness.setup.connection(ChannelKind.DESTINATION, "unknown")
 
 
 def test_the_console_overrides_the_file(harness: ConnectionsHarness) -> None:
@@ -190,7 +193,7 @@ async def test_trial_of_a_listener(harness: ConnectionsHarness) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         plan = ProposedConnection(
-            "listener", {"name": "l", "bind": f"127.0.0.1:{port}", "site": "S"}, new=True
+            ChannelKind.LISTENER, {"name": "l", "bind": f"127.0.0.1:{port}", "site": "S"}, new=True
         )
         (taken,) = await harness.setup.try_out(plan)
     (free,) = await harness.setup.try_out(plan)

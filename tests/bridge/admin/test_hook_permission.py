@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.definitions.console_drafts import ConsoleDrafts
-from bridge.admin.definitions.console_trial import ConsoleTrials
-from bridge.console.context import ActivationRequest, ComparisonRequest, DraftEdit, TrialMessage
-from bridge.console.errors import InvalidContent, PermissionDenied
+from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
+from bridge.admin.definitions.trials import ComparisonRequest, DefinitionTrials, TrialMessage
+from bridge.admin.errors import InvalidContent, PermissionDenied
 from bridge.wiring.stores import bridge_database
 from config import load
 from tests.databases import create_migrated_home
@@ -42,20 +41,20 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def drafts(home: Path) -> Iterator[ConsoleDrafts]:
+def drafts(home: Path) -> Iterator[DefinitionEditor]:
     """The use case of drafts."""
     with bridge_database(home) as database:
-        yield ConsoleDrafts(load(home), database, lambda: 1_000)
+        yield DefinitionEditor(load(home), database, lambda: 1_000)
 
 
 @pytest.fixture
-def trials(drafts: ConsoleDrafts) -> ConsoleTrials:
+def trials(drafts: DefinitionEditor) -> DefinitionTrials:
     """The use case of trials."""
-    return ConsoleTrials(drafts._settings, drafts._database)
+    return DefinitionTrials(drafts._settings, drafts._database)
 
 
 def save(
-    drafts: ConsoleDrafts,
+    drafts: DefinitionEditor,
     text: str,
     files: dict[str, str] | None = None,
     *,
@@ -70,7 +69,7 @@ def save(
 
 
 def activate(
-    drafts: ConsoleDrafts, *, code: bool = False, begun_on: str = "", revision: int = 1
+    drafts: DefinitionEditor, *, code: bool = False, begun_on: str = "", revision: int = 1
 ) -> str:
     """Activate the draft, and return the version."""
     actor = ROOT if code else ANN
@@ -102,7 +101,9 @@ HOSTILE: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("text", "files"), HOSTILE.values(), ids=HOSTILE)
-def test_an_author_cannot_add_code(drafts: ConsoleDrafts, text: str, files: dict[str, str]) -> None:
+def test_an_author_cannot_add_code(
+    drafts: DefinitionEditor, text: str, files: dict[str, str]
+) -> None:
     """The draft is refused. With the permission it is saved, also with mistakes."""
     with pytest.raises(PermissionDenied):
         save(drafts, text, files)
@@ -111,7 +112,7 @@ def test_an_author_cannot_add_code(drafts: ConsoleDrafts, text: str, files: dict
 
 
 def test_an_author_keeps_the_hooks_that_are_active(
-    drafts: ConsoleDrafts, trials: ConsoleTrials
+    drafts: DefinitionEditor, trials: DefinitionTrials
 ) -> None:
     """An author may use an active function at other places, but no other function of the file."""
     save(drafts, rule("mine:f"), {"mine.py": HOOKS}, code=True)
@@ -142,7 +143,7 @@ def test_an_author_keeps_the_hooks_that_are_active(
     )
 
 
-def test_a_revoked_permission(drafts: ConsoleDrafts, trials: ConsoleTrials) -> None:
+def test_a_revoked_permission(drafts: DefinitionEditor, trials: DefinitionTrials) -> None:
     """Without the permission an earlier draft with code is neither tried nor activated."""
     files = {f"{NAME}.yaml": rule("mine:f")}
     drafts.save(DraftEdit(NAME, ANN, files, "", 0, code=True))
@@ -152,7 +153,7 @@ def test_a_revoked_permission(drafts: ConsoleDrafts, trials: ConsoleTrials) -> N
         activate(drafts)
 
 
-def test_a_file_of_the_operator_that_uses_a_hook(home: Path, drafts: ConsoleDrafts) -> None:
+def test_a_file_of_the_operator_that_uses_a_hook(home: Path, drafts: DefinitionEditor) -> None:
     """An author may keep the hook of an inactive file, but not use it in another definition."""
     (home / f"mappings/{NAME}.yaml").write_text(rule("mine:f"), "utf-8")
     save(drafts, f"{rule('mine:f')}  KeyFindings: PID-3\n")
@@ -161,7 +162,9 @@ def test_a_file_of_the_operator_that_uses_a_hook(home: Path, drafts: ConsoleDraf
         drafts.save(DraftEdit("orders", ANN, files, "", 0))
 
 
-def test_an_installed_module_is_a_mistake(drafts: ConsoleDrafts, trials: ConsoleTrials) -> None:
+def test_an_installed_module_is_a_mistake(
+    drafts: DefinitionEditor, trials: DefinitionTrials
+) -> None:
     """The check refuses a hook of an installed module, and runs nothing."""
     saved = save(drafts, rule("_osx_support:_read_output"), code=True)
     (issue,) = saved["issues"]

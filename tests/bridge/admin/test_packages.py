@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.definitions.activation import Author, activate_files
-from bridge.admin.packages.activation import ConsolePackages, packed, unpacked
+from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
+from bridge.admin.packages.activation import InterfacePackages, PackageImport, packed, unpacked
 from bridge.admin.packages.folder import NotImported
-from bridge.console.context import PackageImport
-from bridge.console.errors import ChangeConflict, ConsoleError, InvalidState, NoSuchItem
 from bridge.store.database import Database
 from bridge.wiring import stores
 from bridge.wiring.active_settings import active_sources, current
@@ -40,7 +39,7 @@ class Home:
         self.settings: Settings = load(home)
         self.database: Database = stores.open_bridge_database(self.settings)
         stores.migrate_bridge(self.database)
-        self.parcels = ConsolePackages(self.settings, self.database, lambda: 1_000)
+        self.parcels = InterfacePackages(self.settings, self.database, lambda: 1_000)
 
     @property
     def current(self) -> Settings:
@@ -150,7 +149,7 @@ def test_a_refused_package_changes_nothing(
 ) -> None:
     """The import refuses other files, other settings and mistakes, and changes nothing."""
     _, second = two_homes
-    with pytest.raises(ConsoleError, match=why):
+    with pytest.raises(OperatorError, match=why):
         second.parcels.preview(data)
     assert second.current.listener == []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.console import grants
+from bridge.admin.access import grants
 from bridge.wiring.stores import bridge_database
 from tests.bridge.cli.home import Home
 from tests.databases import create_migrated_home

@@ -4,7 +4,7 @@ import pytest
 
 from bridge.console import dashboard
 from bridge.console.dashboard import HOUR, STEPS, figures
-from tests.bridge.console.conftest import START, MessageStore
+from tests.bridge.message_store import START, MessageStore
 
 
 def test_the_last_hour_is_counted_in_parts(store: MessageStore) -> None:

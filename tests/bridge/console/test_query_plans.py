@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from bridge.admin.search.message_index import NumberKind
+from bridge.admin.search.message_search import MessageQuery, search_messages
 from bridge.console.dashboard import figures
-from bridge.console.message_index import NumberKind
-from bridge.console.message_search import MessageQuery, search_messages
 from bridge.queue import queries
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from tests.bridge.console.conftest import START, MessageStore
+from tests.bridge.message_store import START, MessageStore
 from tests.bridge.query_plans import plan_of, recorded_statements
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 from sqlalchemy import text
 
-from bridge.console import dashboard, delivery_search
-from bridge.console.delivery_search import DeliveryQuery
-from bridge.console.message_index import NumberKind
-from bridge.console.message_search import MessageQuery, search_messages
+from bridge.admin.search import delivery_search
+from bridge.admin.search.delivery_search import DeliveryQuery
+from bridge.admin.search.message_index import NumberKind
+from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.console import dashboard
 from bridge.queue import queries
 from bridge.queue.queries import Filter
 from bridge.queue.retention.policy import prune

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.console.message_index import NumberKind, number_hash
+from bridge.admin.search.message_index import NumberKind, number_hash
 from bridge.index_key import keyed64, keyed_text
 from bridge.intake.receive.identity import signal
 from bridge.queue.ledger.arrivals import lane, signed64

@@ -1,7 +1,7 @@
 """
 Grants of the console belong to account ids, no longer to e-mail addresses.
 
-An older grant has no account id, and permits nothing, until `bridge.admin.console_access` resolves
+An older grant has no account id, and permits nothing, until `bridge.admin.access.commands` resolves
 its address. `suspended` is 1 while the account is disabled.
 """
 

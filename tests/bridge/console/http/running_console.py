@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
-from bridge.admin.console import console_application
-from bridge.admin.console_roles import GrantedRoles
+from bridge.admin.access.granted_roles import GrantedRoles
+from bridge.admin.access.grants import save_grant
+from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.search.message_index import MessageIndexer
 from bridge.admin.selection import MessageSubjects
-from bridge.console.grants import save_grant
-from bridge.console.message_index import MessageIndexer
-from bridge.console.permissions import ConsoleRole, Grant
+from bridge.console.context import ConsoleContext
+from bridge.console.http.application import create_application
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.plain_text import from_outline
@@ -49,7 +51,7 @@ from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
-from tests.bridge.console.full_index import index_all
+from tests.bridge.admin.search.full_index import index_all
 from tests.databases import create_migrated_home
 from tests.enrolment import form_of
 
@@ -184,23 +186,22 @@ class RunningConsole:
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
         """Limit all sessions to one site."""
-        known = self.application.state.context
+        visitor = self.engine.visitor
 
-        async def signed_in_user(cookies: str, unattended: bool) -> SignedInUser | None:
-            found: SignedInUser | None = await known.signed_in_user(cookies, unattended)
+        async def of_one_site(cookies: str, *, unattended: bool) -> SignedInUser | None:
+            found = await visitor(cookies, unattended=unattended)
             return found and replace(found, site=site)
 
-        self.application.state.context = replace(known, signed_in_user=signed_in_user)
-        yield
-        self.application.state.context = known
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.engine, "visitor", of_one_site)
+            yield
 
     @contextmanager
     def required_second_factor(self) -> Iterator[None]:
         """Require a second factor."""
-        known = self.application.state.context
-        self.application.state.context = replace(known, second_factor=True)
-        yield
-        self.application.state.context = known
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.application.state.context, "second_factor", True)
+            yield
 
     def store(self, listener: str, payload: bytes) -> int:
         """Store a message like its listener; return its id."""
@@ -288,10 +289,8 @@ def build_applications(
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
-    console = console_application(
-        settings, database, client, MessageSubjects(settings, database), clock
-    )
-    return served, console, client, http
+    context = ConsoleContext(settings, database, client, MessageSubjects(settings, database), clock)
+    return served, create_application(context), client, http
 
 
 def router(served: FastAPI, console: FastAPI, database: Database) -> Any:

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
+from bridge.admin.access import grants
 from bridge.authority import FRESH_MS
-from bridge.console import grants
 from bridge.engine.service.accounts import users
 from bridge.wiring import stores
 from tests.bridge.console.http.running_console import BASE, PASSWORD, RunningConsole

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.openapi.utils import get_openapi
 
-from bridge.console.permissions import Permission
+from bridge.admin.access.permissions import Permission
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from tests.bridge.console.http.running_console import PATIENTS, USERS, RunningConsole, now_ms

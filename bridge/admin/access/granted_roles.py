@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bridge.console import grants
-from bridge.console.errors import GrantRefused
+from bridge.admin.access import grants
+from bridge.admin.errors import GrantRefused
 from bridge.engine.service.accounts.system_accounts import LastAdministrator
 from bridge.store.database import Database
 from bridge.wiring.stores import migrate_bridge, open_bridge_database

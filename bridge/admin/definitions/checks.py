@@ -1,6 +1,5 @@
 """
-Definitions as JSON for the console: issues, activations and drafts. Also errors, and a cache of
-checks.
+Checks of definitions for the console: a cache of results, and errors as the console reports them.
 
 The permission `code` decides who may add Python code to a definition.
 """
@@ -13,36 +12,32 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
+from bridge.admin.access.permissions import Permission
 from bridge.admin.definitions.activation import NoPreviousVersion, NoSuchVersion, VersionConflict
 from bridge.admin.definitions.drafts import CheckResult, DraftConflict, NoDraft, check
-from bridge.console.errors import (
+from bridge.admin.errors import (
     ChangeConflict,
-    ConsoleError,
-    ConsoleOverloaded,
     InvalidContent,
     InvalidState,
     NoSuchItem,
+    OperatorError,
+    Overloaded,
     PermissionDenied,
 )
-from bridge.console.permissions import Permission
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.records.mapping_versions import Activation, MappingDraft
 from bridge.wiring.active_settings import NoSuchListener, active_sources, all_sources
 from bridge.workers.host import WorkerBusy
 from bridge.workers.pool import parse
 from config import Settings
-from mappings.compiler import Compiled
-from mappings.inbound.definition import InboundMapping
-from mappings.inbound.order_mapping import OrderRules
 from mappings.language.diagnostics import Issue, MappingErrors, Sources
 from mappings.language.hooks import SUFFIX, changes_hooks
 from parsers.errors import DocumentRefused
 from parsers.limits import DEFINITIONS
 
 
-def issue(found: Issue) -> dict[str, Any]:
+def issue_json(found: Issue) -> dict[str, Any]:
     """Return the JSON form of an issue."""
     return {
         "file": found.file,
@@ -55,49 +50,18 @@ def issue(found: Issue) -> dict[str, Any]:
     }
 
 
-def activation(found: Activation) -> dict[str, Any]:
-    """Return the JSON form of an activation."""
-    return {
-        "version": found.version,
-        "at": found.at,
-        "actor": found.actor,
-        "reason": found.reason,
-        "origin": found.origin.value,
-    }
-
-
-def draft(found: MappingDraft) -> dict[str, Any]:
-    """Return the JSON form of a draft, without its files."""
-    return {
-        "actor": found.actor,
-        "saved_at": found.saved_at,
-        "begun_on": found.begun_on,
-        "revision": found.revision,
-        "checked_version": found.checked_version,
-    }
-
-
-def kind(compiled: Compiled | None) -> str:
-    """Return what a definition maps: orders, patients or results; empty if it has errors."""
-    if compiled is None:
-        return ""
-    if not isinstance(compiled, InboundMapping):
-        return "results"
-    return "orders" if isinstance(compiled.plan, OrderRules) else "patients"
-
-
 _NOT_FOUND = (NoSuchVersion, NoPreviousVersion, NoDraft, NoSuchListener)
 
 
 @contextmanager
-def as_console_errors() -> Iterator[None]:
-    """Convert errors of use cases to errors of the console."""
+def as_operator_errors() -> Iterator[None]:
+    """Convert errors of activation, drafts and documents to those of `bridge.admin.errors`."""
     try:
         yield
     except MappingErrors as errors:
         count = len(errors.issues)
         raise InvalidContent(
-            f"{count} mistakes", issues=[issue(each) for each in errors.issues]
+            f"{count} mistakes", issues=[issue_json(each) for each in errors.issues]
         ) from None
     except DraftConflict as error:
         raise ChangeConflict("saved_elsewhere", str(error)) from None
@@ -106,10 +70,10 @@ def as_console_errors() -> Iterator[None]:
     except _NOT_FOUND as error:
         raise NoSuchItem(str(error)) from None
     except WorkerBusy:
-        raise ConsoleOverloaded from None
+        raise Overloaded from None
     except DocumentRefused as refused:
         raise InvalidState(refused.reason) from None
-    except (StoreError, ConsoleError):
+    except (StoreError, OperatorError):
         raise
     except BridgeError as error:
         raise InvalidState(str(error)) from None

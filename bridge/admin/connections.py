@@ -6,20 +6,17 @@ Changes go through `bridge.admin.definitions.activation`, which checks them as a
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from typing_extensions import override
 
 from bridge.admin.checks import connection_checks
-from bridge.admin.definitions import console_forms
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
-from bridge.admin.definitions.console_drafts import kinds
-from bridge.admin.definitions.console_forms import as_console_errors
-from bridge.console.context import ConnectionChange, Connections, ProposedConnection
-from bridge.console.errors import InvalidContent, InvalidState, NoSuchItem
+from bridge.admin.definitions.checks import as_operator_errors
+from bridge.admin.definitions.overview import activation_json, kinds
+from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.monitoring.channels import ChannelKind
@@ -71,14 +68,6 @@ def _mistake(refusal: SettingProblem) -> FieldMistake:
     return FieldMistake(field, refusal.message)
 
 
-async def probe(settings: Settings, kind: str, name: str) -> Sequence[Mapping[str, Any]]:
-    """Test a connection of the settings; return the result of each step."""
-    chosen = find_connection(settings, ChannelKind(kind), name)
-    if chosen is None:
-        raise NoSuchItem
-    return [asdict(step) for step in await steps(settings, chosen)]
-
-
 async def steps(
     settings: Settings, chosen: ListenerSettings | DestinationSettings
 ) -> Sequence[ProbeStep]:
@@ -126,6 +115,35 @@ def _trust(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | 
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class ProposedConnection:
+    """Settings of a listener or destination to check; `new`: the name must be free."""
+
+    kind: ChannelKind
+    table: Mapping[str, Any]
+    """The table as in bridge.toml."""
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionChange:
+    """
+    New settings of a listener or destination, with the reason.
+
+    Without a `table`, the settings of bridge.toml apply again, or the connection is removed.
+    `begun_on` is the version on which the change is based; if another one is active, the change is
+    refused. `actor` is an e-mail address.
+    """
+
+    kind: ChannelKind
+    name: str
+    actor: str
+    reason: str
+    begun_on: str
+    table: Mapping[str, Any] | None = None
+    new: bool = False
+
+
 _FIELDS: Mapping[type[BridgeError], str] = {
     connection_checks.AddressInUse: "bind",
     connection_checks.NeedsPostgreSQL: "share_port",
@@ -133,8 +151,8 @@ _FIELDS: Mapping[type[BridgeError], str] = {
 }
 
 
-class ConsoleConnections(Connections):
-    """See `bridge.console.context.Connections`."""
+class Connections:
+    """Listeners and destinations, configured in the console or in bridge.toml. Blocking."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -142,32 +160,32 @@ class ConsoleConnections(Connections):
         self._database = database
         self._clock = clock
 
-    @override
     def form(self) -> Mapping[str, Any]:
+        """Describe the settings of both kinds, and the choices for each."""
         return {
             **{kind.value: list(fields(model)) for kind, model in MODELS.items()},
             "definitions": kinds(self._settings, self._database),
         }
 
-    @override
-    def connection(self, kind: str, name: str) -> Mapping[str, Any]:
-        record = active_settings.connection_record_name(ChannelKind(kind), name)
+    def connection(self, kind: ChannelKind, name: str) -> Mapping[str, Any]:
+        """Return the active settings of a connection and their history. Raises NoSuchItem."""
+        record = active_settings.connection_record_name(kind, name)
         with self._database.read() as connection:
             past = mapping_versions.history(connection, record)
-        chosen = find_connection(self._current(), ChannelKind(kind), name)
+        chosen = find_connection(self._current(), kind, name)
         if chosen is None and not past:
             raise NoSuchItem(f"there is no such {kind}")
         return {
             "name": name,
             "table": None if chosen is None else written(chosen),
-            "in_force": console_forms.activation(past[0]) if past else None,
-            "in_file": find_connection(self._settings, ChannelKind(kind), name) is not None,
-            "history": [console_forms.activation(each) for each in past],
+            "in_force": activation_json(past[0]) if past else None,
+            "in_file": find_connection(self._settings, kind, name) is not None,
+            "history": [activation_json(each) for each in past],
         }
 
-    @override
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
-        kind, name = ChannelKind(plan.kind), str(plan.table.get("name", ""))
+        """Return errors and warnings by field."""
+        kind, name = plan.kind, str(plan.table.get("name", ""))
         wrong = find_mistakes(kind, plan.table)
         current = self._current()
         if plan.new and find_connection(current, kind, name) is not None:
@@ -180,35 +198,40 @@ class ConsoleConnections(Connections):
         warnings = [] if wrong else list(self._worth_a_look(planned, kind, name))
         return {"mistakes": [each._asdict() for each in wrong], "warnings": warnings}
 
-    @override
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
-        kind = ChannelKind(plan.kind)
-        self._refuse(find_mistakes(kind, plan.table))
-        chosen = active_settings.build_section(kind, "", plan.table)
+        """Connect with these settings; return the steps of the test. Raises InvalidContent."""
+        self._refuse(find_mistakes(plan.kind, plan.table))
+        chosen = active_settings.build_section(plan.kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
                 return [asdict(probe_port(chosen.bind.host, chosen.bind.port))]
         return [asdict(step) for step in await steps(self._settings, chosen)]
 
-    @override
+    async def probe(self, kind: ChannelKind, name: str) -> Sequence[Mapping[str, Any]]:
+        """Connect with the active settings; return the steps of the test. Raises NoSuchItem."""
+        current = await Threads.CHECKS.run(self._current)
+        chosen = find_connection(current, kind, name)
+        if chosen is None:
+            raise NoSuchItem
+        return [asdict(step) for step in await steps(current, chosen)]
+
     def save(self, change: ConnectionChange) -> Mapping[str, Any]:
-        kind = ChannelKind(change.kind)
+        """Activate settings on all nodes. Raises InvalidContent, ChangeConflict, InvalidState."""
+        kind, name = change.kind, change.name
         if change.table is None:
-            self._leave(kind, change.name)
+            self._leave(kind, name)
         else:
-            plan = ProposedConnection(
-                change.kind, {**change.table, "name": change.name}, change.new
-            )
+            plan = ProposedConnection(kind, {**change.table, "name": name}, change.new)
             found = self.check(plan)["mistakes"]
             self._refuse([FieldMistake(**each) for each in found])
-        record = active_settings.make_connection_record(kind, change.name, change.table)
+        record = active_settings.make_connection_record(kind, name, change.table)
         return self._activated(change, record, ActivationOrigin.ACTIVATE)
 
-    @override
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
-        name = active_settings.connection_record_name(ChannelKind(change.kind), change.name)
-        with as_console_errors(), self._database.read() as connection:
+        """Activate the previous settings."""
+        name = active_settings.connection_record_name(change.kind, change.name)
+        with as_operator_errors(), self._database.read() as connection:
             wanted = previous_version(connection, name)
         return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
 
@@ -220,7 +243,7 @@ class ConsoleConnections(Connections):
     ) -> Mapping[str, Any]:
         author = Author(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
-        with as_console_errors():
+        with as_operator_errors():
             done: Sequence[ActivationResult] = activate(
                 self._settings, self._database, [], author, origin, begun_on, [record]
             )

@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.console import message_search
-from bridge.console.message_index import (
+from bridge.admin.search import message_search
+from bridge.admin.search.message_index import (
     FULL_BATCH,
     MISSING_ID_MS,
     MessageIndexer,
     MessageOrigin,
     NumberKind,
 )
-from bridge.console.message_search import MessageQuery, search_messages
+from bridge.admin.search.message_search import MessageQuery, search_messages
 from bridge.queue.retention.policy import prune
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
 from mappings.inbound.definition import Subjects
-from tests.bridge.console.conftest import START, MessageStore
-from tests.bridge.console.full_index import index_all
+from tests.bridge.admin.search.full_index import index_all
+from tests.bridge.message_store import START, MessageStore
 
 
 def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:

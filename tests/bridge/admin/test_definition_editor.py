@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.console_drafts import ConsoleDrafts
-from bridge.console.context import ActivationRequest, DraftEdit
-from bridge.console.errors import (
+from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
+from bridge.admin.definitions.overview import overview
+from bridge.admin.errors import (
     ChangeConflict,
     InvalidContent,
     InvalidState,
@@ -35,22 +35,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def drafts(home: Path) -> Iterator[ConsoleDrafts]:
+def drafts(home: Path) -> Iterator[DefinitionEditor]:
     """The use case of drafts, without drafts."""
     (home / "bridge.db").unlink(missing_ok=True)
     add_database(home)
     with bridge_database(home) as database:
-        yield ConsoleDrafts(load(home), database, lambda: 1_000)
+        yield DefinitionEditor(load(home), database, lambda: 1_000)
 
 
 def save(
-    drafts: ConsoleDrafts, text: str, revision: int = 0, *, actor: str = ANN, begun_on: str = ""
+    drafts: DefinitionEditor, text: str, revision: int = 0, *, actor: str = ANN, begun_on: str = ""
 ) -> Any:
     """Save a draft of `ris-c`."""
     return drafts.save(DraftEdit("ris-c", actor, {"ris-c.yaml": text}, begun_on, revision))
 
 
-def activate(drafts: ConsoleDrafts, revision: int, *, actor: str = ANN, begun_on: str = "") -> Any:
+def overview_of(drafts: DefinitionEditor) -> Any:
+    """Return all definitions and connections."""
+    return overview(drafts._settings, drafts._database)
+
+
+def activate(
+    drafts: DefinitionEditor, revision: int, *, actor: str = ANN, begun_on: str = ""
+) -> Any:
     """Activate the draft for the listener."""
     decision = ActivationRequest(
         "ris-c", actor, "a new sender", begun_on, revision, listeners=("ris",)
@@ -58,13 +65,13 @@ def activate(drafts: ConsoleDrafts, revision: int, *, actor: str = ANN, begun_on
     return drafts.activate(decision)
 
 
-def test_a_new_sender_needs_no_file(drafts: ConsoleDrafts) -> None:
+def test_a_new_sender_needs_no_file(drafts: DefinitionEditor) -> None:
     """A draft is activated without a file. The overview shows author, reason and listener."""
     saved = save(drafts, SENDER)
     assert (saved["issues"], saved["kind"], saved["revision"]) == ([], "orders", 1)
     assert drafts.definition("ris-c", ANN)["draft"]["files"] == {"ris-c.yaml": SENDER}
     done = activate(drafts, 1)
-    overview = drafts.overview()
+    overview = overview_of(drafts)
     (listener,) = overview["listeners"]
     assert listener["mappings"] == ["ris-c", "orders", "patients"]
     assert listener["settings"] == ["orders", "patients"]
@@ -74,7 +81,7 @@ def test_a_new_sender_needs_no_file(drafts: ConsoleDrafts) -> None:
     assert (made["drafts"], made["used"]["listeners"]) == ([], ["ris"])
 
 
-def test_a_draft_with_mistakes(drafts: ConsoleDrafts) -> None:
+def test_a_draft_with_mistakes(drafts: DefinitionEditor) -> None:
     """A draft reports all mistakes with file, line, column and suggestion. It is not activated."""
     text = f"{SENDER}tags:\n  PatientMRM: PID-2\n  Accession: {{from: ORB-3.2}}\n"
     saved = save(drafts, text)
@@ -86,10 +93,10 @@ def test_a_draft_with_mistakes(drafts: ConsoleDrafts) -> None:
         activate(drafts, 1)
     assert raised.value.more["issues"] == saved["issues"]
     assert drafts.history("ris-c") == []
-    assert drafts.overview()["listeners"][0]["mappings"] == ["orders", "patients"]
+    assert overview_of(drafts)["listeners"][0]["mappings"] == ["orders", "patients"]
 
 
-def test_the_second_of_two_activations_is_refused(drafts: ConsoleDrafts) -> None:
+def test_the_second_of_two_activations_is_refused(drafts: DefinitionEditor) -> None:
     """Of two drafts of one base version, the second activation is refused and changes nothing."""
     save(drafts, SENDER)
     save(drafts, f"{SENDER}tags: {{Notes: PID-3}}\n", actor=BOB)
@@ -105,7 +112,7 @@ def test_the_second_of_two_activations_is_refused(drafts: ConsoleDrafts) -> None
     assert done["before"] == first["version"]
 
 
-def test_two_windows_with_one_draft(drafts: ConsoleDrafts) -> None:
+def test_two_windows_with_one_draft(drafts: DefinitionEditor) -> None:
     """A draft that was saved in another window is not overwritten."""
     save(drafts, SENDER)
     save(drafts, f"{SENDER}about: newer\n", 1)
@@ -116,7 +123,7 @@ def test_two_windows_with_one_draft(drafts: ConsoleDrafts) -> None:
         activate(drafts, 1)
 
 
-def test_roll_back_in_one_step(drafts: ConsoleDrafts) -> None:
+def test_roll_back_in_one_step(drafts: DefinitionEditor) -> None:
     """Rollback activates the previous version. It refuses a conflict, and the first version."""
     save(drafts, SENDER)
     first = activate(drafts, 1)["version"]
@@ -131,7 +138,7 @@ def test_roll_back_in_one_step(drafts: ConsoleDrafts) -> None:
     assert history[0] == (first, "rollback", BOB)
 
 
-def test_changed_includes_are_shown(drafts: ConsoleDrafts, home: Path) -> None:
+def test_changed_includes_are_shown(drafts: DefinitionEditor, home: Path) -> None:
     """A version has its own copy of included files. The console shows changed ones."""
     save(drafts, SENDER)
     activate(drafts, 1)
@@ -144,12 +151,12 @@ def test_changed_includes_are_shown(drafts: ConsoleDrafts, home: Path) -> None:
     assert drafts.definition("orders", ANN)["newer"] == {"orders.yaml": shipped}, "the file of HOME"
 
 
-def test_definitions_of_a_listener(drafts: ConsoleDrafts) -> None:
+def test_definitions_of_a_listener(drafts: DefinitionEditor) -> None:
     """A listener accepts incoming definitions in any order. An empty list restores the settings."""
     drafts.set_listener_definitions(
         ActivationRequest("ris", ANN, "patients first", ""), ["patients", "orders"]
     )
-    (listener,) = drafts.overview()["listeners"]
+    (listener,) = overview_of(drafts)["listeners"]
     assert listener["mappings"] == ["patients", "orders"]
     version = listener["said"]["version"]
     for wrong, refusal in ((["results"], InvalidState), (["none"], InvalidContent)):
@@ -160,4 +167,4 @@ def test_definitions_of_a_listener(drafts: ConsoleDrafts) -> None:
     with pytest.raises(NoSuchItem):
         drafts.set_listener_definitions(ActivationRequest("none", BOB, "", ""), ["orders"])
     drafts.set_listener_definitions(ActivationRequest("ris", BOB, "as before", version), [])
-    assert drafts.overview()["listeners"][0]["mappings"] == ["orders", "patients"]
+    assert overview_of(drafts)["listeners"][0]["mappings"] == ["orders", "patients"]

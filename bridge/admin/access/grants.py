@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
 
+from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.errors import GrantRefused
 from bridge.audit.outbox import describe
 from bridge.authority import TEXTS, AccountRefusal
-from bridge.console.errors import GrantRefused
-from bridge.console.permissions import ConsoleRole, Grant
 from bridge.store.database import Database
 
 _LOCK: Final = "console grants"

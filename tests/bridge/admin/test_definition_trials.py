@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.definitions.console_drafts import ConsoleDrafts
-from bridge.admin.definitions.console_trial import ConsoleTrials
-from bridge.console.context import ComparisonRequest, DraftEdit, TrialMessage
-from bridge.console.errors import InvalidContent
+from bridge.admin.definitions.editor import DefinitionEditor, DraftEdit
+from bridge.admin.definitions.trials import ComparisonRequest, DefinitionTrials, TrialMessage
+from bridge.admin.errors import InvalidContent
 from bridge.wiring.stores import bridge_database
 from config import load
+from mappings.hl7.batch import messages_in_text
 from tests.databases import create_migrated_home
 
 ANN = "ann@example.org"
@@ -37,7 +37,7 @@ metadata:
 @pytest.fixture(scope="module")
 def console(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[ConsoleDrafts, ConsoleTrials]]:
+) -> Iterator[tuple[DefinitionEditor, DefinitionTrials]]:
     """Drafts and trials of one data directory, with one draft."""
     home = tmp_path_factory.mktemp("trials") / "home"
     create_migrated_home(home)
@@ -46,22 +46,24 @@ def console(
     )
     settings = load(home)
     with bridge_database(home) as database:
-        drafts = ConsoleDrafts(settings, database, lambda: 1_000)
+        drafts = DefinitionEditor(settings, database, lambda: 1_000)
         drafts.save(DraftEdit("ris-c", ANN, {"ris-c.yaml": SENDER}, "", 0))
-        yield drafts, ConsoleTrials(settings, database)
+        yield drafts, DefinitionTrials(settings, database)
 
 
-Console = tuple[ConsoleDrafts, ConsoleTrials]
+Console = tuple[DefinitionEditor, DefinitionTrials]
 
 
-def try_messages(trials: ConsoleTrials, name: str, *messages: bytes, version: str = "draft") -> Any:
+def try_messages(
+    trials: DefinitionTrials, name: str, *messages: bytes, version: str = "draft"
+) -> Any:
     """Try pasted messages."""
     return trials.try_out(name, ANN, version, [TrialMessage(each) for each in messages])
 
 
 def test_charset_of_pasted_messages(console: Console) -> None:
     """Pasted text is encoded in the charset of MSH-18, as on the wire."""
-    (message,) = console[1].messages_in_text(ODD.format(1))
+    (message,) = messages_in_text(ODD.format(1))
     assert b"\xa6im\xe1k%Zo\xeb" in message
     (trial,) = try_messages(console[1], "ris-c", message)["trials"]
     assert trial["issues"] == []
@@ -70,9 +72,7 @@ def test_charset_of_pasted_messages(console: Console) -> None:
 
 def test_used_and_unused_fields(console: Console) -> None:
     """A trial shows the result, and the used and unused fields of the message."""
-    (trial,) = try_messages(console[1], "ris-c", *console[1].messages_in_text(ODD.format(2)))[
-        "trials"
-    ]
+    (trial,) = try_messages(console[1], "ris-c", *messages_in_text(ODD.format(2)))["trials"]
     (event,) = trial["events"]
     assert (event["mrn"], event["accession"]) == ("S2", "A2")
     assert event["clinical_info"]["Metadata"]["ReadingRoom"] == "Room 2"
@@ -85,7 +85,7 @@ def test_used_and_unused_fields(console: Console) -> None:
 def test_failed_trials(console: Console) -> None:
     """A trial names the place of a refusal, bytes without a message, and a draft's mistake."""
     drafts, trials = console
-    without = trials.messages_in_text(ODD.format(3).replace("$S3$", "$$"))
+    without = messages_in_text(ODD.format(3).replace("$S3$", "$$"))
     (refused,) = try_messages(trials, "ris-c", *without)["trials"]
     assert (refused["accepted"], refused["issues"][0]["path"]) == (False, "PID-2.1")
     (junk,) = try_messages(trials, "ris-c", b"junk")["trials"]
@@ -97,7 +97,7 @@ def test_failed_trials(console: Console) -> None:
 
 def test_results_are_shown_as_hl7(console: Console) -> None:
     """A trial of results shows HL7 with a specimen report for the orders of the message."""
-    message = console[1].messages_in_text(ODD.format(4).replace("$", "|").replace("%", "^"))
+    message = messages_in_text(ODD.format(4).replace("$", "|").replace("%", "^"))
     (trial,) = try_messages(console[1], "results", *message, version="active")["trials"]
     assert trial["accepted"]
     assert trial["hl7"][0].startswith("MSH|^~\\&|")
@@ -107,7 +107,7 @@ def test_results_are_shown_as_hl7(console: Console) -> None:
 def test_definition_of_the_order(console: Console) -> None:
     """A trial of results reads the order with its stored definition, else the first match."""
     _, trials = console
-    (message,) = trials.messages_in_text(ODD.format(9).replace("$", "|").replace("%", "^"))
+    (message,) = messages_in_text(ODD.format(9).replace("$", "|").replace("%", "^"))
     named = TrialMessage(message, "ris", "patients")
     (unread,) = trials.try_out("results", ANN, "active", [named])["trials"]
     assert (unread["accepted"], unread["hl7"]) == (False, [])
@@ -126,9 +126,7 @@ def test_evidence_of_a_proposal(console: Console) -> None:
     """Inference proposes places, charset and Z segment from the bytes, and counts the evidence."""
     _, trials = console
     samples = [
-        message
-        for number in range(5, 11)
-        for message in trials.messages_in_text(ODD.format(number))
+        message for number in range(5, 11) for message in messages_in_text(ODD.format(number))
     ]
     proposal = trials.learn(samples)
     assert (proposal["charset"], proposal["messages"], proposal["unread"]) == ("iso8859-15", 6, 0)

@@ -1,6 +1,6 @@
 """The message index of a test, brought up to date at once."""
 
-from bridge.console.message_index import MessageIndexer
+from bridge.admin.search.message_index import MessageIndexer
 
 
 def index_all(indexer: MessageIndexer) -> int:

@@ -1,8 +1,8 @@
 """
 Queries of deliveries: a filtered list, and the results that receivers have accepted.
 
-As in `bridge.console.message_search`: criteria without an index are searched in a window of ids,
-newest first, so that a page costs the same on any number of rows. Blocking.
+As in `bridge.admin.search.message_search`: criteria without an index are searched in a window of
+ids, newest first, so that a page costs the same on any number of rows. Blocking.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 
-from bridge.console.message_index import delivery_sites
-from bridge.console.message_search import ID_WINDOW
+from bridge.admin.search.message_index import delivery_sites
+from bridge.admin.search.message_search import ID_WINDOW
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.queries import ATTENTION, in_state, is_sortable, listed_delivery, listing_key
 from bridge.queue.retention.rows import newest_id

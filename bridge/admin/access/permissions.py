@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from bridge.admin.errors import PermissionDenied, ReauthRequired, SessionRefused
 from bridge.authority import Rights, is_fresh
-from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
 
 
 class ConsoleRole(StrEnum):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.console.errors import InvalidEdit
-from bridge.console.message_search import editable_message, encode_edit, segment_tree
+from bridge.admin.errors import InvalidEdit
+from bridge.admin.search.message_search import editable_message, encode_edit, segment_tree
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"

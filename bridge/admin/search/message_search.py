@@ -17,9 +17,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, text
 
-from bridge.console import order_tracking
-from bridge.console.errors import InvalidEdit
-from bridge.console.message_index import (
+from bridge.admin.errors import InvalidEdit
+from bridge.admin.search import order_tracking
+from bridge.admin.search.message_index import (
     NumberKind,
     SubjectReader,
     number_hash,

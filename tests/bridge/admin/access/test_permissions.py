@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.authority import FRESH_MS
-from bridge.console.errors import PermissionDenied, ReauthRequired, SessionRefused
-from bridge.console.permissions import (
+from bridge.admin.access.permissions import (
     ROLE_PERMISSIONS,
     ConsoleRole,
     ConsoleSession,
@@ -15,6 +13,8 @@ from bridge.console.permissions import (
     admit,
     require_fresh,
 )
+from bridge.admin.errors import PermissionDenied, ReauthRequired, SessionRefused
+from bridge.authority import FRESH_MS
 
 NOW = 1_700_000_000_000
 S1, S2 = frozenset({"S1"}), frozenset({"S2"})

@@ -1,8 +1,8 @@
 """
 Console roles for commands and upgrades.
 
-The use cases are those of the console (`bridge.console.access`). The accounts of the report engine
-are in its database, or behind HTTP if the engine is another service.
+The use cases are those of the console (`bridge.admin.access.administration`). The accounts of the
+report engine are in its database, or behind HTTP if the engine is another service.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from bridge.admin.audit_events import recorded
-from bridge.admin.engine_administration import EngineAdministration, administer
-from bridge.audit.events import operator
-from bridge.console import grants
-from bridge.console.access import (
+from bridge.admin.access import grants
+from bridge.admin.access.administration import (
     AccessAdministration,
     AccountDirectory,
     Administrator,
     GrantEntry,
-    ReportEngine,
 )
-from bridge.console.errors import GrantRefused, NoSuchItem
-from bridge.console.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
+from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
+from bridge.admin.audit_events import recorded
+from bridge.admin.engine_administration import EngineAdministration, administer
+from bridge.admin.errors import GrantRefused, NoSuchItem
+from bridge.admin.report_engine import ReportEngine
+from bridge.audit.events import operator
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
@@ -59,12 +59,6 @@ def make_grant(
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def needs_second_factor(settings: Settings) -> bool:
-    """Tell whether the console requires sessions with a second factor."""
-    sign_in = settings.sign_in
-    return sign_in.oidc is None and sign_in.second_factor == "required"
 
 
 class ConsoleAccess:

@@ -11,12 +11,16 @@ Each request is limited in time. Messages that are not reached are counted in `l
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from typing_extensions import override
-
+from bridge.admin.definitions.checks import (
+    as_operator_errors,
+    check_cached,
+    issue_json,
+    require_code_permission,
+)
 from bridge.admin.definitions.comparison import (
     ComparisonResult,
     MessageSample,
@@ -29,17 +33,11 @@ from bridge.admin.definitions.comparison import (
     stored_sample,
     stored_samples,
 )
-from bridge.admin.definitions.console_forms import (
-    as_console_errors,
-    check_cached,
-    issue,
-    require_code_permission,
-)
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
-from bridge.console.context import ComparisonRequest, DefinitionTrials, TrialMessage
-from bridge.console.errors import InvalidContent
-from bridge.console.message_index import NumberKind
-from bridge.console.message_search import MessageQuery, search_messages
+from bridge.admin.errors import InvalidContent
+from bridge.admin.search.message_index import NumberKind
+from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources, all_sources, version_finder
@@ -49,7 +47,6 @@ from mappings.authoring.sample_results import find_dependencies, render_samples
 from mappings.authoring.trial import FieldDifference, compare, try_message
 from mappings.authoring.variants import Late, deadline, never
 from mappings.compiler import Compiled
-from mappings.hl7.batch import messages_in, messages_in_text
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MessageRefusal
@@ -85,7 +82,7 @@ def trial(
     return {
         **shown,
         "accepted": done.accepted,
-        "issues": [issue(each) for each in done.issues],
+        "issues": [issue_json(each) for each in done.issues],
         "lanes": list(done.lanes),
         "events": list(done.events),
         "used": list(done.used),
@@ -126,6 +123,26 @@ def _segments(found: MessageSample) -> list[dict[str, Any]]:
         fields = [segment.field_text(index) for index in range(1, len(segment) + 1)]
         segments.append({"name": segment.id, "place": place, "fields": fields})
     return segments
+
+
+def mapping_result(
+    settings: Settings, database: Database, mapping: InboundMapping | None, detail: MessageDetail
+) -> Mapping[str, Any]:
+    """Map a stored message with its definition, with the present settings of its listener."""
+    known = active_settings.current(settings, database).listener
+    listener = next((each for each in known if each.name == detail.row.listener), None)
+    if mapping is None or listener is None:
+        return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
+    received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
+    defaults = ListenerDefaults(listener.site, listener.time_zone, received)
+    done = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
+    return {
+        "accepted": done.accepted,
+        "issues": [f"{each}" for each in done.issues],
+        "events": list(done.events),
+        "used": list(done.used),
+        "unused": list(done.unused),
+    }
 
 
 _MAX_SHOWN = 50
@@ -193,28 +210,45 @@ NOW = "now"
 """The version name that means the active definition with which the listener reads a message."""
 
 
-class ConsoleTrials(DefinitionTrials):
-    """See `bridge.console.context.DefinitionTrials`."""
+@dataclass(frozen=True, slots=True)
+class TrialMessage:
+    """A message to try; the settings of `listener` supply defaults such as site and charset."""
+
+    payload: bytes
+    listener: str = ""
+    mapping: str = ""
+    """The definition that read a stored message, and its version."""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """Two versions to compare on the `last` stored messages."""
+
+    name: str
+    actor: str
+    before: str
+    after: str
+    last: int
+    values: bool = False
+    """Whether the result contains field values; else field names and counts."""
+    code: bool = False
+    """Whether the actor has the permission `code`."""
+
+
+class DefinitionTrials:
+    """Trials and comparisons on sample messages; inference from samples. Blocking."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
         self._recall = version_finder(database)
 
-    @override
-    def messages_in_text(self, text: str) -> Sequence[bytes]:
-        return messages_in_text(text)
-
-    @override
-    def messages_in_file(self, data: bytes) -> Sequence[bytes]:
-        return messages_in(data)
-
-    @override
     def stored_messages(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
+        """Return the last stored messages of a definition, or those with a control id."""
         samples = self._numbered(control) if control else self._last(name, last)
         return [sample(each) for each in samples]
 
-    @override
     def try_out(
         self,
         name: str,
@@ -224,7 +258,8 @@ class ConsoleTrials(DefinitionTrials):
         *,
         code: bool = False,
     ) -> Mapping[str, Any]:
-        with as_console_errors():
+        """Map messages with a version; `code`: the actor has the permission `code`."""
+        with as_operator_errors():
             definition = self._compile(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
@@ -236,11 +271,11 @@ class ConsoleTrials(DefinitionTrials):
             "left": len(specimens) - len(trials),
         }
 
-    @override
     def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
+        """Return the stored messages whose results differ between two versions."""
         name, actor = question.name, question.actor
         samples = self._last(name, question.last)
-        with as_console_errors():
+        with as_operator_errors():
             after = self._compile(name, actor, question.after, code=question.code)
             if question.before == NOW:
                 compare_sample = as_read_now(self._settings, self._database, after)
@@ -253,8 +288,8 @@ class ConsoleTrials(DefinitionTrials):
             values=question.values,
         )
 
-    @override
     def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
+        """Infer a definition from sample messages."""
         return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
 
     def _last(self, name: str, count: int) -> list[MessageSample]:
@@ -306,7 +341,7 @@ class ConsoleTrials(DefinitionTrials):
         found = check_cached(sources, name)
         if found.compiled is None:
             raise InvalidContent(
-                "the definition has mistakes", issues=[issue(each) for each in found.issues]
+                "the definition has mistakes", issues=[issue_json(each) for each in found.issues]
             )
         return found.compiled
 

@@ -6,9 +6,9 @@ from threading import Barrier
 import pytest
 from sqlalchemy import text
 
-from bridge.console import grants
-from bridge.console.errors import GrantRefused
-from bridge.console.permissions import ConsoleRole, Grant
+from bridge.admin.access import grants
+from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.errors import GrantRefused
 from bridge.store.database import Database
 from tests.eventually import PATIENCE
 

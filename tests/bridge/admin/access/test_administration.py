@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bridge.console import grants
-from bridge.console.access import AccessAdministration, Administrator
-from bridge.console.errors import GrantRefused
-from bridge.console.permissions import ConsoleRole, Grant
+from bridge.admin.access import grants
+from bridge.admin.access.administration import AccessAdministration, Administrator
+from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.errors import GrantRefused
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
 from bridge.store.database import Database
 

@@ -1,0 +1,1 @@
+"""Access to the console: roles, the grants of accounts, and their administration."""

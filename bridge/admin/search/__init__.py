@@ -1,0 +1,1 @@
+"""Search of messages, deliveries and orders by number, state, site and time."""
