@@ -14,7 +14,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 import structlog
 
@@ -59,18 +58,18 @@ class Rank(IntEnum):
     IDLE = 2
 
 
-class HttpConnection(Protocol):
-    """What the registry needs of a connection."""
+@dataclass(slots=True, eq=False)
+class HttpConnection:
+    """A connection in the registry."""
 
     peer: str
-    rank: Rank
-    surplus: bool
-
-    def expire(self, now: float) -> str:
-        """Close the connection if a time limit has passed; return the reason, or ''."""
-
-    def abort(self) -> None:
-        """Close the connection without a response."""
+    expire: Callable[[float], str]
+    """Closes the connection if a time limit has passed; returns the reason, or ''."""
+    abort: Callable[[], object]
+    """Closes the connection without a response."""
+    rank: Rank = Rank.IDLE
+    surplus: bool = False
+    """Whether it is beyond a limit, so that it may ask for probes only."""
 
 
 class _EvictionOrder:

@@ -18,7 +18,7 @@ import httptools
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from bridge.runtime.http_connections import HttpConnections, Rank
+from bridge.runtime.http_connections import HttpConnection, HttpConnections, Rank
 
 MAX_HEADERS = 64 * 1024
 """Bytes of a request's first line and headers."""
@@ -65,9 +65,6 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, registry: HttpConnections, **named: Any) -> None:
         super().__init__(**named)
         self._registry = registry
-        self.peer = ""
-        self.rank = Rank.IDLE
-        self.surplus = False
         self._since = self._progress = self.loop.time()  # start of the state; time of the last byte
         self._requests = 0
         self._in_head = self._in_body = False
@@ -83,12 +80,13 @@ class HttpProtocol(HttpToolsProtocol):
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.peer = self.client[0] if self.client else ""
-        self._registry.add(self)
+        peer = self.client[0] if self.client else ""
+        self._connection = HttpConnection(peer, self._expire, transport.abort)
+        self._registry.add(self._connection)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._registry.remove(self)
+        self._registry.remove(self._connection)
         super().connection_lost(exc)
 
     @override
@@ -155,7 +153,7 @@ class HttpProtocol(HttpToolsProtocol):
         if head > MAX_HEADERS:
             raise _RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         path = _path_of(self.url, self.headers)
-        if not self._registry.admits(self, path):
+        if not self._registry.admits(self._connection, path):
             raise _RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE)
         self._in_head, self._in_body = False, True
         self._since = self._progress
@@ -186,7 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
         async def serve(scope: Any, receive: Any, send: Any) -> None:
             async def sending(message: Any) -> None:
                 if message["type"] != "http.response.start" or not (
-                    cycle.more_body or self.surplus
+                    cycle.more_body or self._connection.surplus
                 ):
                     await send(message)
                     return
@@ -197,11 +195,11 @@ class HttpProtocol(HttpToolsProtocol):
             await app(scope, receive, sending)
 
         begin = partial(super()._start_asgi_task, cycle, serve)
-        self._registry.begin(self, cycle.scope["path"], begin)
+        self._registry.begin(self._connection, cycle.scope["path"], begin)
 
     @override
     def on_response_complete(self) -> None:
-        # Replaces uvicorn's method, which sets a timer for each response; `expire` is our timer.
+        # Replaces uvicorn's method, which sets a timer for each response; `_expire` is our timer.
         self.server_state.total_requests += 1
         self._since = self.loop.time()
         if self._closes:
@@ -222,7 +220,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     # Called by the registry.
 
-    def expire(self, now: float) -> str:
+    def _expire(self, now: float) -> str:
         """Close the connection if a time limit has passed; return the reason, or ''."""
         ending = self._discarding or self.transport.is_closing()
         if self._does_not_read(now):
@@ -236,10 +234,6 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return "lingering"
         return "" if ending else self._expire_waiting(now)
-
-    def abort(self) -> None:
-        """Close the connection without a response."""
-        self.transport.abort()
 
     def _expire_waiting(self, now: float) -> str:
         limits, waited = self._registry.limits, now - self._since
@@ -293,9 +287,9 @@ class HttpProtocol(HttpToolsProtocol):
             rank = Rank.STALLED
         else:
             rank = Rank.BUSY
-        if rank is not self.rank:
-            self.rank = rank
-            self._registry.rank(self, rank)
+        if rank is not self._connection.rank:
+            self._connection.rank = rank
+            self._registry.rank(self._connection, rank)
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer with a problem and close, after the responses to the requests before this one."""
