@@ -44,11 +44,18 @@ class Span(Protocol):
         """End the span."""
 
 
-class Tracer(Protocol):
-    """Starts spans; implemented by `LinkingTracer`."""
+class Tracer:
+    """A tracer of the SDK that puts spans with the same key into one trace."""
+
+    def __init__(self, tracer: Any) -> None:
+        """`tracer` is the SDK's tracer."""
+        self._tracer = tracer
 
     def start_span(self, name: str, *, attributes: dict[str, Any], key: int | None = None) -> Span:
         """Start a span; spans with the same key belong to one trace."""
+        context = None if key is None else _context(key)
+        span: Span = self._tracer.start_span(name, context=context, attributes=attributes)
+        return span
 
 
 TraceKeyFinder = Callable[[ClaimedDelivery], Awaitable[int | None]]
@@ -244,7 +251,7 @@ def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]
     provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    return LinkingTracer(provider.get_tracer("report-bridge")), partial(
+    return Tracer(provider.get_tracer("report-bridge")), partial(
         shut_down_within, provider.shutdown
     )
 
@@ -254,20 +261,6 @@ def shut_down_within(end: Callable[[], object], patience: float = PATIENCE) -> N
     ending = Thread(target=end, name="traces", daemon=True)
     ending.start()
     ending.join(patience)
-
-
-class LinkingTracer:
-    """A tracer of the SDK that puts spans with the same key into one trace."""
-
-    def __init__(self, tracer: Any) -> None:
-        """`tracer` is the SDK's tracer."""
-        self._tracer = tracer
-
-    def start_span(self, name: str, *, attributes: dict[str, Any], key: int | None = None) -> Span:
-        """Start a span; spans with the same key belong to one trace."""
-        context = None if key is None else _context(key)
-        span: Span = self._tracer.start_span(name, context=context, attributes=attributes)
-        return span
 
 
 def _context(key: int) -> Any:

@@ -12,11 +12,14 @@ from typing import Any, ClassVar
 import pytest
 from opentelemetry import trace as api
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from twisted.internet.defer import Deferred, fail, succeed
 from typing_extensions import override
 
 from bridge.monitoring.tracing import (
-    LinkingTracer,
+    Tracer,
     TracingUnavailable,
     open_tracer,
     shut_down_within,
@@ -38,39 +41,39 @@ pytestmark = pytest.mark.anyio
 
 
 class Recorder:
-    """A tracer that records spans with their attributes."""
+    """A tracer of the SDK, and the spans that ended."""
 
     def __init__(self) -> None:
-        self.spans: list[tuple[str, dict[str, Any]]] = []
-        self.ended = 0
-        self.keys: list[int | None] = []
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = Tracer(provider.get_tracer("tests"))
 
-    def start_span(
-        self, name: str, *, attributes: dict[str, Any], key: int | None = None
-    ) -> "Recorder":
-        self.spans.append((name, attributes))
-        self.keys.append(key)
-        return self
+    @property
+    def spans(self) -> list[tuple[str, dict[str, Any]]]:
+        """Names and attributes, in the order in which the spans ended."""
+        ended = self._exporter.get_finished_spans()
+        return [(each.name, dict(each.attributes or {})) for each in ended]
 
-    def set_attribute(self, key: str, value: Any) -> None:
-        self.spans[-1][1][key] = value
-
-    def end(self) -> None:
-        self.ended += 1
+    @property
+    def traces(self) -> list[int]:
+        """The trace id of each span."""
+        return [each.context.trace_id for each in self._exporter.get_finished_spans()]
 
 
 def test_a_frame_is_a_span_until_it_is_answered() -> None:
     """A frame is one span. Its attributes are names, sizes and classes of errors."""
     recorder = Recorder()
     waiting: list[ReplyCallback] = []
-    handle = traced_handler(lambda frame, peer, reply: waiting.append(reply), recorder, "ris")
+    handle = traced_handler(
+        lambda frame, peer, reply: waiting.append(reply), recorder.tracer, "ris"
+    )
     replies: list[object] = []
     handle(Frame(b"SECRET"), MemoryPeer(), replies.append)
-    assert recorder.ended == 0
+    assert recorder.spans == []
     waiting[0]([b"ACK"])
     assert replies == [[b"ACK"]]
     assert recorder.spans == [("hl7 receive", {"hl7.listener": "ris", "hl7.size": 6})]
-    assert recorder.ended == 1
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -86,11 +89,11 @@ def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
 
     recorder = Recorder()
     results: list[Any] = []
-    traced_sender(Line(), recorder, "out").send(b"SECRET").addBoth(results.append)
+    traced_sender(Line(), recorder.tracer, "out").send(b"SECRET").addBoth(results.append)
     ((name, attributes),) = recorder.spans
     assert name == "hl7 send"
     assert attributes.get("error.type") == ("ReplyLost" if lost else None)
-    assert recorder.ended == len(results) == 1
+    assert len(results) == 1
     assert "SECRET" not in str(recorder.spans)
 
 
@@ -107,7 +110,7 @@ DELIVERY = ClaimedDelivery(3, "out", "R1", "k", "final", {"orders": []}, "C", b"
 async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
     """Receiving, applying and sending share one trace on all nodes, without message content."""
     recorder = Recorder()
-    handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), recorder, "ris")
+    handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), recorder.tracer, "ris")
     await as_deferred(handle, Frame(ORDER), MemoryPeer())
 
     async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
@@ -117,17 +120,16 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
         ]
 
     claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
-    assert len([each async for each in traced_apply(apply, recorder)([claimed])]) == 1
+    assert len([each async for each in traced_apply(apply, recorder.tracer)([claimed])]) == 1
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
         assert delivery is DELIVERY
         return trace_key(ORDER)
 
     current_delivery.set(DELIVERY)
-    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
+    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder.tracer, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
-    assert recorder.keys == [trace_key(ORDER)] * 3
-    assert recorder.ended == 3
+    assert recorder.traces == [span_context_ids(trace_key(ORDER))[0]] * 3
     assert recorder.spans[1] == (
         "hl7 apply",
         {
@@ -149,9 +151,10 @@ async def test_an_unknown_origin() -> None:
         raise OSError
 
     current_delivery.set(DELIVERY)
-    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder, "out", origin)
+    line = traced_sender(MemoryClient(lambda payload: b"ACK"), recorder.tracer, "out", origin)
     assert await line.send(b"ORU").asFuture(asyncio.get_running_loop()) == b"ACK"
-    assert recorder.keys == [None]
+    (trace,) = recorder.traces
+    assert trace != span_context_ids(trace_key(ORDER))[0]
 
 
 async def test_a_failed_application_ends_its_spans() -> None:
@@ -164,9 +167,9 @@ async def test_a_failed_application_ends_its_spans() -> None:
 
     claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
     with pytest.raises(OSError, match="away"):
-        [each async for each in traced_apply(apply, recorder)([claimed])]
-    assert recorder.spans[0][1]["bridge.outcome"] == "none"
-    assert recorder.ended == 1
+        [each async for each in traced_apply(apply, recorder.tracer)([claimed])]
+    ((_, attributes),) = recorder.spans
+    assert attributes["bridge.outcome"] == "none"
 
 
 def test_keys_determine_traces() -> None:
@@ -179,7 +182,7 @@ def test_keys_determine_traces() -> None:
 
 def test_the_key_determines_the_parent() -> None:
     """All spans with one key have the same parent."""
-    span: Any = LinkingTracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, key=-5)
+    span: Any = Tracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, key=-5)
     context = span.get_span_context()
     assert (context.trace_id, context.span_id) == span_context_ids(-5)
     assert context.trace_flags.sampled
