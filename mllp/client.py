@@ -202,12 +202,19 @@ class MLLPClient:
         self._transition(ClientEvent.WANTED)
         self._connecting = connect(
             self._endpoint,
-            self,
+            self._make_connection,
             clock=self._clock,
             timeout=self._connect_timeout,
-            max_frame=self._max_frame,
         )
         self._connecting.addCallbacks(self._connected, self._connect_failed)
+
+    def _make_connection(self) -> ClientConnection:
+        return ClientConnection(
+            self._max_frame,
+            on_event=self._on_event,
+            on_framing_error=self._on_framing_error,
+            on_closed=self._on_closed,
+        )
 
     def _connected(self, connection: ClientConnection) -> None:
         self._connecting = None
@@ -238,8 +245,7 @@ class MLLPClient:
 
     # Events of the connection
 
-    def event_received(self, connection: ClientConnection, event: Event) -> None:
-        """Handle a frame or noise."""
+    def _on_event(self, connection: ClientConnection, event: Event) -> None:
         if not isinstance(event, Frame):
             self._observer.noise(event.length)
         elif self._in_flight is None:
@@ -266,16 +272,14 @@ class MLLPClient:
             return LossReason.GARBAGE
         return None if matches else LossReason.MISMATCH
 
-    def framing_failed(self, connection: ClientConnection) -> None:
-        """Handle bytes that are not a frame."""
+    def _on_framing_error(self, connection: ClientConnection) -> None:
         if self._in_flight is not None:
             self._lose_reply(LossReason.GARBAGE)
         else:
             connection.abort()
             self._on_hangup(connection, "garbage")
 
-    def connection_closed(self, connection: ClientConnection, reason: Failure) -> None:
-        """Handle the end of a connection."""
+    def _on_closed(self, connection: ClientConnection, reason: Failure) -> None:
         self._observer.disconnected()
         if connection is self._connection:
             self._peer_behavior.hung_up(

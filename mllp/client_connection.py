@@ -4,6 +4,7 @@ One connection of a client as a Twisted protocol, and the attempt to open it.
 `mllp.client` decides when to send a payload. The connection may be used after the TLS handshake.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 from typing import Protocol as Interface
 
@@ -21,30 +22,30 @@ from mllp.framing import Event, FrameReader
 from mllp.transport import ImmediateWriter, Transport, is_tls, tune
 
 
-class ConnectionOwner(Interface):
-    """Receives the events of a connection."""
-
-    def event_received(self, connection: "ClientConnection", event: Event) -> None:
-        """Handle a frame or noise."""
-
-    def framing_failed(self, connection: "ClientConnection") -> None:
-        """Handle bytes that are not a frame; nothing more is read."""
-
-    def connection_closed(self, connection: "ClientConnection", reason: Failure) -> None:
-        """Handle the end of a connection that was ready."""
-
-
 @implementer(IHandshakeListener)
 class ClientConnection(Protocol):
     """One connection; `ready` fires once, with the connection or with why it failed."""
 
     transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
-    def __init__(self, owner: ConnectionOwner, max_frame: int) -> None:
+    def __init__(
+        self,
+        max_frame: int,
+        *,
+        on_event: Callable[["ClientConnection", Event], object],
+        on_framing_error: Callable[["ClientConnection"], object],
+        on_closed: Callable[["ClientConnection", Failure], object],
+    ) -> None:
+        """
+        `on_event` handles a frame or noise, `on_closed` the end of a connection that was ready.
+
+        `on_framing_error` handles bytes that are not a frame; nothing more is read.
+        """
         self.ready: Deferred[ClientConnection] = Deferred(lambda _: self.abort())
         self.replies_received = 0
         """How many payloads it has answered."""
-        self._owner = owner
+        self._on_event, self._on_framing_error = on_event, on_framing_error
+        self._on_closed = on_closed
         self._reader = FrameReader(max_frame)
         self._usable = False
         self._dropped = False
@@ -68,15 +69,15 @@ class ClientConnection(Protocol):
             self._reader.receive(data)
         try:
             while (event := self._next()) is not None:
-                self._owner.event_received(self, event)
+                self._on_event(self, event)
         except FramingError:
-            self._owner.framing_failed(self)
+            self._on_framing_error(self)
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._dropped = True
         if self._usable:
-            self._owner.connection_closed(self, reason)
+            self._on_closed(self, reason)
         elif not self.ready.called:
             self.ready.errback(reason)
 
@@ -107,14 +108,14 @@ class Endpoint(Interface):
 
 
 def connect(
-    endpoint: Endpoint, owner: ConnectionOwner, *, clock: Clock, timeout: float, max_frame: int
+    endpoint: Endpoint, make: Callable[[], ClientConnection], *, clock: Clock, timeout: float
 ) -> Deferred[ClientConnection]:
     """
-    Connect, TLS handshake included, within `timeout` seconds.
+    Connect, TLS handshake included, within `timeout` seconds; `make` makes the connection.
 
     Makes one attempt. Cancelling closes the connection.
     """
-    attempt = endpoint.connect(Factory.forProtocol(lambda: ClientConnection(owner, max_frame)))
+    attempt = endpoint.connect(Factory.forProtocol(make))
     usable: Deferred[ClientConnection] = attempt.addCallback(_until_ready)
     return usable.addTimeout(timeout, cast(IReactorTime, clock))
 
