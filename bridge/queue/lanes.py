@@ -138,7 +138,7 @@ class Lanes:
     ) -> None:
         """
         With `parked_block` parked rows keep their position. With the `session` of a heartbeat lock
-        a claim requires that this server holds the owner's lock.
+        rows are claimed only on a server that holds the heartbeat lock of the node.
 
         `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
         """
