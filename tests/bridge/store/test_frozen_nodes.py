@@ -3,7 +3,6 @@
 import os
 import select
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql import dedicated_connections
 from bridge.store.postgresql.connection import BRIEF_SECONDS
 from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS, Presence
+from tests.bridge.store.network_path import NetworkPath
 from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
 
@@ -220,67 +220,6 @@ def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
         os.kill(pid, signal.SIGCONT)
         assert pipe.recv() == "25P03"
     patient.dispose()
-
-
-class NetworkPath:
-    """A TCP proxy to a server's socket file that can stop forwarding in both directions."""
-
-    def __init__(self, server: str) -> None:
-        self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._ends: list[socket.socket] = []
-        self._open = threading.Event()
-        self._open.set()
-        self._closed = False
-        self._left = 0  # bytes to forward after the stop
-        self.has_stopped = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def stop_forwarding(self, after: int) -> None:
-        """Forward so many more bytes, then read and keep back all."""
-        self._left = after
-        self._open.clear()
-
-    def resume(self) -> None:
-        """Forward again, first what was kept back."""
-        self._open.set()
-
-    def close(self) -> None:
-        """End all connections."""
-        self._closed = True
-        self._open.set()
-        for each in [self._listener, *self._ends]:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            far = socket.socket(socket.AF_UNIX)
-            far.connect(self._server)
-            self._ends += [near, far]
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
-
-    def _forward(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError, ValueError):
-            while data := source.recv(65536):
-                if not self._open.is_set():
-                    first, data = data[: self._left], data[self._left :]
-                    self._left -= len(first)
-                    target.sendall(first)
-                    self.has_stopped.set()
-                self._open.wait()
-                if self._closed:
-                    return
-                target.sendall(data)
-            if self._open.is_set():
-                target.shutdown(socket.SHUT_WR)
 
 
 @pytest.fixture
