@@ -97,12 +97,13 @@ class Inbox:
     """
     The queue of received messages.
 
+    A parked message does not block the later messages of its lanes: one malformed order must not
+    hide later orders of the patient, whose senders received a positive acknowledgment.
+
     `owner` identifies this worker among all nodes and must be the same after a restart: the node
-    finds its former claims by it. With `parked_block` a parked message blocks the later messages of
-    its lanes. By default it does not: one malformed order must not hide later orders of the
-    patient, whose senders received a positive acknowledgment. `write_records` writes the records of
-    outcomes; `acknowledgments` tells which acknowledgments were sent but are not stored yet;
-    `session` is that of the owner's heartbeat lock.
+    finds its former claims by it. `write_records` writes the records of outcomes; `acknowledgments`
+    tells which acknowledgments were sent but are not stored yet; `session` is that of the owner's
+    heartbeat lock.
     """
 
     def __init__(
@@ -111,7 +112,6 @@ class Inbox:
         owner: str,
         *,
         lease: int = LEASE_MS,
-        parked_block: bool = False,
         write_records: WriteRecords = _ignore_records,
         timer: Callable[[], float] = time.monotonic,
         acknowledgments: AcknowledgmentNotes | None = None,
@@ -130,7 +130,7 @@ class Inbox:
         self._lanes = Lanes(
             database,
             INBOX,
-            parked_block=parked_block,
+            parked_block=False,
             timer=timer,
             are_acknowledged=are_acknowledged,
             session=session,

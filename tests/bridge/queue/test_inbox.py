@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
-from bridge.queue import operations, queries
+from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger import arrivals
@@ -185,7 +185,7 @@ class TestSettling:
     def test_a_parked_message_does_not_block(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """By default a parked message does not block its lane."""
+        """A parked message does not block its lanes."""
         parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle(
@@ -199,16 +199,6 @@ class TestSettling:
         row = queries.message(store, parked).row
         assert (row.state, row.failure, row.code) == (QueueState.PARKED, "permanent", "400")
         assert (row.detail, row.settled_at) == ("bad place", NOW)
-        assert ids_of(inbox.claim(NOW, 10)) == [behind]
-
-    def test_a_parked_message_that_blocks(self, intake: Intake, store: Database) -> None:
-        """With `parked_block` it blocks its lane until an operator decides."""
-        inbox = Inbox(store, "node-1", parked_block=True)
-        parked, behind = enqueue(intake, "1", "1")
-        inbox.claim(NOW, 10)
-        inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
-        assert inbox.claim(NOW, 10) == []
-        operations.cancel_message(store, parked)
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_ambiguous_attempts_survive_a_restart(self, intake: Intake, store: Database) -> None:

@@ -1,7 +1,7 @@
 """
 Lanes keep their guarantees in any order of operations.
 
-Hypothesis drives a model of the inbox in plain Python and the real one on SQLite.
+Hypothesis drives a model in plain Python, and the real inbox or outbox on SQLite.
 """
 
 import itertools
@@ -13,17 +13,19 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from sqlalchemy import text
+from sqlalchemy import Connection, TextClause, text
 from typing_extensions import override
 
-from bridge.queue import operations as operate
+from bridge.queue import operations
 from bridge.queue.claims import MessageOutcome
+from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
+from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
-from tests.bridge.queue.samples import arrival
+from tests.bridge.queue.samples import arrival, ids_of, release
 from tests.databases import fresh_file
 
 PATIENTS = st.sampled_from("AB")
@@ -32,12 +34,13 @@ LANES = st.one_of(
     PATIENTS.map(lambda patient: (patient,)),
     st.sampled_from([("A", "B"), ("B", "A")]),
 )
+NODES = ("one", "two")
 LEASE = 10
 
 
 @dataclass
 class Item:
-    """The state of a message in the model."""
+    """The state of a row in the model."""
 
     patients: tuple[str, ...]
     state: QueueState = QueueState.QUEUED
@@ -47,25 +50,51 @@ class Item:
 
 
 class Lanes(RuleBasedStateMachine):
-    """Two nodes, two patients, and each operation on messages."""
+    """Two nodes, two lanes, and each operation on the rows of one queue."""
 
-    @initialize(parked_block=st.booleans())
-    def begin(self, *, parked_block: bool) -> None:
+    in_lanes: frozenset[QueueState]
+    """The states in which a row is in its lanes."""
+    positions: TextClause
+    """Reads the row of each position."""
+
+    @initialize()
+    def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.database = Database(fresh_file(Path(self.folder.name) / "lanes.db"))
-        self.parked_block = parked_block
-        self.nodes = {
-            name: Inbox(self.database, name, lease=LEASE, parked_block=parked_block)
-            for name in ("one", "two")
-        }
         self.items: dict[int, Item] = {}
         self.now = 1000
+        self._open()
 
     @override
     def teardown(self) -> None:
         if hasattr(self, "database"):
             self.database.dispose()
             self.folder.cleanup()
+
+    def _open(self) -> None:
+        """Open the queue of each node."""
+        raise NotImplementedError
+
+    def _claim(self, name: str, limit: int) -> list[int]:
+        raise NotImplementedError
+
+    def _settle(
+        self, name: str, numbers: list[int], event: QueueEvent, retry_at: int | None
+    ) -> set[int]:
+        raise NotImplementedError
+
+    def _requeue(self, name: str, *, include_own: bool) -> int:
+        raise NotImplementedError
+
+    def _cancel(self, number: int) -> None:
+        raise NotImplementedError
+
+    def _replay(self, number: int) -> None:
+        raise NotImplementedError
+
+    def _entered_up_to(self, connection: Connection) -> int:
+        """Return the id up to which all rows have entered their lanes."""
+        raise NotImplementedError
 
     def _claimable(self) -> list[int]:
         return [
@@ -85,10 +114,7 @@ class Lanes(RuleBasedStateMachine):
         ]
 
     def _is_in_lane(self, item: Item) -> bool:
-        standing = {QueueState.QUEUED, QueueState.CLAIMED} | (
-            {QueueState.PARKED} if self.parked_block else set()
-        )
-        return item.state in standing
+        return item.state in self.in_lanes
 
     def _held(self, name: str) -> list[int]:
         return [
@@ -97,19 +123,10 @@ class Lanes(RuleBasedStateMachine):
             if item.state is QueueState.CLAIMED and item.owner == name
         ]
 
-    @rule(patients=st.lists(LANES, min_size=1, max_size=5))
-    def arrive(self, patients: list[tuple[str, ...]]) -> None:
-        with self.database.write() as connection:
-            arrivals = [arrival(patient=each) for each in patients]
-            cursor = self.database.driver_connection(connection).cursor()
-            receipts = admit(LEDGER_DIALECTS[self.database.dialect], cursor, arrivals)
-        for receipt, each in zip(receipts, patients, strict=True):
-            self.items[receipt.message_id] = Item(each)
-
-    @rule(name=st.sampled_from(["one", "two"]), limit=st.integers(1, 4))
+    @rule(name=st.sampled_from(NODES), limit=st.integers(1, 4))
     def claim(self, name: str, limit: int) -> None:
         expected = self._claimable()
-        claimed = [each.message_id for each in self.nodes[name].claim(self.now, limit)]
+        claimed = self._claim(name, limit)
         assert set(claimed) <= set(expected)
         assert len(claimed) == min(limit, len(expected))
         for number in claimed:
@@ -128,8 +145,7 @@ class Lanes(RuleBasedStateMachine):
         name = self.items[data.draw(st.sampled_from(self._held("one") + self._held("two")))].owner
         numbers = data.draw(st.lists(st.sampled_from(self._held(name)), min_size=1, unique=True))
         retry_at = self.now + delay if event is QueueEvent.POSTPONED else None
-        outcomes = [MessageOutcome(number, event, retry_at=retry_at) for number in numbers]
-        assert self.nodes[name].settle(outcomes, self.now).owned == set(numbers)
+        assert self._settle(name, numbers, event, retry_at) == set(numbers)
         states = {
             QueueEvent.ACCEPTED: QueueState.DONE,
             QueueEvent.POSTPONED: QueueState.QUEUED,
@@ -144,7 +160,7 @@ class Lanes(RuleBasedStateMachine):
     def wait(self, time: int) -> None:
         self.now += time
 
-    @rule(name=st.sampled_from(["one", "two"]), include_own=st.booleans())
+    @rule(name=st.sampled_from(NODES), include_own=st.booleans())
     def reclaim(self, name: str, *, include_own: bool) -> None:
         dead = [
             item
@@ -152,9 +168,7 @@ class Lanes(RuleBasedStateMachine):
             if item.state is QueueState.CLAIMED
             and (item.lease_until < self.now or (include_own and item.owner == name))
         ]
-        assert self.nodes[name].requeue_expired_claims(self.now, include_own=include_own) == len(
-            dead
-        )
+        assert self._requeue(name, include_own=include_own) == len(dead)
         for item in dead:
             item.state, item.due = QueueState.QUEUED, 0
 
@@ -167,17 +181,17 @@ class Lanes(RuleBasedStateMachine):
         if item.state is QueueState.QUEUED or (
             item.state is QueueState.PARKED and data.draw(st.booleans())
         ):
-            operate.cancel_message(self.database, number)
+            self._cancel(number)
             item.state = QueueState.CANCELLED
         else:
-            operate.replay_message(self.database, number)
+            self._replay(number)
             item.state, item.due = QueueState.QUEUED, 0
 
     @precondition(lambda self: any(i.state is QueueState.PARKED for i in self.items.values()))
     @rule()
     def replay_the_oldest_parked(self) -> None:
         number, item = next((n, i) for n, i in self.items.items() if i.state is QueueState.PARKED)
-        operate.replay_message(self.database, number)
+        self._replay(number)
         item.state, item.due = QueueState.QUEUED, 0
 
     @invariant()
@@ -189,26 +203,120 @@ class Lanes(RuleBasedStateMachine):
         assert len(lanes) == len(set(lanes))
 
     @invariant()
-    def lanes_match_the_messages(self) -> None:
+    def lanes_match_the_rows(self) -> None:
         if not hasattr(self, "items"):
             return
         with self.database.read() as connection:
-            rows = connection.execute(text("SELECT message_id FROM message_lane")).scalars()
-            places = Counter(rows)
-            enrolled = connection.execute(
-                text("SELECT message_id FROM message_enrolled")
-            ).scalar_one()
+            places = Counter(connection.execute(self.positions).scalars())
+            entered_up_to = self._entered_up_to(connection)
         for number, item in self.items.items():
             expected = len(item.patients) if self._is_in_lane(item) else 0
-            # Newer messages get their places at a claim or a replay.
-            assert places[number] in ({expected} if number <= enrolled else {0, expected})
+            assert places[number] in ({expected} if number <= entered_up_to else {0, expected})
         assert places.keys() <= self.items.keys()
 
 
-Lanes.TestCase.settings = settings(
+class InboxLanes(Lanes):
+    """Messages, of which a merge is in two lanes. A parked message does not block."""
+
+    in_lanes = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
+    positions = text("SELECT message_id FROM message_lane")
+
+    @override
+    def _open(self) -> None:
+        self.nodes = {name: Inbox(self.database, name, lease=LEASE) for name in NODES}
+
+    @rule(patients=st.lists(LANES, min_size=1, max_size=5))
+    def arrive(self, patients: list[tuple[str, ...]]) -> None:
+        with self.database.write() as connection:
+            arrivals = [arrival(patient=each) for each in patients]
+            cursor = self.database.driver_connection(connection).cursor()
+            receipts = admit(LEDGER_DIALECTS[self.database.dialect], cursor, arrivals)
+        for receipt, each in zip(receipts, patients, strict=True):
+            self.items[receipt.message_id] = Item(each)
+
+    @override
+    def _claim(self, name: str, limit: int) -> list[int]:
+        return ids_of(self.nodes[name].claim(self.now, limit))
+
+    @override
+    def _settle(
+        self, name: str, numbers: list[int], event: QueueEvent, retry_at: int | None
+    ) -> set[int]:
+        outcomes = [MessageOutcome(number, event, retry_at=retry_at) for number in numbers]
+        return self.nodes[name].settle(outcomes, self.now).owned
+
+    @override
+    def _requeue(self, name: str, *, include_own: bool) -> int:
+        return self.nodes[name].requeue_expired_claims(self.now, include_own=include_own)
+
+    @override
+    def _cancel(self, number: int) -> None:
+        operations.cancel_message(self.database, number)
+
+    @override
+    def _replay(self, number: int) -> None:
+        operations.replay_message(self.database, number)
+
+    @override
+    def _entered_up_to(self, connection: Connection) -> int:
+        """Return the stored id: newer messages enter their lanes at a claim or a replay."""
+        return int(connection.execute(text("SELECT message_id FROM message_enrolled")).scalar_one())
+
+
+class OutboxLanes(Lanes):
+    """Deliveries, each in the lane of its report. A parked delivery blocks its lane."""
+
+    in_lanes = InboxLanes.in_lanes | {QueueState.PARKED}
+    positions = text("SELECT delivery_id FROM delivery_lane")
+
+    @override
+    def _open(self) -> None:
+        self.nodes = {name: Outbox(self.database, name, lease=LEASE) for name in NODES}
+
+    @rule(reports=st.lists(PATIENTS, min_size=1, max_size=5))
+    def queue(self, reports: list[str]) -> None:
+        with self.database.write() as connection:
+            requests = [release(report=each) for each in reports]
+            self.nodes["one"].enqueue(connection, requests, self.now)
+            ids = connection.execute(text("SELECT id FROM delivery ORDER BY id")).scalars().all()
+        for number, each in zip(ids[-len(reports) :], reports, strict=True):
+            self.items[number] = Item((each,))
+
+    @override
+    def _claim(self, name: str, limit: int) -> list[int]:
+        claimed = self.nodes[name].claim(release().destination, self.now, limit)
+        return [each.delivery_id for each in claimed]
+
+    @override
+    def _settle(
+        self, name: str, numbers: list[int], event: QueueEvent, retry_at: int | None
+    ) -> set[int]:
+        outcomes = [DeliveryOutcome(number, event, retry_at=retry_at) for number in numbers]
+        return self.nodes[name].settle(outcomes, self.now)
+
+    @override
+    def _requeue(self, name: str, *, include_own: bool) -> int:
+        return self.nodes[name].requeue_expired_claims(self.now, include_own=include_own)
+
+    @override
+    def _cancel(self, number: int) -> None:
+        operations.skip_delivery(self.database, number)
+
+    @override
+    def _replay(self, number: int) -> None:
+        operations.retry_delivery(self.database, number)
+
+    @override
+    def _entered_up_to(self, connection: Connection) -> int:
+        """Return the last id: a delivery enters its lane when it is queued."""
+        return max(self.items, default=0)
+
+
+InboxLanes.TestCase.settings = OutboxLanes.TestCase.settings = settings(
     max_examples=40,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestLanes = Lanes.TestCase
+TestInboxLanes = InboxLanes.TestCase
+TestOutboxLanes = OutboxLanes.TestCase

@@ -133,9 +133,8 @@ class TestOperating:
         assert claimed.message_id == receipt.message_id
         assert (claimed.mapping_version, claimed.lanes) == ("new", (lane,))
 
-    def test_replay_in_another_lane(self, intake: Intake, store: Database) -> None:
-        """A message that is replayed for another patient leaves the lanes of the former one."""
-        inbox = Inbox(store, "node-1", lease=1000, parked_block=True)
+    def test_replay_in_another_lane(self, intake: Intake, inbox: Inbox, store: Database) -> None:
+        """A message that is replayed for another patient is in the lanes of that patient only."""
         parked, former, behind = enqueue(intake, "1", "1", "2")
         assert ids_of(inbox.claim(NOW, 1)) == [parked]
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
