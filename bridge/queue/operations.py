@@ -56,14 +56,12 @@ def replay_message(
     overtaken = _count_overtaken(database, message_id, routing)
     with database.write() as connection:
         row = _lock_row(connection, MESSAGE, message_id, expected_state)
-        before = _lanes_of(row, INBOX)
         _requeue(
             connection, MESSAGE, message_id, next_state(QueueState(row.state), QueueEvent.REPLAYED)
         )
         if routing is not None:
-            queue.leave(connection, message_id, before)
             connection.execute(_route(message_id, routing))
-        lanes = before if routing is None else routing.lanes
+        lanes = _lanes_of(row, INBOX) if routing is None else routing.lanes
         queue.enter(connection, message_id, lanes)
         _notify(database, connection)
     return overtaken
