@@ -6,8 +6,7 @@ that each release happens once.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -20,6 +19,7 @@ from bridge.engine.service.idempotency import purge_repeats
 from bridge.engine.service.launch.links import purge as purge_links
 from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.work import ChangeEvent
+from bridge.redaction import describe
 from bridge.store.errors import StoreError
 
 RETRY_SECONDS = 0.5
@@ -47,6 +47,7 @@ class ReleaseScheduler:
         self._task: asyncio.Task[None] | None = None
         self._due: int | None = None
         self._mark: int | None = None
+        self._failures: frozenset[str] = frozenset()  # of the last run
 
     def start(self) -> None:
         """Start the loop, unless it runs already."""
@@ -58,18 +59,19 @@ class ReleaseScheduler:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             notification = self._executor.changed.notification(NOTHING_DUE)
+            failures: list[Exception] = []
             try:
-                pause = await self._release()
-            except StoreError as error:
-                log.warning("release_check_failed", failure=type(error).__name__)
+                pause = await self._release(failures)
+            except Exception as error:  # noqa: BLE001  # the next run may succeed
+                failures.append(error)
                 pause = RETRY_SECONDS
+            self._report(failures)
             # A change may bring an earlier due time. The delay lets waiting requests go first and
             # collects several changes into one check.
             until = loop.time() + pause
@@ -87,15 +89,24 @@ class ReleaseScheduler:
         with self._executor.database.write() as connection:
             return purge(connection, now)
 
-    async def _release(self) -> float:
-        """Release the due reports; return the seconds until the next check."""
+    def _report(self, failures: Sequence[Exception]) -> None:
+        """Log the failures that the last run did not have."""
+        described = {describe(error): error for error in failures}
+        for failure in described.keys() - self._failures:
+            is_defect = not isinstance(described[failure], StoreError)
+            (log.error if is_defect else log.warning)("release_failed", error=failure)
+        self._failures = frozenset(described)
+
+    async def _release(self, failures: list[Exception]) -> float:
+        """Release the due reports, and add failures; return the seconds until the next check."""
         due = await self._next_due()
         now = self._clock()
         if due is not None and due <= now:
-            if await self._executor.run(lambda: release_due(self._executor.database, now)):
+            release = partial(release_due, self._executor.database, now, on_error=failures.append)
+            if await self._executor.run(release):
                 self._executor.changed.notify()
                 return 0.0
-            return RETRY_SECONDS  # another transaction has locked the report
+            return RETRY_SECONDS  # the report failed, or another transaction has locked it
         poll_seconds = self._executor.poll_seconds
         return poll_seconds if due is None else min(poll_seconds, (due - now) / 1000)
 

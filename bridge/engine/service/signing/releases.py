@@ -5,7 +5,7 @@ A release is written in the transaction that causes it, and deleted by a recall 
 `release_due` runs on any node: each release happens once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, func
@@ -21,6 +21,7 @@ from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.report_transitions import addenda_of, signed_addenda
 from bridge.engine.service.work import ActorRef, ChangeEvent, Work, transaction
 from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
 from bridge.store.statements import BoundStatement, bind, dialect_statement, execute_all
 
 RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
@@ -147,12 +148,21 @@ def next_due(connection: Connection) -> int | None:
     return found
 
 
-def release_due(database: Database, now: int, limit: int = 100) -> int:
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def release_due(
+    database: Database,
+    now: int,
+    limit: int = 100,
+    on_error: Callable[[Exception], object] = _fail,
+) -> int:
     """
     Release the due reports and addenda of at most `limit` reports; return the number of releases.
 
     Each report has its own transaction. A report that another transaction has locked is left for
-    the next run.
+    the next run, and so is one that fails with an error that `on_error` accepts.
     """
     with database.read() as connection:
         query = (
@@ -163,7 +173,15 @@ def release_due(database: Database, now: int, limit: int = 100) -> int:
             .limit(limit)
         )
         keys = [row.report_pk for row in connection.execute(query)]
-    return sum(_release_report(database, key, now) for key in keys)
+    released = 0
+    for key in keys:
+        try:
+            released += _release_report(database, key, now)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  # the other reports must be released
+            on_error(error)
+    return released
 
 
 def _release_report(database: Database, report_pk: int, now: int) -> int:
