@@ -15,7 +15,7 @@ from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
-_DAMAGE = text(
+_SET_KIND = text(
     "UPDATE engine_release SET kind = :kind WHERE pk = (SELECT min(pk) FROM engine_release)"
 )
 
@@ -47,14 +47,14 @@ async def test_a_report_that_cannot_be_released_delays_no_other(
     harness.do(sign, harness.draft("A2"))
     harness.later(60)
     with harness.database.write() as connection:
-        connection.execute(_DAMAGE, {"kind": "damaged"})
+        connection.execute(_SET_KIND, {"kind": "damaged"})
 
     scheduler.start()
 
     await eventually_async(lambda: len(harness.releases()) == 1)
     assert harness.changes()[-1]["orders"][0]["Accession"] == "A2"
     with harness.database.write() as connection:
-        connection.execute(_DAMAGE, {"kind": "final"})
+        connection.execute(_SET_KIND, {"kind": "final"})
     await eventually_async(lambda: len(harness.releases()) == 2)
 
 
