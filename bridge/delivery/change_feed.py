@@ -8,7 +8,6 @@ thread. The courier composes the messages when it sends them.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -33,7 +32,6 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
 from bridge.store.records import exceptions, order_writes
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.order_index import OrderIndexKey
@@ -283,8 +281,7 @@ class ChangeFeedReader:
         """Stop at once. A page that has not been stored is read again after the next start."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     async def read_page(self, wait: float = 0.0) -> int:
         """Read one page and process it; return the number of changes."""
@@ -308,8 +305,6 @@ class ChangeFeedReader:
                 self._failures = 0
             except EngineFailure as failure:
                 await self._after(failure)
-            except StoreError as error:
-                await self._pause(error)
             except Exception as error:  # noqa: BLE001  # one bad page must not end the task
                 await self._pause(error)
 
@@ -330,7 +325,7 @@ class ChangeFeedReader:
             await Threads.DELIVERY.run(
                 self._processor.restart, self._name, self._requested_cursor, code
             )
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001  # the service refuses the cursor again
             self._log.warning("feed not restarted", error=describe(error))
 
     async def _pause(self, error: Exception) -> None:

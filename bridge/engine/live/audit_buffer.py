@@ -7,7 +7,6 @@ their own transactions and lose nothing.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -91,8 +90,7 @@ class AuditBuffer:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])
         await self.flush()
 
     async def _later(self) -> None:

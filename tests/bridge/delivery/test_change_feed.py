@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.contract import ReportStatus
+from bridge.contract import FeedFault, ReportStatus
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
@@ -82,9 +82,11 @@ class ScriptedFeed:
         return ChangePage((), after)
 
 
-def reader(service: ScriptedFeed, database: Database) -> ChangeFeedReader:
+def reader(
+    service: ScriptedFeed, database: Database, processor: ChangeProcessor | None = None
+) -> ChangeFeedReader:
     """Return a reader without destinations."""
-    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    processor = processor or ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))  # type: ignore[arg-type]  # scripted
 
 
@@ -108,6 +110,42 @@ async def test_reconnection(database: Database) -> None:
     await eventually_async(lambda: made.supported is True)
     await made.stop()
     assert service.cursors[:2] == [0, 0]
+
+
+class FailingProcessor(ChangeProcessor):
+    """A processor whose first restart fails."""
+
+    restarts = 0
+
+    @override
+    def restart(self, feed: str, refused: int, code: str) -> None:
+        self.restarts += 1
+        if self.restarts == 1:
+            raise ZeroDivisionError
+        super().restart(feed, refused, code)
+
+
+async def test_a_restart_that_fails(database: Database) -> None:
+    """The reader restarts the feed when the service refuses its cursor again."""
+    refusal = EngineFailure("changes", FailureKind.PERMANENT, FeedFault.BEYOND_END, 409)
+    processor = FailingProcessor(database, Outbox(database, "test"), [], lambda: 0)
+    made = reader(ScriptedFeed(refusal, refusal), database, processor)
+    made.start()
+    await eventually_async(lambda: made.supported is True)
+    await made.stop()
+    assert processor.restarts == 2
+
+
+async def test_a_stop_that_is_cancelled(database: Database) -> None:
+    """The caller gets its own cancellation."""
+    made = reader(ScriptedFeed(), database)
+    made.start()
+    await eventually_async(lambda: made.supported is True)
+    stopping = asyncio.create_task(made.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
 
 
 def released(number: int, kind: str, sequence: int, report: str = "R1") -> ReportChange:
