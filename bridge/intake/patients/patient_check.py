@@ -73,11 +73,13 @@ class PatientCheck:
         if not self.applies_to(payload):
             return ()
         try:
-            found = self._refusals(self._events(payload))
+            events = self._events(payload)
+        except Exception:  # noqa: BLE001  # the evaluation maps the message, too, and refuses it
+            return ()
+        try:
+            found = self._refusals(events)
         except StoreError as error:  # the message cannot be stored either
             self._log.warning("merged patients not looked up", error=describe(error))
-            return ()
-        except Exception:  # noqa: BLE001  # the evaluation refuses the message
             return ()
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.store.database import Database
-from bridge.store.records import merged_patients
+from bridge.store.records import merged_patients, visit_transfers
 from bridge.wiring.listeners import merged_patient_check
 from config.listeners import Acknowledge, MergedPatients
 from mappings.hl7.tables import AckCode
@@ -67,6 +67,19 @@ async def test_an_unreadable_message(database: Database) -> None:
     async with refusing(database) as intake:
         assert (await intake.ask(b"GET / HTTP/1.1\r\n")).error_codes == ("100",)
         assert (await intake.ask(order(mrn=""))).error_codes == ("101",)
+
+
+async def test_a_defect_of_the_lookup(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message whose patients cannot be checked gets AE 207, and the sender may retry."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with refusing(database) as intake:
+        with monkeypatch.context() as patch:
+            patch.setattr(visit_transfers, "find_merges_and_transfers", fail)
+            ack = await intake.ask(order("ID1", mrn="O1"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("207",))
 
 
 async def test_a_circular_merge(database: Database) -> None:
