@@ -34,12 +34,12 @@ def is_email(text: str) -> bool:
     Refused are invisible and control characters, bidirectional marks, characters that only look
     like another (full width, ligatures), and words that mix scripts whose letters look alike.
     """
-    given = text.strip()
-    if not _SHAPE.fullmatch(given) or not all(map(_is_plain, given + canonical_email(given))):
+    address = text.strip()
+    if not _SHAPE.fullmatch(address) or not all(map(_is_plain, address + canonical_email(address))):
         return False
-    if unicodedata.normalize("NFKC", given) != unicodedata.normalize("NFC", given):
+    if unicodedata.normalize("NFKC", address) != unicodedata.normalize("NFC", address):
         return False
-    local, _, domain = given.rpartition("@")
+    local, _, domain = address.rpartition("@")
     labels = domain.split(".")
     if not all(labels) or any(_mixes(word) for word in (local, *labels)):
         return False
@@ -57,8 +57,8 @@ def is_same_mailbox(text: str) -> bool:
     Folding maps further letters to others, such as \u00df to ss. Their mailboxes may belong to two
     people, so an identity provider's address must not have such a letter.
     """
-    given = text.strip()
-    return is_email(given) and unicodedata.normalize("NFC", given).lower() == _folded(given)
+    address = text.strip()
+    return is_email(address) and unicodedata.normalize("NFC", address).lower() == _folded(address)
 
 
 def _folded(text: str) -> str:

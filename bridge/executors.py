@@ -57,11 +57,11 @@ class Threads(Enum):
         self._pending = 0  # running or waiting; changed on the event loop's thread only
         self._executor: ThreadPoolExecutor | None = None
 
-    async def run(self, work: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> T:
+    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking work on a thread of this pool. Raises PoolFull and what the work raises."""
         if self._pending >= self.size + self.waiting:
             raise PoolFull(self.label)
-        piece = partial(contextvars.copy_context().run, work, *given, **named)
+        piece = partial(contextvars.copy_context().run, work, *args, **kwargs)
         self._pending += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self.executor, piece)

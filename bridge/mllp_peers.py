@@ -160,10 +160,10 @@ def _wanted(header: Header | None, received: Sequence[ReceivedAck]) -> bool | No
     conditions = (
         [header.application_ack] if received else [header.accept_ack, header.application_ack]
     )
-    asked = {each.decode("latin-1").strip().upper() for each in conditions} - _NEVER
-    if not asked:
+    requested = {each.decode("latin-1").strip().upper() for each in conditions} - _NEVER
+    if not requested:
         return False
-    return None if asked <= _ON_CONDITION else True
+    return None if requested <= _ON_CONDITION else True
 
 
 @dataclass(frozen=True, slots=True)

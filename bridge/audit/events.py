@@ -123,10 +123,10 @@ def form_around(row: Mapping[str, Any]) -> tuple[str, str, str]:
     The predecessor's hash and the event's own number go between the parts, because members are
     sorted by name.
     """
-    given = {name: row[name] for name in _SECOND_MEMBERS if name not in (_PREVIOUS, _SEQUENCE)}
-    before = {name: value for name, value in given.items() if name < _PREVIOUS}
-    between = {name: value for name, value in given.items() if _PREVIOUS < name < _SEQUENCE}
-    after = {name: value for name, value in given.items() if name > _SEQUENCE}
+    members = {name: row[name] for name in _SECOND_MEMBERS if name not in (_PREVIOUS, _SEQUENCE)}
+    before = {name: value for name, value in members.items() if name < _PREVIOUS}
+    between = {name: value for name, value in members.items() if _PREVIOUS < name < _SEQUENCE}
+    after = {name: value for name, value in members.items() if name > _SEQUENCE}
     return (
         f'{_canonical(before)[:-1]},"{_PREVIOUS}":"',
         f'",{_canonical(between)[1:-1]},"{_SEQUENCE}":',

@@ -95,11 +95,11 @@ def row_query(
     from bridge.admin.selection import RowQuery
 
     numbers = {"control": control_id, "patient": patient, "order": order}
-    given = [(kind, number) for kind, number in numbers.items() if number is not None]
-    if len(given) > 1 or any(not number.strip() for _, number in given):
+    chosen = [(kind, number) for kind, number in numbers.items() if number is not None]
+    if len(chosen) > 1 or any(not number.strip() for _, number in chosen):
         raise typer.BadParameter("give one of --control-id, --patient and --order, with a value")
     _require_state(state)
-    return RowQuery(state, source, given[0] if given else None, report, since, before, limit)
+    return RowQuery(state, source, chosen[0] if chosen else None, report, since, before, limit)
 
 
 def selection(

@@ -217,25 +217,25 @@ class Preparation:
         self, claimed: ClaimedDeliveries, destination: CompiledDestination
     ) -> list[PreparedDelivery]:
         """Return deliveries with the bytes to send, in order; a retry has the stored bytes."""
-        given: dict[int, bytes | DeliveryOutcome] = {}
+        results: dict[int, bytes | DeliveryOutcome] = {}
         plans: list[MessagePlan] = []
         for each in claimed.deliveries:
             if each.is_damaged:
-                given[each.delivery_id] = self._damaged(each)
+                results[each.delivery_id] = self._damaged(each)
             elif each.payload is not None:
-                given[each.delivery_id] = each.payload
+                results[each.delivery_id] = each.payload
             elif each.delivery_id not in claimed.contexts:
-                given[each.delivery_id] = self._unstored(each)
+                results[each.delivery_id] = self._unstored(each)
             else:
                 try:
                     plans.append(
                         plan_message(each, claimed.contexts[each.delivery_id], destination)
                     )
                 except CompositionError as error:
-                    given[each.delivery_id] = outcome_without_message(each, error)
+                    results[each.delivery_id] = outcome_without_message(each, error)
         if plans:
-            given |= await self._composed(plans)
-        return [(each, given[each.delivery_id]) for each in claimed.deliveries]
+            results |= await self._composed(plans)
+        return [(each, results[each.delivery_id]) for each in claimed.deliveries]
 
     async def _composed(self, plans: Sequence[MessagePlan]) -> dict[int, bytes | DeliveryOutcome]:
         """
@@ -243,20 +243,20 @@ class Preparation:
         thread.
         """
         contents = await self._texts.read(plans)
-        given: dict[int, bytes | DeliveryOutcome] = {}
+        results: dict[int, bytes | DeliveryOutcome] = {}
         ready: list[tuple[MessagePlan, ReportContent]] = []
         for plan, content in zip(plans, contents, strict=True):
             if isinstance(content, ReportContent):
                 ready.append((plan, content))
             else:
-                given[plan.delivery.delivery_id] = self._failed(plan, content)
+                results[plan.delivery.delivery_id] = self._failed(plan, content)
         slow = [each for each in ready if each[0].mapping.takes_long]
         written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *each) for each in slow))
         messages = {
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
         quick = [each for each in ready if not each[0].mapping.takes_long]
-        return given | await Threads.DELIVERY.run(self._finish, quick, messages, plans)
+        return results | await Threads.DELIVERY.run(self._finish, quick, messages, plans)
 
     def _finish(
         self,

@@ -306,7 +306,7 @@ class AlertMonitor:
             self.notifiers[notifier]([*current.values()])
         except Exception as error:  # noqa: BLE001  # the other ways must work, too
             structlog.get_logger("alerts").error(
-                "not told", endpoint=notifier, error=describe(error)
+                "notification not sent", endpoint=notifier, error=describe(error)
             )
             self.unsent[notifier] = current
             return False

@@ -98,8 +98,8 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
         }
         events: dict[int, MessageOutcome] = {}
         try:
-            async with aclosing(apply(claimed)) as given:
-                async for outcomes in given:
+            async with aclosing(apply(claimed)) as batches:
+                async for outcomes in batches:
                     events |= {each.message_id: each for each in outcomes}
                     yield outcomes
         finally:

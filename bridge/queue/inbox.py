@@ -308,9 +308,9 @@ class Inbox:
 
         The clock of the node that postponed them was ahead, or the clock was set back.
         """
-        given = {"now": now, "latest": now + CLOCK_TOLERANCE_MS}
+        parameters = {"now": now, "latest": now + CLOCK_TOLERANCE_MS}
         with self._database.write() as connection:
-            return connection.execute(_CORRECT_DUE_TIMES, given).rowcount
+            return connection.execute(_CORRECT_DUE_TIMES, parameters).rowcount
 
     def requeue_expired_claims(
         self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()

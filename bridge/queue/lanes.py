@@ -246,9 +246,9 @@ class Lanes:
         kept, so that a message that kills each worker is parked in the end.
         """
         moment = claim_time(connection, now)
-        given = {"owner": owner, "now": moment, "latest": moment + _MAX_LEASE}
-        asked = connection.execute(self._overdue, given)
-        found = [row for row in asked if row.id not in except_ids]
+        parameters = {"owner": owner, "now": moment, "latest": moment + _MAX_LEASE}
+        overdue = connection.execute(self._overdue, parameters)
+        found = [row for row in overdue if row.id not in except_ids]
         known = {owner, own}
         others = {row.owner for row in found} - known
         if others and self._has_heartbeats:

@@ -77,8 +77,8 @@ def replay_parked(
     """
     shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
     parked = (MESSAGE.c.state == QueueState.PARKED.value, MESSAGE.c.code == code)
-    asked = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
-    rows = connection.execute(asked).all()
+    query = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
+    rows = connection.execute(query).all()
     queue = Lanes(database, INBOX, parked_block=False)
     for row in rows:
         _requeue(connection, MESSAGE, row.id, next_state(QueueState.PARKED, QueueEvent.REPLAYED))
@@ -185,8 +185,8 @@ def _count_overtaken(database: Database, message_id: int, routing: Routing | Non
     """
     with database.read() as connection:
         if routing is None:
-            asked = select(MESSAGE.c.lane_1, MESSAGE.c.lane_2).where(MESSAGE.c.id == message_id)
-            row = connection.execute(asked).first()
+            query = select(MESSAGE.c.lane_1, MESSAGE.c.lane_2).where(MESSAGE.c.id == message_id)
+            row = connection.execute(query).first()
             lanes = tuple(each for each in row or () if each is not None)
         else:
             lanes = routing.lanes

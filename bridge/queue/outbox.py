@@ -351,9 +351,9 @@ class Outbox:
         Such a time was set by a node whose clock was ahead.
         """
         latest = now + round(longest * 1000) + CLOCK_TOLERANCE_MS
-        given = {"destination": destination, "now": now, "latest": latest}
+        parameters = {"destination": destination, "now": now, "latest": latest}
         with self._database.write() as connection:
-            return connection.execute(_CORRECT_DUE_TIMES, given).rowcount
+            return connection.execute(_CORRECT_DUE_TIMES, parameters).rowcount
 
     def extend(self, delivery_ids: Sequence[int], now: int) -> set[int]:
         """

@@ -194,8 +194,8 @@ class PayloadBlobs:
     def _has_file(self, key: tuple[int, int], size: int) -> bool:
         return self._files is not None and self._files.has(name_of(*key), size)
 
-    def _execute(self, cursor: Any, statement: str, *given: object) -> None:
-        cursor.execute(statement.replace("?", self._mark), given)
+    def _execute(self, cursor: Any, statement: str, *values: object) -> None:
+        cursor.execute(statement.replace("?", self._mark), values)
 
 
 def content(connection: Connection, message_id: int, payload: Any) -> bytes:

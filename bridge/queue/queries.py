@@ -99,8 +99,8 @@ def destinations_of(database: Database, ids: Sequence[int]) -> frozenset[str]:
     found: set[str] = set()
     with database.read() as connection:
         for start in range(0, len(ids), _CHUNK):
-            asked = DELIVERY.c.id.in_(ids[start : start + _CHUNK])
-            found.update(connection.execute(select(DELIVERY.c.destination).where(asked)).scalars())
+            listed = DELIVERY.c.id.in_(ids[start : start + _CHUNK])
+            found.update(connection.execute(select(DELIVERY.c.destination).where(listed)).scalars())
     return frozenset(found)
 
 

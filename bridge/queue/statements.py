@@ -83,9 +83,9 @@ _BLOCKER = """
     FROM {table} AS m WHERE m.id IN :ids AND m.{lane} IS NOT NULL
 """
 _GUARD = """
-    SELECT l.lane, l.{key} AS id FROM {given} AS asked (lane, id) CROSS JOIN LATERAL (
+    SELECT l.lane, l.{key} AS id FROM {given} AS requested (lane, id) CROSS JOIN LATERAL (
         SELECT o.lane, o.{key} FROM {table}_lane AS o
-        WHERE o.lane = asked.lane AND o.{key} = asked.id FOR SHARE SKIP LOCKED
+        WHERE o.lane = requested.lane AND o.{key} = requested.id FOR SHARE SKIP LOCKED
     ) AS l
 """
 _BLOCK = "UPDATE {table} SET blocked = 1 WHERE id IN :ids"
@@ -100,8 +100,8 @@ _ACKNOWLEDGED = """,
 _PLACES = ("bigint", "bigint")
 _ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
 _LOCKED = """
-    WITH asked AS MATERIALIZED ({ordered}), places AS MATERIALIZED (
-        SELECT l.lane, l.{key} AS id FROM asked AS a
+    WITH requested AS MATERIALIZED ({ordered}), places AS MATERIALIZED (
+        SELECT l.lane, l.{key} AS id FROM requested AS a
         JOIN {table}_lane AS l ON l.lane = a.lane AND l.{key} = a.id
         ORDER BY l.lane, l.{key} FOR UPDATE OF l{passing}
     )

@@ -175,15 +175,15 @@ class SharedQuery:
 
     def __init__(self, ask: Callable[[], object]) -> None:
         self._ask = ask
-        self._asked: asyncio.Future[bool] | None = None
+        self._query: asyncio.Future[bool] | None = None
 
     async def succeeded(self) -> bool:
         """Run the query, or wait for the one in progress; return whether it succeeded in time."""
-        if self._asked is None or self._asked.done():
-            self._asked = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
-        asked = self._asked
-        await asyncio.wait([asked], timeout=ANSWER_SECONDS)
-        return asked.done() and asked.result()
+        if self._query is None or self._query.done():
+            self._query = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
+        query = self._query
+        await asyncio.wait([query], timeout=ANSWER_SECONDS)
+        return query.done() and query.result()
 
     def _attempt(self) -> bool:
         try:

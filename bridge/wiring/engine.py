@@ -57,43 +57,47 @@ def engine_settings(settings: Settings) -> EngineSettings:
 
 
 def _assistance(settings: Settings) -> WritingAids:
-    given = settings.assistance
+    assistance = settings.assistance
 
     def endpoint(url: str, model: str, key_file: Path | None) -> ModelEndpoint | None:
         key = read_secret(settings.path(key_file)) if key_file else ""
         return ModelEndpoint(url, model, key) if url else None
 
     return WritingAids(
-        endpoint(given.transcription_url, given.transcription_model, given.transcription_key_file),
-        endpoint(given.placing_url, given.placing_model, given.placing_key_file),
-        given.browser_speech,
+        endpoint(
+            assistance.transcription_url,
+            assistance.transcription_model,
+            assistance.transcription_key_file,
+        ),
+        endpoint(assistance.placing_url, assistance.placing_model, assistance.placing_key_file),
+        assistance.browser_speech,
     )
 
 
 def _single_sign_on(settings: Settings) -> SingleSignOn | None:
-    given = settings.sign_in.oidc
-    if given is None:
+    oidc = settings.sign_in.oidc
+    if oidc is None:
         return None
-    secret, ca = given.client_secret_file, given.ca
+    secret, ca = oidc.client_secret_file, oidc.ca
     return SingleSignOn(
-        given.issuer,
-        given.client_id,
+        oidc.issuer,
+        oidc.client_id,
         read_secret(settings.path(secret)) if secret else "",
-        given.label,
-        given.scopes,
-        given.email_claim,
-        given.verified_only,
+        oidc.label,
+        oidc.scopes,
+        oidc.email_claim,
+        oidc.verified_only,
         str(settings.path(ca)) if ca else "",
     )
 
 
 def _rates(settings: Settings) -> RateLimits:
-    given = settings.rates
+    rates = settings.rates
     return RateLimits(
-        reads=Quota(given.reads),
-        launches=Quota(given.launches),
-        exports=Quota(given.exports),
-        failed_authentications=Quota(given.failed_authentications, _FAILURE_WINDOW_SECONDS),
+        reads=Quota(rates.reads),
+        launches=Quota(rates.launches),
+        exports=Quota(rates.exports),
+        failed_authentications=Quota(rates.failed_authentications, _FAILURE_WINDOW_SECONDS),
     )
 
 

@@ -277,8 +277,8 @@ def library_folders() -> list[Path]:
 def _prctl(option: int, *arguments: int) -> bool:
     if _LIBRARY is None or sys.platform != "linux":
         return False
-    given = [ctypes.c_ulong(each) for each in (*arguments, 0, 0, 0, 0)[:4]]
-    return bool(_LIBRARY.prctl(option, *given) == 0)
+    numbers = [ctypes.c_ulong(each) for each in (*arguments, 0, 0, 0, 0)[:4]]
+    return bool(_LIBRARY.prctl(option, *numbers) == 0)
 
 
 def _leave_namespaces() -> bool:

@@ -16,19 +16,19 @@ for _each in _OFTEN_USED.split():
     importlib.import_module(_each)  # once, instead of in each call
 
 
-def load(payload: bytes, given: Mapping[str, Any]) -> list[str]:
+def load(payload: bytes, arguments: Mapping[str, Any]) -> list[str]:
     """Run a hook file; return the names of its functions."""
-    found = _module(payload, given["module"])
+    found = _module(payload, arguments["module"])
     return [name for name, each in vars(found).items() if _is_own(each, found)]
 
 
-def call(payload: bytes, given: Mapping[str, Any]) -> str:
+def call(payload: bytes, arguments: Mapping[str, Any]) -> str:
     """Call a hook with a message; None becomes an empty text."""
-    found = _module(payload, given["module"])
-    function = getattr(found, given["function"])
+    found = _module(payload, arguments["module"])
+    function = getattr(found, arguments["function"])
     if not _is_own(function, found):
-        raise AttributeError(given["function"])
-    answer = function(hl7.parse(given["text"]))
+        raise AttributeError(arguments["function"])
+    answer = function(hl7.parse(arguments["text"]))
     return "" if answer is None else str(answer).strip()
 
 

@@ -38,25 +38,27 @@ class WorkerHookRunner:
     def load(self, module: str, source: str) -> list[str]:
         """Run a hook file; return the names of its functions. Raises HookStopped."""
         limits = {"seconds": LOADING_SECONDS, "processor": round(LOADING_SECONDS)}
-        known = self._asked("load", source, {"module": module}, limits)
+        known = self._run_task("load", source, {"module": module}, limits)
         return [each for each in known if isinstance(each, str)] if isinstance(known, list) else []
 
     def call(self, module: str, source: str, function: str, text: str) -> str:
         """Call a hook with a message. Raises HookStopped."""
-        given = {"module": module, "function": function, "text": text}
+        arguments = {"module": module, "function": function, "text": text}
         limits = {"seconds": SECONDS, "processor": PROCESSOR_SECONDS}
-        answer = self._asked("call", source, given, limits)
+        answer = self._run_task("call", source, arguments, limits)
         if not isinstance(answer, str):
             return ""
         if _UNSTORABLE.search(answer):  # databases and charsets cannot store these
             raise HookStopped("answered with a NUL character or an unpaired surrogate")
         return answer
 
-    def _asked(self, task: str, source: str, given: dict[str, str], limits: dict[str, Any]) -> Any:
+    def _run_task(
+        self, task: str, source: str, arguments: dict[str, str], limits: dict[str, Any]
+    ) -> Any:
         payload = source.encode("utf-8", "replace")
         try:
             return self._pool.call(
-                task, payload, given, max_bytes=_MAX_ANSWER_BYTES, wait=WAIT, **limits
+                task, payload, arguments, max_bytes=_MAX_ANSWER_BYTES, wait=WAIT, **limits
             )
         except WorkerTimeout:
             raise HookStopped("was stopped: it took too long or too much memory") from None

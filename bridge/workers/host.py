@@ -74,8 +74,8 @@ START_WITHIN = 30.0
 _ATTEMPTS = 2  # per call: a worker may be killed from outside
 
 _BOOTSTRAP = (
-    "import sys, json, importlib; given = json.loads(sys.argv[1]); sys.path += given.pop('path'); "
-    "importlib.import_module(given.pop('program')).main(**given)"
+    "import sys, json, importlib; named = json.loads(sys.argv[1]); sys.path += named.pop('path'); "
+    "importlib.import_module(named.pop('program')).main(**named)"
 )
 
 

@@ -41,18 +41,18 @@ class Offload(WorkerHost):
     def __init__(
         self, *, memory: int = MEMORY, idle: float = 60.0, seconds: float = SECONDS
     ) -> None:
-        given = {"memory": memory, "nice": _NICE}
-        super().__init__("large messages", __name__, given, size=1, idle=idle)
+        arguments = {"memory": memory, "nice": _NICE}
+        super().__init__("large messages", __name__, arguments, size=1, idle=idle)
         self._seconds = seconds
 
-    def run(self, function: Callable[..., Any], payload: bytes, *given: Any) -> Any:
+    def run(self, function: Callable[..., Any], payload: bytes, *arguments: Any) -> Any:
         """
-        Return the result of `function(payload, *given)` in the process, or raise its exception.
+        Return the result of `function(payload, *arguments)` in the process, or raise its exception.
 
         `function` is a module's function; arguments and result must be picklable. Raises
         WorkerTimeout, WorkerBusy, WorkerFailed.
         """
-        call = pickle.dumps((function, given))
+        call = pickle.dumps((function, arguments))
         reply = self.ask(call, payload, seconds=self._seconds, wait=WAIT)
         good, answer = pickle.loads(reply)  # noqa: S301  # from our own process
         if good:
@@ -88,17 +88,17 @@ def _serve(requests: BinaryIO, replies: BinaryIO) -> bool:
     head = requests.read(HEAD.size)
     if len(head) < HEAD.size:
         return False
-    asked, size = HEAD.unpack(head)
-    call = pickle.loads(requests.read(asked))  # noqa: S301  # from the service
-    _reply(replies, _result_of(call, requests.read(size)))
+    call_size, payload_size = HEAD.unpack(head)
+    call = pickle.loads(requests.read(call_size))  # noqa: S301  # from the service
+    _reply(replies, _result_of(call, requests.read(payload_size)))
     return True
 
 
 def _result_of(call: tuple[Callable[..., Any], tuple[Any, ...]], payload: bytes) -> bytes:
     """Run a function; return its result or exception, pickled."""
-    function, given = call
+    function, arguments = call
     try:
-        return pickle.dumps((True, function(payload, *given)))
+        return pickle.dumps((True, function(payload, *arguments)))
     except MemoryError:  # the process ends, and the host reports it
         raise
     except Exception as error:  # noqa: BLE001  # the caller raises it again

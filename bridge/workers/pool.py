@@ -50,8 +50,8 @@ class WorkerPool(WorkerHost):
         waiting: int = 64,
         idle: float = 60.0,
     ) -> None:
-        given = {"modules": list(modules), "memory": memory, "nice": nice}
-        super().__init__(name, zygote.__name__, given, size=size, waiting=waiting, idle=idle)
+        arguments = {"modules": list(modules), "memory": memory, "nice": nice}
+        super().__init__(name, zygote.__name__, arguments, size=size, waiting=waiting, idle=idle)
 
     def call(
         self,

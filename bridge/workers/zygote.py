@@ -86,8 +86,8 @@ class _CallServer:
         head = _read(self._requests, HEAD.size)
         if head is None:
             return False
-        asked, size = HEAD.unpack(head)
-        call, payload = _read(self._requests, asked), _read(self._requests, size)
+        call_size, payload_size = HEAD.unpack(head)
+        call, payload = _read(self._requests, call_size), _read(self._requests, payload_size)
         if call is None or payload is None:
             return False
         answer = self._run_in_child(json.loads(call), payload)
@@ -151,10 +151,12 @@ class _CallServer:
             os._exit(0)
 
 
-def _result_of(task: Task, payload: bytes, given: Mapping[str, Any], active: list[str]) -> bytes:
+def _result_of(
+    task: Task, payload: bytes, arguments: Mapping[str, Any], active: list[str]
+) -> bytes:
     """Run a task; return its answer, or the class names of its exception and the bases."""
     try:
-        answer = active if task is _protections else task(payload, given)
+        answer = active if task is _protections else task(payload, arguments)
         if isinstance(answer, bytes):
             return BYTES_ANSWER + answer
         return JSON_ANSWER + json.dumps(answer).encode()
@@ -162,7 +164,7 @@ def _result_of(task: Task, payload: bytes, given: Mapping[str, Any], active: lis
         return RAISED + json.dumps([each.__name__ for each in type(error).__mro__]).encode()
 
 
-def _protections(payload: bytes, given: Mapping[str, Any]) -> list[str]:
+def _protections(payload: bytes, arguments: Mapping[str, Any]) -> list[str]:
     """Mark the task whose answer is the active confinement of its own process."""
     return []
 

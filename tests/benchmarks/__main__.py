@@ -47,22 +47,22 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
 
 def main() -> None:
     """Measure the named parts, each in its own folder."""
-    asked = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    asked.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    asked.add_argument("--rounds", type=int, default=ROUNDS)
-    asked.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument(
         "--count", type=int, default=0, help="amount of data of a part; 0: its default"
     )
-    asked.add_argument(
+    parser.add_argument(
         "--folder", help="folder for data directories and databases; default: a temporary one"
     )
-    given = asked.parse_args()
-    unknown = set(given.parts) - PARTS.keys()
+    options = parser.parse_args()
+    unknown = set(options.parts) - PARTS.keys()
     if unknown:
-        asked.error(f"no such part: {', '.join(sorted(unknown))}")
-    for part in given.parts or PARTS:
-        with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            PARTS[part](Path(folder), Options(given.rounds, given.count))
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    for part in options.parts or PARTS:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            PARTS[part](Path(folder), Options(options.rounds, options.count))
 
 
 if __name__ == "__main__":

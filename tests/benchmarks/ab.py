@@ -31,33 +31,34 @@ Found = dict[str, list[Turn]]
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure both checkouts and print."""
-    asked = argparse.ArgumentParser(prog="python -m tests.benchmarks ab", description=__doc__)
-    asked.add_argument("a", type=Path, metavar="PATH_A")
-    asked.add_argument("b", type=Path, metavar="PATH_B")
-    asked.add_argument("--rounds", type=int, default=3)
-    asked.add_argument("--messages", type=int, default=4000)
-    asked.add_argument("--whole", action="store_true", help="apply the orders too")
-    asked.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    asked.add_argument("--folder", help="folder for data directories; default: a temporary one")
-    given = asked.parse_args(words)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ab", description=__doc__)
+    parser.add_argument("a", type=Path, metavar="PATH_A")
+    parser.add_argument("b", type=Path, metavar="PATH_B")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--messages", type=int, default=4000)
+    parser.add_argument("--whole", action="store_true", help="apply the orders too")
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--folder", help="folder for data directories; default: a temporary one")
+    options = parser.parse_args(words)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder)))
         postgres = None
-        if given.database == "postgresql":
+        if options.database == "postgresql":
             postgres = Postgres(folder / "postgres")
             stack.callback(postgres.close)
-        sides = [Checkout(path, folder, postgres) for path in (given.a, given.b)]
+        sides = [Checkout(path, folder, postgres) for path in (options.a, options.b)]
         found: list[Found] = [{}, {}]
-        for number in range(given.rounds):
+        for number in range(options.rounds):
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                _round(sides[side], found[side], given.messages, whole=given.whole)
-    what = "whole service" if given.whole else "intake alone"
-    title = f"{what}, {given.database}, medians of {given.rounds} rounds; A {given.a}, B {given.b}"
+                _round(sides[side], found[side], options.messages, whole=options.whole)
+    what = "whole service" if options.whole else "intake alone"
+    rounds = f"medians of {options.rounds} rounds"
+    title = f"{what}, {options.database}, {rounds}; A {options.a}, B {options.b}"
     columns = (
         "pattern", "A msg/s", "B msg/s", "B/A", "A CPU µs", "B CPU µs", "B/A",
-        *(("A orders/s", "B orders/s", "B/A") if given.whole else ()),
+        *(("A orders/s", "B orders/s", "B/A") if options.whole else ()),
     )  # fmt: skip
-    show(title, columns, [_row(name, found, whole=given.whole) for name in PATTERNS])
+    show(title, columns, [_row(name, found, whole=options.whole) for name in PATTERNS])
 
 
 def _round(side: Checkout, found: Found, messages: int, *, whole: bool) -> None:

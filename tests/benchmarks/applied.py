@@ -73,8 +73,8 @@ class Watch:
             connection.execute("SET enable_seqscan = off")  # a new table has no statistics
             while not self._ending.wait(LOOK_EVERY):
                 late = [list(self._passed)] if self._passed else []
-                asked = _SEEN.format("%s") + (_LATE.format("%s") if late else "")
-                self._note(connection.execute(asked, [self._last, *late]).fetchall())
+                query = _SEEN.format("%s") + (_LATE.format("%s") if late else "")
+                self._note(connection.execute(query, [self._last, *late]).fetchall())
 
     def _note(self, rows: Sequence[tuple[int, str]]) -> None:
         now, known = time.perf_counter(), self._last

@@ -111,7 +111,7 @@ def report(dialect: str, many: int, few: Figures, much: Figures) -> None:
         for name in few
     ]
     show("growth", ("database", "", f"{FEW:,}", f"{many:,}", "ratio"), rows)
-    worst = max(much[name] for name in pages.asked(many, 0))
+    worst = max(much[name] for name in pages.page_requests(many, 0))
     ratio = much["pruning ms"] / much["ACK p99 quiet ms"]
     print(f"slowest page {worst:.0f} ms of {pages.BOUND:.0f}; pruning / quiet {ratio:.2f}")  # noqa: T201  # a command's output
-    print(f"median page {statistics.median(much[n] for n in pages.asked(many, 0)):.0f} ms")  # noqa: T201  # a command's output
+    print(f"median page {statistics.median(much[n] for n in pages.page_requests(many, 0)):.0f} ms")  # noqa: T201  # a command's output

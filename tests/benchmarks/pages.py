@@ -16,7 +16,7 @@ _HOUR = 3_600_000
 Request = tuple[str, str, object]
 
 
-def asked(count: int, now: int) -> Mapping[str, Request]:
+def page_requests(count: int, now: int) -> Mapping[str, Request]:
     """Return the requests for an installation with `count` messages, the last received at `now`."""
     middle = max(INDEXED, count // 2 // INDEXED * INDEXED)
     began = now - count * 24 * _HOUR // MESSAGES_A_DAY
@@ -80,7 +80,7 @@ def measure(house: House, count: int, rounds: int) -> dict[str, float]:
         client.headers["origin"] = house.url
         return {
             name: statistics.median(_ask(client, *each) for _ in range(rounds))
-            for name, each in asked(count, time.time_ns() // 1_000_000).items()
+            for name, each in page_requests(count, time.time_ns() // 1_000_000).items()
         }
 
 

@@ -28,13 +28,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat this seed instead")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--bug", choices=names(), help="build a bug into the product")
-    asked = parser.parse_args()
-    found_by, bug = BUGS[asked.bug] if asked.bug else (None, nullcontext)
-    story = asked.story or found_by
-    first = asked.first if asked.seed is None else asked.seed
-    count = 1 if asked.seed is not None else max(1, asked.schedules // BATCH)
+    options = parser.parse_args()
+    found_by, bug = BUGS[options.bug] if options.bug else (None, nullcontext)
+    story = options.story or found_by
+    first = options.first if options.seed is None else options.seed
+    count = 1 if options.seed is not None else max(1, options.schedules // BATCH)
     with bug():
-        runs = [run(each, first, count, asked.bug) for each in ([story] if story else STORIES)]
+        runs = [run(each, first, count, options.bug) for each in ([story] if story else STORIES)]
     return 0 if all(runs) else 1
 
 

@@ -103,9 +103,9 @@ class PatientCheck:
 
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
         """Tell whether events, except new orders, name orders of other patients."""
-        asked = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
-        index, others = order_index.find_with_others(connection, map(key_of, asked))
-        return any(orders_of_others(each, index, others) for each in asked)
+        changes = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
+        index, others = order_index.find_with_others(connection, map(key_of, changes))
+        return any(orders_of_others(each, index, others) for each in changes)
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, policy = peek(payload), self._policy

@@ -135,8 +135,8 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
         raise DefinitionMissingError("listener")
     definition = _definition(policy, claimed.mapping, claimed.mapping_version)
     unmapped: list[UnmappedCode] = []
-    asked = policy.read(definition, claimed.payload, _defaults(claimed, policy, unmapped))
-    return _job(claimed, policy, definition, asked, unmapped)
+    events = policy.read(definition, claimed.payload, _defaults(claimed, policy, unmapped))
+    return _job(claimed, policy, definition, events, unmapped)
 
 
 def read_inline(
@@ -150,17 +150,17 @@ def read_inline(
     if definition is None or definition.takes_long:
         return None
     unmapped: list[UnmappedCode] = []
-    given = _defaults(claimed, policy, unmapped)
+    defaults = _defaults(claimed, policy, unmapped)
     try:
         with bounded_patterns():
-            asked = policy.read(definition, claimed.payload, given)
+            events = policy.read(definition, claimed.payload, defaults)
     except (MessageRefusal, RuleFailed, PatternsTakeLong):  # `read` raises the former again
         return None
     if unmapped or part_number(claimed.flags) is not None:
         return None  # `read` must be the only one that counts unmapped codes
-    if not _PATIENT_ACTIONS.isdisjoint([each.action for each in asked]):
+    if not _PATIENT_ACTIONS.isdisjoint([each.action for each in events]):
         return None  # a patient may have thousands of orders
-    return _job(claimed, policy, definition, asked, unmapped)
+    return _job(claimed, policy, definition, events, unmapped)
 
 
 def _defaults(
@@ -174,10 +174,10 @@ def _job(
     claimed: ClaimedMessage,
     policy: ListenerPolicy,
     definition: InboundMapping,
-    asked: Sequence[OrderEvent],
+    events: Sequence[OrderEvent],
     unmapped: Sequence[UnmappedCode],
 ) -> MessageJob:
-    events = _part(asked, claimed.flags)
+    events = _part(events, claimed.flags)
     if unmapped:
         policy.on_unmapped_codes(definition.name, definition.version, unmapped)
     source = SourceMessage(

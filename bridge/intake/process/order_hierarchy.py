@@ -53,13 +53,13 @@ def _for_children(
     if any(_was_released(each, event, sent_at) for each in own):
         return
     numbers = {event.placer, event.filler, *(each.placer for each in own)}
-    asked = child_signals(numbers | {each.filler for each in own})
+    signals = child_signals(numbers | {each.filler for each in own})
     for order in orders:
         shown = {each.signal for each in order.signals if each.kind == CHILD_OF}
         same_patient = (order.key.site, order.key.mrn) == (event.site, event.mrn)
         if (
             same_patient
-            and shown & asked
+            and shown & signals
             and order.key not in seen
             and _applies_to_child(event, order)
         ):
@@ -128,11 +128,11 @@ def leaves_open_children(event: OrderEvent, orders: Iterable[IndexedOrder]) -> b
     """Tell whether a replaced order has children on the worklist."""
     if event.action is not OrderAction.REPLACE:
         return False
-    asked = child_signals({event.placer, event.filler})
+    signals = child_signals({event.placer, event.filler})
     return any(
         (each.key.site, each.key.mrn) == (event.site, event.mrn)
         and each.state in OPEN_STATES
-        and not asked.isdisjoint(one.signal for one in each.signals if one.kind == CHILD_OF)
+        and not signals.isdisjoint(one.signal for one in each.signals if one.kind == CHILD_OF)
         for each in orders
     )
 

@@ -62,10 +62,10 @@ def redirect_jobs(
     """Redirect jobs to the current patients; one for each, in order."""
     if not redirects.moves:
         return [redirected_job(job, redirects, {}) for job in jobs]
-    asked = [orders_to_read(job, redirects) for job in jobs]
-    known = order_index.find(connection, {key for keys, _, _ in asked for key in keys})
-    patients = {each for _, some, _ in asked for each in some}
-    numbers = {each for _, _, some in asked for each in some}
+    to_read = [orders_to_read(job, redirects) for job in jobs]
+    known = order_index.find(connection, {key for keys, _, _ in to_read for key in keys})
+    patients = {each for _, some, _ in to_read for each in some}
+    numbers = {each for _, _, some in to_read for each in some}
     for order in order_index.find_by_number(connection, patients, numbers):
         known.setdefault(order.key, order)
     return [redirected_job(job, redirects, known) for job in jobs]
@@ -214,10 +214,10 @@ def _add_children(connection: Connection, events: Sequence[OrderEvent], index: I
     numbers = {number for each in closing for number in (each.placer, each.filler)}
     for known in (index.get(key_of(each)) for each in closing):
         numbers |= {known.placer, known.filler} if known else set()
-    asked: set[int] = set()
-    while wanted := child_signals(numbers) - asked:
-        asked |= wanted
-        found = order_index.find_by_signal(connection, wanted)
+    looked_up: set[int] = set()
+    while missing := child_signals(numbers) - looked_up:
+        looked_up |= missing
+        found = order_index.find_by_signal(connection, missing)
         numbers = {number for each in found for number in (each.placer, each.filler)}
         for order in found:
             index.setdefault(order.key, order)

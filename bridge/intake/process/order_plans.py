@@ -116,10 +116,10 @@ def plan(
     """
     known = dict(index)
     tasks = []
-    asked = _replacements_first(
+    own_events = _replacements_first(
         merge_events(each for each in events if each.action in ORDER_ACTIONS)
     )
-    for place, event in enumerate(with_child_events(asked, index.values(), source.sent_at)):
+    for place, event in enumerate(with_child_events(own_events, index.values(), source.sent_at)):
         if has_early_rows or event.prior_mrn:
             task = _plan_event(event, known, place, source)
         else:  # the usual case; `_plan_event` would scan all known orders
@@ -177,14 +177,14 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """Tell whether open orders remain whose parent this message or an earlier one replaced."""
-    asked = [task for task in tasks if concerns_parent(task.event)]
-    if not asked:
+    parent_tasks = [task for task in tasks if concerns_parent(task.event)]
+    if not parent_tasks:
         return False
-    known = {**index, **{task.after.key: task.after for task in asked}}.values()
+    known = {**index, **{task.after.key: task.after for task in parent_tasks}}.values()
     return any(
         leaves_open_children(task.event, known)
         or (task.regroups and has_lost_parent(task.event, known))
-        for task in asked
+        for task in parent_tasks
     )
 
 

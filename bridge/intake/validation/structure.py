@@ -268,14 +268,14 @@ def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[
         with os.fdopen(kept, encoding="utf-8", errors="replace") as report:
             report.seek(0)
             lines = [line.rstrip("\n") for line in report]
-    asked = [
+    reported = [
         each
         for each in lines
         if not _is_alternative(each, version) and not _is_known_error(each, version)
     ]
     places = list(dict.fromkeys(misplaced_segments(whole)))
     values = list(dict.fromkeys(malformed_values(whole)))
-    return [naming_first_segment(each, version) for each in asked], places, values
+    return [naming_first_segment(each, version) for each in reported], places, values
 
 
 def _is_known_error(line: str, version: str) -> bool:

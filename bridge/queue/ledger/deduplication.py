@@ -113,7 +113,7 @@ def _is_refused(arrival: Arrival, reused: bool) -> bool:
 
 SQLITE_KNOWN = """
     SELECT m.identity, m.digest, m.edition, m.id, m.ack_code
-    FROM json_each(?) AS asked CROSS JOIN message AS m ON m.identity = asked.value
+    FROM json_each(?) AS requested CROSS JOIN message AS m ON m.identity = requested.value
 """
 # Identities are a separate table on PostgreSQL: partitions share no unique index.
 POSTGRES_KNOWN = """
@@ -178,12 +178,12 @@ POSTGRES_INSERT = f"WITH given AS MATERIALIZED ({_GIVEN}), {_STORED}"
 # Stores nothing if an identity is known. LATERAL with OFFSET 0 forces an index lookup for each
 # identity: without statistics PostgreSQL would compare all stored rows with the batch.
 POSTGRES_INSERT_NEW = f"""
-    WITH asked AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
-        SELECT 1 FROM asked CROSS JOIN LATERAL (
-            SELECT 1 FROM message_identity AS i WHERE i.identity = asked.identity OFFSET 0
+    WITH arrivals AS MATERIALIZED ({_GIVEN}), known AS MATERIALIZED (
+        SELECT 1 FROM arrivals CROSS JOIN LATERAL (
+            SELECT 1 FROM message_identity AS i WHERE i.identity = arrivals.identity OFFSET 0
         ) AS i LIMIT 1
     ), given AS MATERIALIZED (
-        SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM known)
+        SELECT * FROM arrivals WHERE NOT EXISTS (SELECT FROM known)
     ), {_STORED}
 """  # noqa: S608  # our own names
 
@@ -263,9 +263,9 @@ class _SQLite(LedgerDialect):
 
     @override
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
-        given = (json.dumps(ids),)
-        cursor.execute(SQLITE_RETRANSMITTED, given)
-        cursor.execute(SQLITE_STORED_ACKS, given)
+        parameters = (json.dumps(ids),)
+        cursor.execute(SQLITE_RETRANSMITTED, parameters)
+        cursor.execute(SQLITE_STORED_ACKS, parameters)
         return _acks(cursor)
 
     @override

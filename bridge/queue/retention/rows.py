@@ -188,11 +188,11 @@ def _narrowed(
     ids: tuple[int, int],
 ) -> tuple[int, int]:
     """Narrow a range of ids to the partition that contains the first row of a time or later."""
-    asked = " UNION ALL ".join(
+    query = " UNION ALL ".join(
         _FIRST.format(low=each.low, came=stored_at_column, table=f"message_{each.name}")
         for each in parted
     )
-    found = connection.execute(text(asked)).all()
+    found = connection.execute(text(query)).all()
     firsts = sorted((row.low, row.came) for row in found if row.came is not None)
     early = [first for first, at in firsts if at < moment]
     late = [first for first, _ in firsts if not early or first > early[-1]]

@@ -246,8 +246,8 @@ class Worker:
         unsettled = {each.message_id: each for each in claimed}
         engine_reached = False
         try:
-            async with aclosing(self._apply(claimed)) as given:
-                async for outcomes in given:
+            async with aclosing(self._apply(claimed)) as batches:
+                async for outcomes in batches:
                     engine_reached |= any(
                         each.failure is not FailureKind.TRANSIENT for each in outcomes
                     )

@@ -80,10 +80,10 @@ ORDER_NUMBERS = key_statement(
     "text",
 ).with_postgresql(
     """
-    SELECT o.id, o.placer, o.filler FROM unnest(%(mrns)s::text[]) AS asked (mrn)
+    SELECT o.id, o.placer, o.filler FROM unnest(%(mrns)s::text[]) AS patients (mrn)
     CROSS JOIN LATERAL (
         SELECT id, placer, filler FROM bridge_order
-        WHERE site = %(site)s AND mrn = asked.mrn OFFSET 0
+        WHERE site = %(site)s AND mrn = patients.mrn OFFSET 0
     ) AS o
     """
 )
@@ -212,14 +212,14 @@ def find_by_number(
     connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
 ) -> list[IndexedOrder]:
     """Read the orders of these patients (site, MRN) with one of these numbers."""
-    asked = set(numbers)
-    if not asked:
+    requested = set(numbers)
+    if not requested:
         return []
     ids = [
         row.id
         for site, mrns in _patients_by_site(patients)
         for row in execute_keys(connection, ORDER_NUMBERS, mrns, site=site)
-        if row.placer in asked or row.filler in asked
+        if row.placer in requested or row.filler in requested
     ]
     found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
     return _with_signals(connection, found)

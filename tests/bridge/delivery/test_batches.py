@@ -259,14 +259,14 @@ async def test_a_slow_extension_makes_no_lease_longer(tmp_path: Path, database: 
 
 async def test_nothing_is_claimed_without_heartbeat(tmp_path: Path, database: Database) -> None:
     """A courier whose node may have lost its heartbeat lock leaves deliveries to other nodes."""
-    asked = 0
+    calls = 0
 
     def lost() -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
 
     async with open_hospital(tmp_path, database, destination(), session=lost) as hospital:
         await sign_all(hospital, "A1")
-        before = asked
-        await eventually_async(lambda: asked > before + 2)
+        before = calls
+        await eventually_async(lambda: calls > before + 2)
         assert hospital.rows("SELECT state, attempts FROM delivery") == [("queued", 0)]

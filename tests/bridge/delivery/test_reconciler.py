@@ -42,13 +42,13 @@ async def test_differences_are_found(tmp_path: Path, database: Database) -> None
             (DifferenceKind.NOT_QUEUED, "ris"),
             (DifferenceKind.NO_REPORT, ""),
         ]
-        standing = "SELECT code FROM concern ORDER BY code"
-        assert hospital.rows(standing) == [("no_report",), ("not_queued ris",)]
+        codes = "SELECT code FROM concern ORDER BY code"
+        assert hospital.rows(codes) == [("no_report",), ("not_queued ris",)]
         await hospital.follow()
         await hospital.delivered(1)
         found = await reconciler.reconcile(hospital.time())
         assert [each.difference for each in found] == [DifferenceKind.NO_REPORT]
-        assert hospital.rows(standing) == [("no_report",)]
+        assert hospital.rows(codes) == [("no_report",)]
 
 
 async def test_removed_deliveries_and_new_receivers_are_no_differences(
@@ -106,11 +106,11 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         last = last_round_of(database)
         assert last.differing == {f"not_ordered {SITE}": 1, "still_ordered": 1}
         assert (last.orders, last.reports, len(last.not_ordered)) == (1, 3, 1)
-        standing = "SELECT code FROM concern ORDER BY code"
-        assert hospital.rows(standing) == [("still_ordered",)]
+        codes = "SELECT code FROM concern ORDER BY code"
+        assert hospital.rows(codes) == [("still_ordered",)]
         await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
         await reconciler.reconcile(hospital.time())
-        assert hospital.rows(standing) == []
+        assert hospital.rows(codes) == []
 
 
 async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Database) -> None:
@@ -153,16 +153,16 @@ class LaggingService:
 
     client: EngineClient
     catch_up: Callable[[], None]
-    asked: int = 0
+    calls: int = 0
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        self.asked += 1
-        return await self.client.status(orders) if self.asked > 1 else ()
+        self.calls += 1
+        return await self.client.status(orders) if self.calls > 1 else ()
 
     async def worklist(self, site: str, **named: Any) -> WorklistPage:
         page = await self.client.worklist(site, **named)
-        self.asked += 1
-        if self.asked > 1:
+        self.calls += 1
+        if self.calls > 1:
             self.catch_up()
         return page
 
@@ -184,7 +184,7 @@ async def test_a_difference_that_ends_meanwhile_does_not_count(
         reconciler = Reconciler(service, database, [], hospital.metrics)  # type: ignore[arg-type]  # a part of it
         await hospital.send(order("ID1", "A1"))
         assert await reconciler.reconcile(hospital.time()) == []
-        service.asked = 0
+        service.calls = 0
         with database.write() as connection:
             connection.execute(text("UPDATE bridge_order SET state = 'cancelled'"))
         await reconciler.reconcile(hospital.time())

@@ -175,9 +175,9 @@ async def test_a_late_response_is_discarded() -> None:
             await http.send(EngineRequest("GET", "/1", {}, wait=0.02))
         assert raised.value.failure is FailureKind.AMBIGUOUS
         arrived.clear()
-        asked = asyncio.create_task(http.send(EngineRequest("GET", "/2", {})))
+        request = asyncio.create_task(http.send(EngineRequest("GET", "/2", {})))
         await arrived.wait()
-        asked.cancel()
+        request.cancel()
         given_up.set()
         assert (await http.send(EngineRequest("GET", "/3", {}))).content == b"/3"
 

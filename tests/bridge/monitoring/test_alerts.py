@@ -133,8 +133,8 @@ def kinds_of(notices: Sequence[AlertNotice]) -> list[str]:
 def test_raised_once_reminded_and_cleared(database: Database) -> None:
     """A condition is raised once, repeated later, cleared once, and raised again."""
     events = [
-        kinds_of(update_alerts(database, standing, now, repeat_after=1000))
-        for now, standing in [
+        kinds_of(update_alerts(database, conditions, now, repeat_after=1000))
+        for now, conditions in [
             (1, [TROUBLE]),
             (2, [TROUBLE]),
             (1000, [TROUBLE]),
@@ -214,8 +214,8 @@ def test_a_critical_condition_is_raised_again(database: Database) -> None:
     """A certificate that expires soon is raised, and raised again when it has expired."""
     events = []
     for now, severity in enumerate(["warning", "warning", "critical", "critical", "warning"]):
-        standing = [replace(TROUBLE, severity=AlertSeverity(severity))]
-        events.append(kinds_of(update_alerts(database, standing, now, repeat_after=0)))
+        conditions = [replace(TROUBLE, severity=AlertSeverity(severity))]
+        events.append(kinds_of(update_alerts(database, conditions, now, repeat_after=0)))
     assert events == [["raised"], [], ["raised"], [], []]
 
 

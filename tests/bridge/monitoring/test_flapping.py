@@ -55,8 +55,8 @@ def test_a_flapping_condition(database: Database) -> None:
     """A condition is raised three times, then as flapping, and cleared after a longer absence."""
     notices = []
     for now in range(40):
-        standing = [FLAP] if now % 2 == 0 else []
-        notices += update_alerts(database, standing, now, 0, hold=10)
+        conditions = [FLAP] if now % 2 == 0 else []
+        notices += update_alerts(database, conditions, now, 0, hold=10)
     assert [each.event for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]

@@ -220,7 +220,7 @@ def test_deduplication_without_statistics(store: Database) -> None:
                 binary_arrays(kinds, [message] * count),
             )
             plan = "\n".join(row[0] for row in driver.execute(*statement).fetchall())
-            assert "(identity = asked.identity)" in plan
+            assert "(identity = arrivals.identity)" in plan
             assert "Join Filter" not in plan
 
 

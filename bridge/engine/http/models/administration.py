@@ -44,8 +44,8 @@ class SiteBody(Body):
 
     def to_settings(self, site_id: str) -> SiteSettings:
         """Return the settings for the use case; re-encodes images, so call it in a thread."""
-        given = self.model_dump(exclude={"SiteID"})
-        changes = prepare({**given, "name": self.name or site_id})
+        values = self.model_dump(exclude={"SiteID"})
+        changes = prepare({**values, "name": self.name or site_id})
         return apply_changes(SiteSettings(site_id), changes)
 
 

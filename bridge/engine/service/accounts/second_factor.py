@@ -62,15 +62,15 @@ def provisioning_uri(secret: bytes, email: str) -> str:
 
 
 def matching_step(secret: bytes, code: str, now: int) -> int | None:
-    """Return the time step of the given code, None for a wrong code; `now` in milliseconds."""
-    given = "".join(code.split())
-    if len(given) != DIGITS or not (given.isascii() and given.isdecimal()):
+    """Return the time step of a code, None for a wrong code; `now` in milliseconds."""
+    digits = "".join(code.split())
+    if len(digits) != DIGITS or not (digits.isascii() and digits.isdecimal()):
         return None
     present = now // 1000 // STEP_SECONDS
     totp = _totp(secret)
     for drift in _DRIFT:
         step = present + drift
-        if step >= 0 and hmac.compare_digest(totp.generate(step * STEP_SECONDS), given.encode()):
+        if step >= 0 and hmac.compare_digest(totp.generate(step * STEP_SECONDS), digits.encode()):
             return step
     return None
 

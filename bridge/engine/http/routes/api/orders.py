@@ -207,8 +207,8 @@ patient_router = APIRouter(prefix="/api/patient", tags=["Patients"], route_class
 @patient_router.post("/update", response_class=Response, responses=DONE)
 async def update(body: PatientUpdateBody, request: Request) -> Response:
     """Correct demographics on all orders of a patient of a site; absent members are unchanged."""
-    given = body.model_dump(exclude={"SiteID", "PatientMRN"}, exclude_unset=True)
-    tags = {name: value for name, value in given.items() if value is not None}
+    values = body.model_dump(exclude={"SiteID", "PatientMRN"}, exclude_unset=True)
+    tags = {name: value for name, value in values.items() if value is not None}
 
     return await change_as_administrator(
         request,

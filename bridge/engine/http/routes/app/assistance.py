@@ -93,7 +93,7 @@ async def place_lines(
     """
     if not headings or not lines:
         return {}
-    asked = {"headings": dict(enumerate(headings)), "lines": dict(enumerate(lines))}
+    question = {"headings": dict(enumerate(headings)), "lines": dict(enumerate(lines))}
     found = await call(
         endpoint,
         json={
@@ -102,7 +102,7 @@ async def place_lines(
             "response_format": {"type": "json_object"},
             "messages": [
                 {"role": "system", "content": _TASK},
-                {"role": "user", "content": json.dumps(asked, ensure_ascii=False)},
+                {"role": "user", "content": json.dumps(question, ensure_ascii=False)},
             ],
         },
     )
