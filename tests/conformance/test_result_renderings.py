@@ -243,8 +243,8 @@ def test_progress_as_an_order(version: str) -> None:
     assert agree(raw)
 
 
-@pytest.mark.parametrize("sections", ["none", "loinc", "dicom"])
-@pytest.mark.parametrize("layout", ["lines", "repetitions", "formatted"])
+@pytest.mark.parametrize("sections", SECTIONS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_observations_are_stable(layout: str, sections: str) -> None:
     """OBX-3 and OBX-4 do not change from preliminary to final, addendum and correction."""
     mapping = compiled(layout=layout, sections=sections, content=["text", "pdf"])

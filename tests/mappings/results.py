@@ -61,11 +61,21 @@ def valid(raw: bytes) -> bool:
     return bool(parsed.validate())
 
 
+def orders_of(message: Message, mapping: InboundMapping) -> list[ResultOrder]:
+    """Return the orders of a message as a report has them."""
+    found = []
+    for event in mapping.apply(message, DEFAULTS):
+        tags = dict(event.clinical_info)
+        metadata = tags.pop("Metadata", {})
+        found.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
+    return found
+
+
 def every_order() -> list[ResultOrder]:
     """Return all orders of the samples and of the corpus."""
     mapping = load(DEFINITIONS, "orders")
     assert isinstance(mapping, InboundMapping)
-    found = []
+    found: list[ResultOrder] = []
     for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *sorted(CORPUS.glob("*.hl7"))):
         try:
             message = Message.parse(path.read_bytes())
@@ -73,11 +83,7 @@ def every_order() -> list[ResultOrder]:
             continue
         if not mapping.accepts(message.header) or mapping.pre_check(message, DEFAULTS).refusals:
             continue
-        for event in mapping.apply(message, DEFAULTS):
-            tags = dict(event.clinical_info)
-            metadata = tags.pop("Metadata", {})
-            if event.accession:
-                found.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
+        found += [each for each in orders_of(message, mapping) if each.tags.get("Accession")]
     return found
 
 

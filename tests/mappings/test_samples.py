@@ -31,8 +31,8 @@ from mappings.outbound.results import (
     Signer,
 )
 from tests.mappings.definitions import DEFAULTS, NOW, SHIPPED
+from tests.mappings.results import SAMPLES, orders_of
 
-SAMPLES = Path(__file__).parents[2] / "sample_messages"
 INBOUND = ("orders", "patients")
 
 
@@ -138,12 +138,7 @@ def result_orders(path: Path) -> list[ResultOrder]:
     """Return the orders of a message as a report has them."""
     message = Message.parse(path.read_bytes())
     mapping = next(each for each in inbound(path.parent) if each.accepts(message.header))
-    orders = []
-    for event in mapping.apply(message, DEFAULTS):
-        tags = dict(event.clinical_info)
-        metadata = tags.pop("Metadata", {})
-        orders.append(ResultOrder(tags, metadata, event.placer, event.filler, event.echo))
-    return orders
+    return orders_of(message, mapping)
 
 
 def files(*folders: str, ending: str) -> list[Any]:
@@ -191,6 +186,3 @@ def test_number_of_samples() -> None:
     assert {m.header.message_code for m in messages} >= {"ORM", "OMG", "OMI", "ADT"}
     assert len({m.header.sending_application for m in messages}) >= 2
     assert len({m.encoding for m in messages}) >= 2
-    assert all(
-        path.values[0].with_suffix(".json").exists() for path in files("orders", ending=".hl7")
-    )

@@ -178,18 +178,6 @@ class TestBounds:
         assert handler.payloads == [b"1"]
         caller.reset()
 
-    def test_too_many(
-        self, clock: Clock, handler: ManualHandler, observer: RecordingObserver
-    ) -> None:
-        """The server closes a connection beyond the limit at accept. Others are not affected."""
-        server = server_for(handler, clock, observer, max_connections=2)
-        first, second, third = server.connect(), server.connect(), server.connect()
-
-        assert [one.closed for one in (first, second, third)] == [False, False, True]
-        assert ("refused",) in observer.events
-        second.close()
-        assert not server.connect().closed
-
     @pytest.mark.parametrize("refusal", [None, b""])
     def test_a_refusal_reply_is_optional(self, clock: Clock, refusal: bytes | None) -> None:
         """Without a refusal payload the server just closes. An empty payload is a frame."""

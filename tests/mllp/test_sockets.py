@@ -75,7 +75,7 @@ class TestServer:
             assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
 
     def test_connection_limit(self, live: Start) -> None:
-        """The server closes a connection beyond the limit. A closed one frees its slot."""
+        """The server closes only the connection beyond the limit. A closed one frees its slot."""
         server = live("serve", limits={"max_connections": 1})
         with dial(server.port) as first:
             first.sendall(b"\x0bA\x1c\r")
@@ -83,6 +83,8 @@ class TestServer:
             with dial(server.port) as second:
                 assert second.recv(1) == b""
             assert server.next() == ["refused"]
+            first.sendall(b"\x0bB\x1c\r")
+            assert read(first, 4) == b"\x0bb\x1c\r"
         assert server.next() == ["closed"]
         with dial(server.port) as third:
             third.sendall(b"\x0bA\x1c\r")

@@ -8,7 +8,7 @@ import pytest
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from tests.bridge.delivery.fixtures import SITE, TOKEN, destination
+from tests.bridge.delivery.fixtures import SITE, TOKEN, Page, destination
 from tests.bridge.delivery.test_delivery_history import RESULTS, UNSENT, compiled
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
@@ -32,6 +32,18 @@ async def by_poll(hospital: Hospital) -> None:
 
 
 LEARNT = pytest.mark.parametrize("learn", [by_feed, by_poll], ids=["feed", "poll"])
+
+
+async def open_report(hospital: Hospital) -> Page:
+    """Send an order, and open its report."""
+    await hospital.send(order("ID1", "A1"))
+    return await hospital.page("A1")
+
+
+async def read(hospital: Hospital, page: Page, text: str = "First look.") -> None:
+    """Write a text, and save it as a preliminary read."""
+    await page("save", text=text)
+    await hospital.client.prelim(A1, "Residents", "R1")
 
 
 async def withdraw(hospital: Hospital) -> None:
@@ -65,11 +77,9 @@ async def test_the_receiver_of_a_withdrawn_read(
     finals = destination("finals")
     async with open_hospital(tmp_path, database, ris, finals) as hospital:
         await learn(hospital)
-        await hospital.send(order("ID1", "A1"))
+        page = await open_report(hospital)
         await learn(hospital)
-        page = await hospital.page("A1")
-        await page("save", text="First look.")
-        await hospital.client.prelim(A1, "Residents", "R1")
+        await read(hospital, page)
         await learn(hospital)
         await hospital.delivered(1)
         await withdraw(hospital)
@@ -98,12 +108,9 @@ async def test_a_read_that_was_withdrawn_before_it_was_sent(
     ris = destination("ris", events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
         hospital.couriers[0].pause()
-        await hospital.send(order("ID1", "A1"))
+        page = await open_report(hospital)
         await learn(hospital)
-        page = await hospital.page("A1")
-        await page("save", text="First look.")
-        await learn(hospital)
-        await hospital.client.prelim(A1, "Residents", "R1")
+        await read(hospital, page)
         await learn(hospital)
         await withdraw(hospital)
         await learn(hospital)
@@ -122,11 +129,9 @@ async def test_a_second_read_that_was_withdrawn_before_it_was_sent(
     """A read that was sent and cancelled before does not count as received."""
     ris = destination("ris", events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.page("A1")
-        await page("save", text="First look.")
+        page = await open_report(hospital)
         for number in (1, 2):
-            await hospital.client.prelim(A1, "Residents", f"R{number}")
+            await read(hospital, page)
             await hospital.follow()
             if number == 1:
                 await hospital.delivered(1)
@@ -147,11 +152,9 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
     """The report stays Preliminary, and the receiver gets the earlier read again."""
     ris = destination("ris", events=RESULTS)
     async with open_hospital(tmp_path, database, ris) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.page("A1")
+        page = await open_report(hospital)
         for number in (1, 2):
-            await page("save", text=f"Read {number}.")
-            await hospital.client.prelim(A1, "Residents", f"R{number}")
+            await read(hospital, page, f"Read {number}.")
             await hospital.follow()
             await hospital.delivered(number)
             hospital.time.leap += 1000
@@ -166,25 +169,18 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
 async def test_the_status_table_of_the_definition_decides(
     tmp_path: Path, database: Database
 ) -> None:
-    """A definition may delete the observation (D) instead; a document is cancelled by T11."""
+    """A definition may delete the observation (D) instead."""
     statuses = {
         "preliminary": {"result": "P", "observation": "P"},
         "cancellation": {"result": "X", "observation": "D"},
     }
     ris = destination("ris", mappings=compiled("results", statuses=statuses), events=RESULTS)
-    documents = destination("documents", mappings=compiled("mdm"), events=RESULTS)
-    async with open_hospital(tmp_path, database, ris, documents) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.page("A1")
-        await page("save", text="First look.")
-        await hospital.client.prelim(A1, "Residents", "R1")
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        page = await open_report(hospital)
+        await read(hospital, page)
         await hospital.follow()
-        await hospital.delivered(1, "ris")
-        await hospital.delivered(1, "documents")
+        await hospital.delivered(1)
         await withdraw(hospital)
         await hospital.follow()
-        _, deleted = map(Message.parse, await hospital.delivered(2, "ris"))
-        document, cancelled = map(Message.parse, await hospital.delivered(2, "documents"))
+        _, deleted = map(Message.parse, await hospital.delivered(2))
     assert (deleted.value("OBR-25"), deleted.value("OBX-11")) == ("X", "D")
-    assert (cancelled.value("MSH-9.2"), cancelled.value("TXA-19")) == ("T11", "CA")
-    assert cancelled.value("TXA-12") == document.value("TXA-12")
