@@ -164,8 +164,8 @@ def _chaining(table: Table) -> str:
     The server computes the hash of the canonical form (`bridge.audit.events`).
     """
     name = table.name
-    given = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
-    values = ", ".join(f"%({each})s::{_kind_of(each)}" for each in given)
+    columns = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
+    values = ", ".join(f"%({each})s::{_kind_of(each)}" for each in columns)
     # Nodes of an earlier release take their numbers from the server's sequence.
     return f"""
         WITH known AS (
@@ -174,7 +174,7 @@ def _chaining(table: Table) -> str:
             ) AS newest
             UNION ALL SELECT 0, '{GENESIS}' ORDER BY sequence DESC LIMIT 1
         ), appended AS (
-            INSERT INTO {name} ({", ".join(given)}, sequence, previous_hash, hash)
+            INSERT INTO {name} ({", ".join(columns)}, sequence, previous_hash, hash)
             SELECT {values}, sequence + 1, hash, encode(sha256(convert_to(
                 %(_head)s::text || hash || %(_middle)s || (sequence + 1)::text || %(_tail)s, 'UTF8'
             )), 'hex')

@@ -60,8 +60,8 @@ def _parsed(text: str, file: str) -> tuple[YamlNode | None, tuple[Issue, ...]]:
 class _Scanner(RoundTripScanner):
     """Limits brackets and tokens, for which the YAML library needs time without bound."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._steps = 0
 
     @override

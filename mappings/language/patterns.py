@@ -113,9 +113,9 @@ def _search(found: "re2._Regexp") -> Search:
     group = 1 if found.groups else 0
 
     def search(value: str) -> str | None:
-        given = value[:MAX_MATCHED].encode("utf-8", "surrogatepass")
-        _spend(found, given)
-        match = found.search(given)
+        encoded = value[:MAX_MATCHED].encode("utf-8", "surrogatepass")
+        _spend(found, encoded)
+        match = found.search(encoded)
         if match is None:
             return None
         text: bytes | None = match[group]
@@ -139,9 +139,9 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     def matches(value: str) -> bool:
         if len(value) > MAX_MATCHED:
             return False
-        given = value.encode("utf-8", "surrogatepass")
-        _spend(found, given)
-        return found.search(given) is not None
+        encoded = value.encode("utf-8", "surrogatepass")
+        _spend(found, encoded)
+        return found.search(encoded) is not None
 
     return matches
 

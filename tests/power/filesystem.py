@@ -272,8 +272,8 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
         """Set the times."""
-        given = {} if times is None else {"ns": times}
-        os.utime(self._below(path), **given, follow_symlinks=False)  # type: ignore[arg-type]
+        options = {} if times is None else {"ns": times}
+        os.utime(self._below(path), **options, follow_symlinks=False)  # type: ignore[arg-type]
         return 0
 
 

@@ -64,13 +64,13 @@ def test_accounts(tmp_path: Path) -> None:
     """The chapters on accounts, roles, tokens and the audit trail work in one data directory."""
     home, guide = tmp_path / "home", f"{GUIDES}/accounts-and-sign-in.md"
     bridge("init", str(home))
-    given = {"BRIDGE_HOME": home}
-    printed = run(commands(guide, "The first account"), **given)
+    environment = {"BRIDGE_HOME": home}
+    printed = run(commands(guide, "The first account"), **environment)
     assert printed.count("/reporting/enrol") >= 2
-    run(commands(guide, "Forgotten password, lost phone, person leaves"), **given)
+    run(commands(guide, "Forgotten password, lost phone, person leaves"), **environment)
     assert "olga.operator@example.org" in bridge("console", "list", "--home", str(home))
-    assert "viewer integration" in run(commands(guide, "Access tokens"), **given)
-    run(f"cd {tmp_path}\n{commands(guide, 'Audit trail')}", **given)
+    assert "viewer integration" in run(commands(guide, "Access tokens"), **environment)
+    run(f"cd {tmp_path}\n{commands(guide, 'Audit trail')}", **environment)
     events = (tmp_path / "audit.ndjson").read_text("utf-8").splitlines()
     assert {json.loads(event)["resourceType"] for event in events} == {"AuditEvent"}
 
@@ -84,13 +84,13 @@ def test_a_sender_is_connected(house: House, tmp_path: Path) -> None:
     settings = settings.replace("10.1.0.0/16", "127.0.0.0/8")
     add_settings(house, settings)
     (tmp_path / "samples.hl7").write_bytes(SAMPLES.read_bytes())
-    given, begin = {"BRIDGE_HOME": house.home}, f"cd {tmp_path}\n"
-    tried = run(begin + commands(guide, "2. Write a mapping"), **given)
+    environment, begin = {"BRIDGE_HOME": house.home}, f"cd {tmp_path}\n"
+    tried = run(begin + commands(guide, "2. Write a mapping"), **environment)
     assert "Accession" in tried
-    run(begin + commands(guide, "3. Check, and activate"), **given)
+    run(begin + commands(guide, "3. Check, and activate"), **environment)
     house.start()
     script = commands(guide, "4. Send a test message").replace("2575", str(port))
-    assert run(begin + script, **given).count("ris-a") == 6
+    assert run(begin + script, **environment).count("ris-a") == 6
     house.settle()
     assert house.worklist()
 
@@ -109,10 +109,10 @@ def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
         house.draft("M1", "A1", "No fracture.")
         house.sign("M1", "A1")
         eventually(lambda: any(b"No fracture" in each for each in receiver.received))
-        given = {"BRIDGE_HOME": house.home}
-        run(commands(guide, "2. Check the connection", ("bridge receive",)), **given)
-        assert "old-his" in run(commands(guide, "3. Look at a result"), **given)
-        run(commands(guide, "When the receiver does not accept a result"), **given)
+        environment = {"BRIDGE_HOME": house.home}
+        run(commands(guide, "2. Check the connection", ("bridge receive",)), **environment)
+        assert "old-his" in run(commands(guide, "3. Look at a result"), **environment)
+        run(commands(guide, "When the receiver does not accept a result"), **environment)
 
 
 def test_bridge_receive(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_cluster_is_set_up(postgres_server: str, tmp_path: Path) -> None:
     name = f"cluster-{tmp_path.name[-20:]}"
     ask_server(postgres_server, f'CREATE DATABASE "{name}"')
     guide, first, second = f"{GUIDES}/cluster.md", tmp_path / "one", tmp_path / "two"
-    given = {"BRIDGE_HOME": first, "SECOND_HOME": second}
+    environment = {"BRIDGE_HOME": first, "SECOND_HOME": second}
     try:
         second.mkdir()
         script = commands(guide, "Set up")
@@ -189,7 +189,7 @@ def test_a_cluster_is_set_up(postgres_server: str, tmp_path: Path) -> None:
             sed -i 's#^url = .*#url = "{address}"#' "$BRIDGE_HOME/bridge.toml"
             bridge site add SITE1 --home "$BRIDGE_HOME"; bridge migrate --home "$BRIDGE_HOME"
         }}"""
-        run(f"{migrate}\n{script}", **given)
+        run(f"{migrate}\n{script}", **environment)
         statement = commands(guide, "Partitions", language="sql").replace("\n", " ")
         plain = address.replace("+psycopg", "")
         assert "message_rest" in run(f'psql -At -c "$SQL" {plain!r}', SQL=statement)

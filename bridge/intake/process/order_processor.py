@@ -170,8 +170,8 @@ class OrderProcessor:
         self._waiting.notify(outcomes)
         if later:  # read again: their orders have changed
             await self._patient_locks.wait(later)
-            async with aclosing(self.apply([job.claimed for job in later])) as given:
-                async for each in given:
+            async with aclosing(self.apply([job.claimed for job in later])) as batches:
+                async for each in batches:
                     yield each
 
     async def _apply_jobs(

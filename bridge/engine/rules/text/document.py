@@ -325,10 +325,10 @@ def _holds_text(value: Any) -> bool:
 
 def _marks(value: Any, place: str) -> tuple[Mark, ...]:
     known = {mark.value for mark in Mark}
-    given = _list(value, place)
-    if any(not isinstance(each, str) or each not in known for each in given):
+    values = _list(value, place)
+    if any(not isinstance(each, str) or each not in known for each in values):
         raise BadDocument(place, "expected bold, italic, underline or suggested")
-    return tuple(mark for mark in Mark if mark.value in given)
+    return tuple(mark for mark in Mark if mark.value in values)
 
 
 def _object(value: Any, place: str) -> Mapping[str, Any]:

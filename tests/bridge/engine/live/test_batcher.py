@@ -109,14 +109,14 @@ def test_a_cancelled_batch_cancels_its_items() -> None:
             return list(items)
 
         batcher = Batcher[int, int](together, 8)
-        given = asyncio.ensure_future(batcher.submit(1))
+        submitted = asyncio.ensure_future(batcher.submit(1))
         await begun.wait()
         later = asyncio.ensure_future(batcher.submit(2))
         (batch,) = running
         assert batch is not None
         batch.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await given
+            await submitted
         assert await later == 2
 
     asyncio.run(submit_all())
