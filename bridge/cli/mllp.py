@@ -42,7 +42,7 @@ async def _send(address: str, messages: list[bytes], reply_timeout: float) -> in
         if replies.error:
             print(f"no acknowledgment: {replies.error}", file=sys.stderr)
         elif not replies.replies:
-            print("no acknowledgment: none was asked for", file=sys.stderr)
+            print("no acknowledgment: none was requested", file=sys.stderr)
     return 1 if refused else 0
 
 
