@@ -20,6 +20,7 @@ from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.queue.wakeup import PollTimer
 from bridge.queue.worker.batches import AsyncInbox, Batch, InFlightBatches, UnconfirmedClaims
 from bridge.queue.worker.throttle import SMALL_BATCH, ProcessingThrottle, unthrottled
+from bridge.redaction import describe
 from bridge.store.errors import StoreError, StoreUnavailable
 
 Apply = Callable[[Sequence[ClaimedMessage]], AsyncGenerator[Sequence[MessageOutcome]]]
@@ -253,8 +254,7 @@ class Worker:
                     )
                     await self._settle_known(outcomes, unsettled, engine_reached=engine_reached)
         except Exception as error:  # noqa: BLE001  # the messages must be retried after any error
-            kind = type(error).__name__  # a traceback may quote the message
-            _log.error("applying %d messages failed: %s", len(claimed), kind)
+            _log.error("applying %d messages failed: %s", len(claimed), describe(error))
         unknown = [_unknown(message_id) for message_id in unsettled]
         self._failed_batches = 0 if engine_reached or unknown else self._failed_batches + 1
         await self._settle_known(unknown, unsettled)

@@ -53,7 +53,7 @@ def test_everything_is_applied_once_and_in_order(runner: WorkerRunner) -> None:
 
 
 def test_an_error_is_retried(runner: WorkerRunner, caplog: pytest.LogCaptureFixture) -> None:
-    """An unexpected error postpones its batch, and the log has only its class."""
+    """An unexpected error postpones its batch. The log has only its class and place."""
     runner.enqueue("1", "2")
     tries: list[int] = []
 
@@ -65,7 +65,7 @@ def test_an_error_is_retried(runner: WorkerRunner, caplog: pytest.LogCaptureFixt
 
     runner.run(apply, runner.all_done)
     assert len(tries) >= 2
-    assert "ValueError" in caplog.text
+    assert "ValueError at test_worker.py:" in caplog.text
     assert "SECRET" not in caplog.text
 
 
