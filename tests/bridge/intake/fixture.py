@@ -115,6 +115,7 @@ class IntakeFixture:
     """A handler under test."""
 
     handler: IntakeHandler
+    ledger: Ledger
     sequencer: Sequencer | None
     front: Callable[[Handler], Handler]
     database: Database
@@ -184,6 +185,6 @@ async def open_intake(
     )
     front = _unwrapped if sequencer is None else partial(_serialized, sequencer)
     try:
-        yield IntakeFixture(handler, sequencer, front, database, metrics, RecordingPeer())
+        yield IntakeFixture(handler, ledger, sequencer, front, database, metrics, RecordingPeer())
     finally:
         await ledger.stop()

@@ -70,7 +70,7 @@ async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Datab
             if database.dialect == "postgresql":
                 connection.execute(text("LOCK TABLE message IN EXCLUSIVE MODE"))
             replies = [send(order(f"S{number}", "A1"), 1) for number in range(1, 6)]
-            await eventually_async(lambda: intake.handler._inbox.arrived == len(replies))
+            await eventually_async(lambda: intake.ledger.arrived == len(replies))
             assert not any(each.done() for each in replies)
         answered = [read_ack(reply).control_id for (reply,) in await asyncio.gather(*replies)]
         assert answered == [b"S1", b"S2", b"S3", b"S4", b"S5"]
