@@ -81,7 +81,7 @@ class Hospital:
         self._reactor = reactor
         self._clock = clock
         self._arrived = asyncio.Event()
-        self._asked = 0
+        self._read = 0
         self.results: list[Result] = []
         self.on_result: Callable[[Result], None] = lambda _: None
 
@@ -101,22 +101,22 @@ class Hospital:
 
     async def next(self, count: int, within: float) -> Sequence[Result]:
         """Return the next `count` results. Raises TooLate."""
-        wanted = self._asked + count
+        end = self._read + count
         try:
             async with asyncio.timeout(within):
-                while len(self.results) < wanted:
+                while len(self.results) < end:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            found = [(each.accession, each.status) for each in self.unread]
-            raise TooLate(f"{count} results at the RIS", within, found) from None
-        came, self._asked = self.results[self._asked : wanted], wanted
-        return came
+            unread = [(each.accession, each.status) for each in self.unread]
+            raise TooLate(f"{count} results at the RIS", within, unread) from None
+        found, self._read = self.results[self._read : end], end
+        return found
 
     @property
     def unread(self) -> Sequence[Result]:
         """Results that `next` has not returned yet."""
-        return self.results[self._asked :]
+        return self.results[self._read :]
 
     def _take(self, received: ReceivedMessage) -> None:
         result = Result(self._clock(), Message.parse(received.payload))

@@ -63,7 +63,7 @@ class WorkerHookRunner:
         except WorkerTimeout:
             raise HookStopped("was stopped: it took too long or too much memory") from None
         except WorkerBusy:
-            raise HookStopped("was not asked: all worker processes are busy") from None
+            raise HookStopped("was not called: all worker processes are busy") from None
         except WorkerFailed as error:
             raise HookStopped(_reason(error.names, source)) from None
 

@@ -169,7 +169,7 @@ def _parameters(report: Report) -> dict[str, Any]:
 class ReportContext:
     """The parts of a status record that are not in the report's own row."""
 
-    orders: Sequence["GroupOrder"] = field(repr=False)
+    orders: Sequence[GroupOrder] = field(repr=False)
     user_email: str
     addendum_unsign_until: int | None
 

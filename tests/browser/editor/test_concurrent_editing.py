@@ -108,7 +108,7 @@ def test_unsaved_text_stays_visible_after_a_transfer(
     phase(first, "refused")
 
 
-@pytest.mark.parametrize("way", ["forced", "asked", "own"])
+@pytest.mark.parametrize("way", ["forced", "requested", "own"])
 def test_the_last_input_is_saved_before_a_transfer(
     engine: EngineServer, profile: BrowserContext, chromium: Browser, way: str
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_last_input_is_saved_before_a_transfer(
     opened(first, link)
     other_context = chromium.new_context()
     second = other_context.new_page()
-    if way == "asked":
+    if way == "requested":
         second.goto(engine.launch(email=OTHER))
         second.wait_for_selector("#proceed:visible")
     if way == "own":
@@ -126,7 +126,7 @@ def test_the_last_input_is_saved_before_a_transfer(
         second.wait_for_selector("#take-over:visible")
     target = forced(engine)
     typed(first, "To the last letter.")
-    if way == "asked":
+    if way == "requested":
         second.click("#proceed")
     elif way == "own":
         second.click("#take-over")

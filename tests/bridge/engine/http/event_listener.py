@@ -21,7 +21,7 @@ class Listener:
     all: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     messages: asyncio.Queue[tuple[str, dict[str, Any], str]] = field(default_factory=asyncio.Queue)
     _gone: asyncio.Event = field(default_factory=asyncio.Event)
-    _asked: bool = False
+    _has_sent_body: bool = False
 
     async def listen(self) -> None:
         """Keep the stream open until `leave`."""
@@ -68,8 +68,8 @@ class Listener:
         return [self.messages.get_nowait() for _ in range(self.messages.qsize())]
 
     async def _receive(self) -> dict[str, Any]:
-        if not self._asked:
-            self._asked = True
+        if not self._has_sent_body:
+            self._has_sent_body = True
             return {"type": "http.request", "body": b"", "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
