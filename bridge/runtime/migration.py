@@ -8,7 +8,6 @@ started if the databases are up to date.
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,6 +19,7 @@ import structlog
 from sqlalchemy.exc import ArgumentError
 
 from bridge.errors import BridgeError
+from bridge.redaction import describe, stack_frames
 from bridge.roles import Role
 from bridge.store.database import Database
 from bridge.wiring import stores
@@ -112,7 +112,7 @@ def _run_in_child(work: Callable[[], None]) -> bool:
         name = signal.Signals(-status).name
         message = f"migrating was ended by {name}: nothing is half done, start again"
     if status:
-        raise MigrationFailed(message or "migrating failed, as said above")
+        raise MigrationFailed(message or f"migrating failed with status {status}")
     return True
 
 
@@ -146,8 +146,9 @@ def _run_child(work: Callable[[], None], error_write: int, parent_read: int) -> 
     except (BridgeError, OSError) as error:
         os.write(error_write, str(error).encode())
         status = _FAILED
-    except BaseException:  # noqa: BLE001  # a defect
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  # a defect, whose text may quote a row
+        found = f"{describe(error)} ({', '.join(stack_frames(error))})"
+        os.write(error_write, found.encode())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -4,7 +4,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,6 +16,7 @@ from bridge.roles import Role
 from bridge.runtime.migration import MigrationFailed, migrate_in_child_process
 from bridge.store.database import Database
 from bridge.store.migration import current, heads
+from bridge.wiring import stores
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
 from tests.eventually import eventually
@@ -33,18 +34,28 @@ def _start(home: Path, result: Connection) -> None:
     result.send((outcome_text, "alembic" in sys.modules))
 
 
+def _start_with_a_defect(home: Path, result: Connection) -> None:
+    """Run a start whose migration of the bridge raises an unexpected error."""
+
+    def fail(database: Database) -> tuple[str, ...]:
+        raise ValueError("SECRET")
+
+    stores.migrate_bridge = fail
+    _start(home, result)
+
+
 class Start:
     """A process that starts on a data directory."""
 
-    def __init__(self, home: Path) -> None:
-        self._told, telling = FORKED.Pipe(duplex=False)
-        self.process = FORKED.Process(target=_start, args=(home, telling), daemon=True)
+    def __init__(self, home: Path, run: Callable[[Path, Connection], None] = _start) -> None:
+        self._receiver, sender = FORKED.Pipe(duplex=False)
+        self.process = FORKED.Process(target=run, args=(home, sender), daemon=True)
         self.process.start()
-        telling.close()
+        sender.close()
 
     def outcome(self) -> tuple[object, bool]:
         """Return the result of the start, and whether Alembic is loaded."""
-        found: tuple[object, bool] = self._told.recv()
+        found: tuple[object, bool] = self._receiver.recv()
         self.process.join()
         return found
 
@@ -120,3 +131,10 @@ def test_errors_of_the_child_are_reported(tmp_path: Path) -> None:
         other.execute("CREATE TABLE message (somebody_elses TEXT)")
     outcome_text, _ = Start(tmp_path).outcome()
     assert "statement refused (" in str(outcome_text)
+
+
+def test_a_defect_of_a_migration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The start reports class and place of an unexpected error. Its text may quote a row."""
+    outcome_text, _ = Start(tmp_path, _start_with_a_defect).outcome()
+    assert "ValueError at test_migration.py:" in str(outcome_text)
+    assert "SECRET" not in f"{outcome_text}{capfd.readouterr()}"
