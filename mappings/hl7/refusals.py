@@ -18,6 +18,7 @@ Refusals: exceptions that state how a message is acknowledged negatively.
     * ForbiddenElement          AE, 100   validation: a value in an element that must be empty
     * TooManyGroups             AE, 100   too many orders or patients in one message
       * TooLargeForPatients     AE, 100   too large for its number of patients
+      * TooMuchShared           AE, 100   its orders or patients share too much
     * OutOfSequence             AE, 199   not the expected sequence number
     * BatchCountMismatch        AE, 199   a batch has another number of messages than announced
     * TooManyRepetitions        AE, 198   validation: repeated too often
@@ -208,6 +209,12 @@ class TooLargeForPatients(TooManyGroups):
 
     problem = "too large for its number of patients"
     usual_place = "PID-3"
+
+
+class TooMuchShared(TooManyGroups):
+    """The groups of a message share many or large segments, which each of them reads and stores."""
+
+    problem = "too many or too large segments are shared by its orders or patients"
 
 
 class ForbiddenElement(MessageRefusal):

@@ -18,7 +18,7 @@ from mappings.inbound.events import OrderEvent
 from mappings.inbound.order_mapping import OrderRules, PatientNames
 from mappings.inbound.patient_mapping import PatientRules
 from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed, Sources
-from mappings.language.scope import ListenerDefaults, MessageScope
+from mappings.language.scope import ListenerDefaults, MessageScope, require_little_shared
 
 MAX_GROUPS = 1000
 """Limit of the orders or patients of a message. Each becomes an event of several kilobytes."""
@@ -78,10 +78,10 @@ class InboundMapping:
 
     def pre_check(self, message: Message, defaults: ListenerDefaults) -> PreCheck:
         """Check a message and determine its lanes. Raises nothing."""
-        scopes = self.plan.scopes(message, defaults)
-        if len(scopes) > MAX_GROUPS:
-            issue = _issue(_too_many(scopes))
-            return PreCheck((issue,), (), message.charset_suspect)
+        try:
+            scopes = self._scopes(message, defaults)
+        except TooManyGroups as refusal:
+            return PreCheck((_issue(refusal),), (), message.charset_suspect)
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
@@ -122,15 +122,18 @@ class InboundMapping:
 
     def apply(self, message: Message, defaults: ListenerDefaults) -> list[OrderEvent]:
         """Map a message. Raises MessageRefusal if it was not pre-checked, and RuleFailed."""
-        return self.events(self.plan.scopes(message, defaults), message)
-
-    def events(self, scopes: Sequence[MessageScope], message: Message) -> list[OrderEvent]:
-        """Map a message that is split into groups. Raises as `apply`."""
-        if len(scopes) > MAX_GROUPS:
-            raise _too_many(scopes)
+        scopes = self._scopes(message, defaults)
         if isinstance(self.plan, OrderRules):
             return self.plan.events(scopes)
         return self.plan.events(scopes, message)
+
+    def _scopes(self, message: Message, defaults: ListenerDefaults) -> Sequence[MessageScope]:
+        """Split a message into its groups. Raises TooManyGroups."""
+        scopes = self.plan.scopes(message, defaults)
+        if len(scopes) > MAX_GROUPS:
+            raise TooManyGroups(scopes[MAX_GROUPS].place)
+        require_little_shared(message, scopes)
+        return scopes
 
     def _refusals(self, scopes: Sequence[MessageScope], message: Message) -> list[MessageRefusal]:
         try:
@@ -155,10 +158,6 @@ _SUSPECT_CHARSET = Issue(
     "the bytes are not in the declared character set; read as another",
     IssueSeverity.WARNING,
 )
-
-
-def _too_many(scopes: Sequence[MessageScope]) -> MessageRefusal:
-    return TooManyGroups(scopes[MAX_GROUPS].place)
 
 
 def _issue(refusal: MessageRefusal) -> Issue:

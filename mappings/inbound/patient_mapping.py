@@ -19,6 +19,7 @@ from mappings.hl7.refusals import (
     IdentifierTooLong,
     MessageRefusal,
     MissingField,
+    TooManyRepetitions,
     UnsupportedEvent,
 )
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
@@ -103,6 +104,18 @@ def read_identifiers(scope: MessageScope, segment: str, field: int) -> list[Iden
     ]
 
 
+MAX_SAME_NUMBERS = 50
+"""Authorities of one number in PID-3. Each number in MRG-1 is compared with all of them."""
+
+
+def _current_identifiers(scope: MessageScope, now: str) -> list[Identifier]:
+    """Return the identifiers in PID-3 with the current number. Raises TooManyRepetitions."""
+    same = dict.fromkeys(each for each in read_identifiers(scope, "PID", 3) if each.number == now)
+    if len(same) > MAX_SAME_NUMBERS:
+        raise TooManyRepetitions(scope.locate("PID-3"))
+    return list(same)
+
+
 def prior_of_same_authority(scope: MessageScope, prior: str, now: str) -> str | None:
     """
     Return the prior number that the authority of the current number assigned.
@@ -112,7 +125,7 @@ def prior_of_same_authority(scope: MessageScope, prior: str, now: str) -> str | 
     """
     before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
     named = [each for each in before if each.number == prior]
-    current = [each for each in read_identifiers(scope, "PID", 3) if each.number == now]
+    current = _current_identifiers(scope, now)
     if not named or not current or any(not one.differs(own) for one in named for own in current):
         return prior
     kinds = {each.kind for each in named}
@@ -134,7 +147,7 @@ def other_merged_numbers(scope: MessageScope, prior: str, now: str) -> list[str]
     Senders list all numbers that a merge retires. A number without type is not used.
     """
     before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
-    current = [each for each in read_identifiers(scope, "PID", 3) if each.number == now]
+    current = _current_identifiers(scope, now)
     chosen = next(
         (
             each
@@ -187,7 +200,7 @@ class PatientRules:
         groups = split_patients(message, defaults)
         if self._action(message) not in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}:
             return groups
-        return [part for each in groups for part in split_merges(each)]
+        return split_merges(groups)
 
     def refusals(self, scopes: Sequence[MessageScope], message: Message) -> list[MessageRefusal]:
         """Return why a message is refused."""

@@ -7,7 +7,7 @@ placer and filler numbers tell which parts a later message is about.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape
@@ -76,14 +76,29 @@ class Procedure:
     filler: str
     description: str = ""
 
-    def is_same(self, other: "Procedure") -> bool:
-        """
-        Compare the numbers that both have.
 
-        Procedures without a common kind of number count as the same.
-        """
-        pairs = ((self.placer, other.placer), (self.filler, other.filler))
-        return all(one == two for one, two in pairs if one and two)
+class ProcedureLookup:
+    """
+    Finds the first of some procedures that is the same as another one.
+
+    Two procedures are the same if the numbers that both have are equal. Procedures without a common
+    kind of number count as the same.
+    """
+
+    def __init__(self, procedures: Sequence[Procedure]) -> None:
+        self._procedures = procedures
+        self._positions: dict[tuple[str | None, str | None], int] = {}  # None: any number
+        for position, each in enumerate(procedures):
+            for key in product((each.placer, None), (each.filler, None)):
+                self._positions.setdefault(key, position)
+
+    def find(self, other: Procedure) -> Procedure | None:
+        """Return the first procedure that is the same as `other`."""
+        placers = (other.placer, "") if other.placer else (None,)
+        fillers = (other.filler, "") if other.filler else (None,)
+        found = map(self._positions.get, product(placers, fillers))
+        first = min((each for each in found if each is not None), default=None)
+        return None if first is None else self._procedures[first]
 
 
 def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
@@ -125,21 +140,25 @@ def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> 
     A single procedure with the same placer number, or none, is replaced: it got a new filler
     number.
     """
+    lookup = ProcedureLookup(known)
     if len(known) == 1 and not _differ(known[0].placer, sent):
-        return [_completed(each, known) for each in sent]
-    return [*procedures_left(known, sent), *(_described(each, known) for each in sent)]
+        return [_completed(each, lookup.find(each)) for each in sent]
+    return [
+        *procedures_left(known, sent),
+        *(_described(each, lookup.find(each)) for each in sent),
+    ]
 
 
-def _described(sent: Procedure, known: Sequence[Procedure]) -> Procedure:
+def _described(sent: Procedure, before: Procedure | None) -> Procedure:
     """Keep the description of a procedure if the message does not have one."""
-    before = next((each.description for each in known if each.is_same(sent)), "")
-    sent = _completed(sent, known)
-    return sent if sent.description else replace(sent, description=before)
+    sent = _completed(sent, before)
+    if sent.description or before is None:
+        return sent
+    return replace(sent, description=before.description)
 
 
-def _completed(sent: Procedure, known: Sequence[Procedure]) -> Procedure:
+def _completed(sent: Procedure, before: Procedure | None) -> Procedure:
     """Keep segments that a message with an ORC alone does not repeat, such as number assigned."""
-    before = next((each for each in known if each.is_same(sent)), None)
     names = {line[:3].upper() for line in sent.lines}
     if before is None or "OBR" in names:
         return sent
@@ -149,7 +168,8 @@ def _completed(sent: Procedure, known: Sequence[Procedure]) -> Procedure:
 
 def procedures_left(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
     """Return the procedures of an order that a message is not about."""
-    return [each for each in known if not any(each.is_same(one) for one in sent)]
+    lookup = ProcedureLookup(sent)
+    return [each for each in known if lookup.find(each) is None]
 
 
 def _differ(placer: str, sent: Sequence[Procedure]) -> bool:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from mappings.hl7.message import Message
+from mappings.hl7.refusals import TooMuchShared
 from mappings.language.code_tables import UnmappedCode
 
 Positions = Sequence[int]
@@ -209,6 +210,34 @@ class MessageGroups(NamedTuple):
     groups: tuple[tuple[int, SegmentPositions, str], ...]
 
 
+MAX_SHARED_SEGMENTS = 50_000
+MAX_SHARED_BYTES = 32 * 2**20
+"""
+What the groups of a message may share, counted once for each further group.
+
+Each group reads the segments before the first one, and its order is stored with them.
+"""
+
+
+def require_little_shared(message: Message, scopes: Sequence["MessageScope"]) -> None:
+    """Raise TooMuchShared if the groups read many more segments or bytes than the message has."""
+    if len(scopes) <= 1:
+        return
+    sizes = list(map(len, message.lines.raw))
+    headers = {id(each.header): each.header for each in scopes}
+    header_bytes = {key: _bytes_of(each, sizes) for key, each in headers.items()}
+    segments, size = -len(sizes), -len(message.raw)
+    for scope in scopes:
+        segments += len(scope.header.order) + len(scope.own.order)
+        size += header_bytes[id(scope.header)] + _bytes_of(scope.own, sizes)
+        if segments > MAX_SHARED_SEGMENTS or size > MAX_SHARED_BYTES:
+            raise TooMuchShared(scope.place)
+
+
+def _bytes_of(segments: SegmentPositions, sizes: Sequence[int]) -> int:
+    return sum([sizes[position] for position in segments.order])
+
+
 _Grouping = Callable[[tuple[str, ...]], MessageGroups]
 _LONGEST_CACHED = 100  # segments of a message whose groups are cached
 
@@ -225,19 +254,28 @@ def split_patients(message: Message, defaults: ListenerDefaults) -> list[Message
     return _scopes(message, defaults, _patient_groups, _known_patient_groups)
 
 
-def split_merges(scope: MessageScope) -> list[MessageScope]:
-    """Split the group of a patient at each MRG: ADT^A45 may move several visits."""
-    names, order = scope.message.names, scope.own.order
-    starts = [index for index, position in enumerate(order) if names[position] == "MRG"]
-    if not starts[1:]:
-        return [scope]
-    cuts = [
-        SegmentPositions.of([*order[: starts[0]], *order[start:end]], names)
-        for start, end in pairwise([*starts, len(order)])
-    ]
-    return [
-        MessageScope(scope.message, scope.defaults, own, scope.header, scope.place) for own in cuts
-    ]
+def split_merges(groups: Sequence[MessageScope]) -> list[MessageScope]:
+    """
+    Split the group of each patient at each MRG: ADT^A45 may move several visits.
+
+    Raises TooMuchShared.
+    """
+    found: list[MessageScope] = []
+    shared = 0
+    for scope in groups:
+        names, order = scope.message.names, scope.own.order
+        starts = [index for index, position in enumerate(order) if names[position] == "MRG"]
+        if not starts[1:]:
+            found.append(scope)
+            continue
+        shared += starts[0] * len(starts)
+        if shared > MAX_SHARED_SEGMENTS:
+            raise TooMuchShared(scope.place)
+        for start, end in pairwise([*starts, len(order)]):
+            own = SegmentPositions.of([*order[: starts[0]], *order[start:end]], names)
+            one = MessageScope(scope.message, scope.defaults, own, scope.header, scope.place)
+            found.append(one)
+    return found
 
 
 def _scopes(
@@ -312,7 +350,7 @@ def _share_tail(scopes: list[MessageScope]) -> None:
     last = scopes[-1]
     tail = last.own.by_name.get(SHARED_TAIL)
     accession = _accession(last)
-    if not tail or not accession:
+    if tail is None or len(tail) != 1 or not accession:
         return
     for at, scope in enumerate(scopes[:-1]):
         if scope.header is last.header and _accession(scope) == accession:

@@ -93,12 +93,10 @@ def key_of(event: OrderEvent) -> OrderIndexKey:
 
 def merge_events(events: Iterable[OrderEvent]) -> list[OrderEvent]:
     """Merge the events about one order; the values of the first one take precedence."""
-    folded: dict[tuple[OrderAction, OrderIndexKey], OrderEvent] = {}
+    groups: dict[tuple[OrderAction, OrderIndexKey], list[OrderEvent]] = {}
     for event in events:
-        which = (event.action, key_of(event))
-        first = folded.get(which)
-        folded[which] = event if first is None else combined_event(first, event)
-    return list(folded.values())
+        groups.setdefault((event.action, key_of(event)), []).append(event)
+    return list(map(combined_event, groups.values()))
 
 
 def plan(

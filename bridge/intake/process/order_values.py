@@ -221,19 +221,28 @@ def names_procedure(event: OrderEvent) -> bool:
     return any(event.clinical_info.get(tag) for tag in _PROCEDURE_TAGS)
 
 
-def combined_event(first: OrderEvent, second: OrderEvent) -> OrderEvent:
-    """Combine two groups of a message about one order; the first one's values take precedence."""
-    head, parts = _procedures(first)
-    more = [each for each in _procedures(second)[1] if each not in parts]
-    echo, description = join_procedures(head, [*parts, *more])
-    info = merged_tags(second.clinical_info, first.clinical_info)
+def combined_event(groups: Sequence[OrderEvent]) -> OrderEvent:
+    """Combine the groups of a message about one order; the first one's values take precedence."""
+    first, *others = groups
+    if not others:
+        return first
+    head, procedures = _procedures(first)
+    for each in others:
+        procedures += _procedures(each)[1]
+    echo, description = join_procedures(head, list(dict.fromkeys(procedures)))
+    info: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    for each in reversed(groups):
+        info |= each.clinical_info
+        metadata |= each.clinical_info.get("Metadata", {})
+    info |= {"Metadata": metadata} if metadata else {}
     return replace(
         first,
         clinical_info=info | ({DESCRIPTION: description} if description else {}),
         echo=echo,
-        link_signals=tuple(dict.fromkeys([*first.link_signals, *second.link_signals])),
-        placer=first.placer or second.placer,
-        filler=first.filler or second.filler,
+        link_signals=tuple(dict.fromkeys(signal for each in groups for signal in each.link_signals)),
+        placer=next((each.placer for each in groups if each.placer), ""),
+        filler=next((each.filler for each in groups if each.filler), ""),
     )
 
 

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound, TooManyGroups
+from mappings.hl7.refusals import (
+    MessageRefusal,
+    MissingField,
+    TableValueNotFound,
+    TooManyGroups,
+    TooMuchShared,
+)
 from mappings.inbound.definition import MAX_GROUPS, InboundMapping
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
 from tests.mappings.definitions import (
@@ -285,3 +291,33 @@ def test_a_message_with_too_many_orders_is_refused() -> None:
     assert isinstance(issue.refusal, TooManyGroups)
     with pytest.raises(TooManyGroups):
         SHIPPED.apply(refused, DEFAULTS)
+
+
+THOUSAND = [segment for at in range(MAX_GROUPS) for segment in order(f"P{at}")]
+SHARED = {
+    "a large segment before all orders": ("NTE|1||" + "x" * 40_000, *THOUSAND),
+    "many segments before all orders": (*["OBX|1|NM|A||1"] * 60, *THOUSAND),
+    "an ORC of many OBR": ("ORC|NW|P1" + "|" * 20 + "x" * 40_000, *["OBR|1|P1||X^Test"] * MAX_GROUPS),
+    "a ZDS after orders of one accession": (
+        "ORC|NW|P1",
+        *["OBR|1|||X^Test" + "|" * 14 + "A1"] * MAX_GROUPS,
+        "ZDS|1.2.3|" + "x" * 40_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("segments", SHARED.values(), ids=SHARED)
+def test_orders_that_share_too_much_are_refused(segments: tuple[str, ...]) -> None:
+    """Each order reads and stores the shared segments: a small frame could fill the disk."""
+    shared = message(*segments)
+    (issue,) = SHIPPED.check(shared, DEFAULTS)
+    assert isinstance(issue.refusal, TooMuchShared)
+    with pytest.raises(TooMuchShared):
+        SHIPPED.apply(shared, DEFAULTS)
+
+
+def test_several_zds_after_the_orders_are_of_the_last_one() -> None:
+    """IHE RAD-4 sends one ZDS for all orders; many would multiply by the orders."""
+    obr = "OBR|1|||X^Test" + "|" * 14 + "A1"
+    one, two = events("ORC|NW|P1", obr, "ORC|NW|P2", obr, "ZDS|1.2.3", "ZDS|1.2.4")
+    assert len(one.echo) == len(two.echo) - 2

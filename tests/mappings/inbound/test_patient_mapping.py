@@ -9,6 +9,8 @@ from mappings.hl7.refusals import (
     DuplicateKeyIdentifier,
     IdentifierTooLong,
     MissingField,
+    TooManyRepetitions,
+    TooMuchShared,
     UnsupportedEvent,
 )
 from mappings.inbound.definition import InboundMapping
@@ -130,6 +132,18 @@ REFUSED = {
         (PID, "MRG|M0", "PID|2||M3^^^NORTH^MR", "MRG|M3"),
         DuplicateKeyIdentifier,
         "MRG[2]-1.1",
+    ),
+    "many MRG after many segments": (
+        "A40",
+        (PID, *["NTE|1"] * 300, *[f"MRG|M{at}^^^NORTH^MR" for at in range(2, 302)]),
+        TooMuchShared,
+        "PID[1]",
+    ),
+    "many authorities of one number": (
+        "A40",
+        ("PID|1||" + "~".join(f"M1^^^A{at}^MR" for at in range(51)), "MRG|M0^^^NORTH^MR"),
+        TooManyRepetitions,
+        "PID-3",
     ),
 }
 
