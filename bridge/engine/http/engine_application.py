@@ -245,6 +245,7 @@ _RULES: Mapping[str, tuple[Reason, ...]] = {
         Reason.ORDER_NOT_ORDERED,
         Reason.ORDER_HAS_CONTENT,
         Reason.PATIENTS_DIFFER,
+        Reason.GROUP_TOO_LARGE,
     ),
     "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
 }

@@ -76,6 +76,7 @@ class Reason(StrEnum):
     NOT_PRELIM_REVIEWER = "not_prelim_reviewer"
     NOT_PRELIMINARY = "report_not_preliminary"
     TOO_FEW_ORDERS = "too_few_orders"
+    GROUP_TOO_LARGE = "group_too_large"
     ANCHOR_IS_MEMBER = "anchor_in_another_group"
     ANCHOR_STATUS = "anchor_not_ordered_or_draft"
     ANCHOR_HAS_CONTENT = "anchor_has_content"
@@ -115,6 +116,7 @@ REASON_TEXTS: Mapping[Reason, str] = {
     Reason.NOT_PRELIM_REVIEWER: "the user is neither the reader nor a reviewer of the prelim group",
     Reason.NOT_PRELIMINARY: "the report is not Preliminary",
     Reason.TOO_FEW_ORDERS: "at least two different orders are needed",
+    Reason.GROUP_TOO_LARGE: "a report may have at most 100 orders",
     Reason.ANCHOR_IS_MEMBER: "the anchor is a linked order of another report; unlink it first",
     Reason.ANCHOR_STATUS: "the anchor is neither Ordered nor Draft",
     Reason.ANCHOR_HAS_CONTENT: "the anchor was unassigned and keeps content; reset it first",

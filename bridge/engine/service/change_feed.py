@@ -175,6 +175,15 @@ def announce(
     work.announce(report.site_id, report.report_id, event, body)
 
 
+def announce_order_update(work: Work, report: Report) -> None:
+    """Announce that orders of a report have changed, once in a transaction."""
+
+    def body() -> dict[str, Any]:
+        return describe(ReportContext.of(work.session, report, work.now), report, work.now)
+
+    work.announce_once(report.site_id, report.report_id, ChangeEvent.ORDER_UPDATED, body)
+
+
 def read_changes(
     connection: Connection,
     sites: Collection[str] | None,

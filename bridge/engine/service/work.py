@@ -6,7 +6,7 @@ events and feed changes are appended in the statement batch that commits. Both t
 commit order, and no row lock is requested while their locks are held.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -90,6 +90,9 @@ class Work:
     """
     Members `target`, `before` and `after` of the audit event, set by use cases that know them.
     """
+    _announced_once: dict[
+        tuple[str, str, ChangeEvent], tuple[int, Callable[[], Mapping[str, Any]]]
+    ] = field(default_factory=dict, repr=False)
     _session: Session | None = field(default=None, repr=False)
 
     @property
@@ -129,6 +132,30 @@ class Work:
             }
         )
 
+    def announce_once(
+        self,
+        site_id: str,
+        report_id: str,
+        event: ChangeEvent,
+        describe: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """
+        Add a change to the feed at the commit, once for a report and an event.
+
+        `describe` makes the body when the use case has ended. A batch that changes each order of a
+        report would otherwise store all of the report's orders once for each of them.
+        """
+        change = (site_id, report_id, event)
+        if change not in self._announced_once:
+            self._announced_once[change] = len(self.announced), describe
+            self.announce(site_id, report_id, event, {})
+
+    def describe_announced(self) -> None:
+        """Make the bodies of `announce_once`."""
+        for position, describe in self._announced_once.values():
+            self.announced[position]["body"] = dict(describe())
+        self._announced_once.clear()
+
     def audit(self, event: AuditEvent) -> None:
         """Add an event to the audit trail. It is recorded only if the transaction commits."""
         self.audit_events.append(event)
@@ -145,6 +172,8 @@ class Work:
         except BaseException:
             for each, length in zip(lists, lengths, strict=True):
                 del each[length:]
+            kept = self._announced_once.items()
+            self._announced_once = {key: each for key, each in kept if each[0] < lengths[0]}
             self.session.expire_all()
             raise
 
@@ -182,6 +211,7 @@ def nested_work(connection: Connection, actor: ActorRef, now: int) -> Iterator[W
     """Run a use case in a shared write transaction. The caller collects and appends its records."""
     with closing(Work(connection, actor, now)) as work:
         yield work
+        work.describe_announced()
         work.flush()
         execute_all(connection, work.final_statements)
 
@@ -194,6 +224,7 @@ def work_within(
     records = CommitRecords()
     with closing(Work(connection, actor, now)) as work:
         yield work
+        work.describe_announced()
         work.flush()
     records.add(work)
     records.append(connection, database, work.final_statements)

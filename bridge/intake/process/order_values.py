@@ -240,7 +240,9 @@ def combined_event(groups: Sequence[OrderEvent]) -> OrderEvent:
         first,
         clinical_info=info | ({DESCRIPTION: description} if description else {}),
         echo=echo,
-        link_signals=tuple(dict.fromkeys(signal for each in groups for signal in each.link_signals)),
+        link_signals=tuple(
+            dict.fromkeys(signal for each in groups for signal in each.link_signals)
+        ),
         placer=next((each.placer for each in groups if each.placer), ""),
         filler=next((each.filler for each in groups if each.filler), ""),
     )

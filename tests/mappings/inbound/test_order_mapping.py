@@ -297,7 +297,10 @@ THOUSAND = [segment for at in range(MAX_GROUPS) for segment in order(f"P{at}")]
 SHARED = {
     "a large segment before all orders": ("NTE|1||" + "x" * 40_000, *THOUSAND),
     "many segments before all orders": (*["OBX|1|NM|A||1"] * 60, *THOUSAND),
-    "an ORC of many OBR": ("ORC|NW|P1" + "|" * 20 + "x" * 40_000, *["OBR|1|P1||X^Test"] * MAX_GROUPS),
+    "an ORC of many OBR": (
+        "ORC|NW|P1" + "|" * 20 + "x" * 40_000,
+        *["OBR|1|P1||X^Test"] * MAX_GROUPS,
+    ),
     "a ZDS after orders of one accession": (
         "ORC|NW|P1",
         *["OBR|1|||X^Test" + "|" * 14 + "A1"] * MAX_GROUPS,

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sqlalchemy
+from pydantic_core import to_json as to_json_bytes
 from sqlalchemy import Connection
 from sqlmodel import select
 
+from bridge.engine.errors import BadLaunch
 from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId, merged_tags, search_text
+from bridge.engine.rules.order_relations import MAX_ORDERS
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json
 from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.rules.text.plain_text import plain_text
@@ -27,6 +30,9 @@ from bridge.engine.service.report_lookup import mark_updated
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_keys, insert_rows, key_statement, prepare_insert
+
+MAX_METADATA = 2**19
+"""Bytes of an order's Metadata. Each launch may add keys, and each change in the feed has all."""
 
 TEMPLATES = metadata.tables["engine_template"]
 REPORTS = metadata.tables[str(Report.__tablename__)]
@@ -154,12 +160,12 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
 
 
 def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
-    """Group new orders by report: one each, or one for a link group."""
+    """Group new orders by report: one each, or one for MAX_ORDERS of a link group."""
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for each in new:
         key = (each.identity.site_id, each.identity.mrn, each.group)
-        if each.group and key in groups:
+        if each.group and len(groups.get(key, ())) in range(1, MAX_ORDERS):
             groups[key].append(each)
             continue
         found.append([each])
@@ -295,6 +301,9 @@ def update_order(
     """
     tags = merged_tags(row.tags, order.tags, clears=clears)
     metadata = {**row.order_metadata, **order.metadata}
+    if order.metadata and len(to_json_bytes(metadata)) > MAX_METADATA:
+        detail = f"Metadata with the earlier keys is larger than {MAX_METADATA} bytes"
+        raise BadLaunch("metadata_too_large", detail, pointer="/clinicalInfo/Metadata")
     location = order.location or row.location
     if (tags, metadata, location) == (row.tags, row.order_metadata, row.location):
         return False
@@ -303,7 +312,7 @@ def update_order(
     row.updated_at = work.now
     work.session.add(row)
     mark_updated(work, report)
-    change_feed.announce(work, report, ChangeEvent.ORDER_UPDATED)
+    change_feed.announce_order_update(work, report)
     return True
 
 

@@ -14,6 +14,7 @@ from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import Reason, ReportOrigin
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.order_relations import (
+    MAX_ORDERS,
     MINIMUM,
     Candidate,
     already_linked,
@@ -54,6 +55,8 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusR
     if not already_linked(candidates):
         if broken := refuse_link(candidates[0], candidates[1:]):
             raise RuleBroken(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
+        if sum({each.report_id: len(each.patients) for each in candidates}.values()) > MAX_ORDERS:
+            raise RuleBroken(Reason.GROUP_TOO_LARGE, pointer="/clinicalInfo")
         _join(work, anchor, [each.report for each in found[1:]])
     return status_records(work.session, [anchor], work.now)
 

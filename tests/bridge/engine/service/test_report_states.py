@@ -1,20 +1,22 @@
 """Unsigned reports: register, open, reset, discard, delete, prelim, assign."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from bridge.engine.errors import Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
+from bridge.engine.errors import BadLaunch, Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
     PrelimGroup,
     SiteMembership,
 )
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.creation import MAX_METADATA, OrderInput
 from bridge.engine.service.launch.registration import Registration
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import discard, reset_order
+from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.worklist.ownership import assign_order
@@ -63,6 +65,49 @@ def test_registering_many_keeps_their_order(harness: ServiceHarness) -> None:
     assert done[0].report_id == done[2].report_id
     with harness.work() as work:
         assert lock_report(work, harness.identity("A1")).order.tags["Modality"] == "MR"
+
+
+def test_a_batch_announces_a_report_once(harness: ServiceHarness) -> None:
+    """A change has all orders of its report: one for each order would be their square."""
+    orders = [harness.order(name) for name in ("A1", "A2", "A3")]
+    harness.do(link_orders, orders)
+    before = harness.changes()[-1]["cursor"]
+
+    tags = {"Modality": "MR"}
+    harness.do(
+        register_many, SITE, [OrderInput("M1", name, tags=tags) for name in ("A1", "A2", "A3")]
+    )
+
+    (change,) = harness.changes(before)
+    assert change["event"] == "order_updated"
+    assert [each["Modality"] for each in change["orders"]] == ["MR", "MR", "MR"]
+
+
+def test_an_update_that_was_rolled_back_is_not_announced(harness: ServiceHarness) -> None:
+    """A refused launch of a batch hides no update of another one, and is not announced itself."""
+    harness.order("A1")
+    harness.order("A2")
+    before = harness.changes()[-1]["cursor"]
+    with harness.work() as work:
+        register(work, SITE, OrderInput("M1", "A1", tags={"Modality": "MR"}))
+        with suppress(ZeroDivisionError), work.savepoint():
+            register(work, SITE, OrderInput("M1", "A2", tags={"Modality": "MR"}))
+            raise ZeroDivisionError
+    (change,) = harness.changes(before)
+    assert [each["Accession"] for each in change["orders"]] == ["A1"]
+
+
+def test_metadata_of_many_launches(harness: ServiceHarness) -> None:
+    """Launches add keys to the Metadata of an order until a limit."""
+    harness.order("A1")
+    large = "x" * (MAX_METADATA // 2)
+    harness.do(register, SITE, OrderInput("M1", "A1", metadata={"one": large}))
+    with pytest.raises(BadLaunch) as error:
+        harness.do(register, SITE, OrderInput("M1", "A1", metadata={"two": large}))
+    assert (error.value.code, error.value.pointer) == (
+        "metadata_too_large",
+        "/clinicalInfo/Metadata",
+    )
 
 
 def test_an_applied_template_is_content(harness: ServiceHarness) -> None:

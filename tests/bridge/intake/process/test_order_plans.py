@@ -35,7 +35,7 @@ def ordered_and_changed(count: int) -> tuple[OrderTask, int]:
 
 
 def test_the_procedures_of_an_accession_cost_their_number() -> None:
-    """Twice the procedures are twice the work: a frame may have 1,000, and plans run on the loop."""
+    """Twice the procedures are twice the work: a frame may have 1,000, planned on the loop."""
     _, few = ordered_and_changed(100)
     task, many = ordered_and_changed(200)
     assert [line[:9] for line in task.after.echo if line.startswith("ORC")] == [
