@@ -9,6 +9,10 @@ from enum import StrEnum
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the header's name, no token
 
 
+MAX_REPORT_ORDERS = 100
+"""Orders of one report. Each change in the feed has all of them, with their tags."""
+
+
 class ReportStatus(StrEnum):
     """Status of a report (interface document, status record and launch response)."""
 

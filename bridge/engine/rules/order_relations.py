@@ -12,8 +12,6 @@ from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
 from bridge.engine.rules.patients import certain_date, same_patient
 
 MINIMUM = 2
-MAX_ORDERS = 100
-"""Orders of one report. Each change in the feed has all of them, with their tags."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from bridge.intake.process.order_values import as_moved_away, as_ordered
 from bridge.intake.process.worklist_changes import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,
+    OpenOrders,
     link_to_group,
     order_key,
     withdraw,
@@ -250,7 +251,6 @@ async def _apply_patient_event(
         context.move_to_survivor(event)
         await apply_early_rows(worklist, context, event)
         await _follow_later_moves(worklist, context, event)
+        open_orders = OpenOrders(context.index.values())
         for each in linkable:
-            context.notes += await link_to_group(
-                worklist.client, each, context.index, context.groups
-            )
+            context.notes += await link_to_group(worklist.client, each, open_orders, context.groups)

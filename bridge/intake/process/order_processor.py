@@ -67,6 +67,7 @@ from bridge.intake.process.order_repository import (
 )
 from bridge.intake.process.order_rules import OrderState, OrderStep
 from bridge.intake.process.worklist_changes import (
+    OpenOrders,
     close_order,
     detach,
     link_group_names,
@@ -245,9 +246,10 @@ class OrderProcessor:
             context.notes += await unlink_from_group(
                 self._client, task, context.index, context.groups
             )
+        open_orders = OpenOrders(context.index.values() if regrouped else ())
         for task in regrouped:
             context.notes += await link_to_group(
-                self._client, task.after, context.index, context.groups, context.new_orders
+                self._client, task.after, open_orders, context.groups, context.new_orders
             )
 
     async def _apply_step(self, context: JobContext, task: OrderTask) -> None:

@@ -9,10 +9,10 @@ keeps its own report; this is a note, not a failure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.contract import ReportStatus
+from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
@@ -185,18 +185,34 @@ Groups = dict[OrderIndexKey, str]
 """The report id of each order, as the engine returned it last."""
 
 
-def linkable_orders(
-    own: IndexedOrder, index: Mapping[OrderIndexKey, IndexedOrder]
-) -> list[IndexedOrder]:
-    """Return the order, and open orders of the same patient that share a link signal with it."""
-    wanted = linking_signals(own.signals)
-    found = {own.key: own}
-    for order in index.values():
-        same_patient = (order.key.site, order.key.mrn) == (own.key.site, own.key.mrn)
-        shares = not wanted.isdisjoint(linking_signals(order.signals))
-        if same_patient and shares and order.state == OrderState.ORDERED:
-            found.setdefault(order.key, order)
-    return list(found.values())
+class OpenOrders:
+    """Open orders by patient and link signal."""
+
+    def __init__(self, orders: Iterable[IndexedOrder]) -> None:
+        self._by_signal: dict[tuple[str, str, int], list[IndexedOrder]] = {}
+        for order in orders:
+            if order.state == OrderState.ORDERED:
+                for key in _signal_keys(order):
+                    self._by_signal.setdefault(key, []).append(order)
+
+    def group_of(self, own: IndexedOrder) -> list[IndexedOrder]:
+        """
+        Return the order, and those that share a link signal with it, in the order of their arrival.
+
+        A group of more orders than a report may have consists of several reports.
+        """
+        found = {own.key: own}
+        for key in _signal_keys(own):
+            for order in self._by_signal.get(key, ()):
+                found.setdefault(order.key, order)
+        ranked = sorted(found.values(), key=lambda each: (each.first_message, each.place))
+        place = next(at for at, each in enumerate(ranked) if each is own)
+        start = place - place % MAX_REPORT_ORDERS
+        return ranked[start : start + MAX_REPORT_ORDERS]
+
+
+def _signal_keys(order: IndexedOrder) -> list[tuple[str, str, int]]:
+    return [(order.key.site, order.key.mrn, each) for each in linking_signals(order.signals)]
 
 
 def order_key(key: OrderIndexKey) -> OrderKey:
@@ -221,7 +237,7 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderI
     found: list[list[IndexedOrder]] = []
     new = (task for task in tasks if task.regroups and task.before is None and not task.absorbed)
     for order in (task.after for task in new):
-        signals = [(order.key.site, order.key.mrn, each) for each in linking_signals(order.signals)]
+        signals = _signal_keys(order)
         group = next((groups[each] for each in signals if each in groups), None)
         if group is None:
             found.append(group := [])
@@ -283,7 +299,7 @@ async def unlink_from_group(
 async def link_to_group(
     client: EngineClient,
     order: IndexedOrder,
-    index: Mapping[OrderIndexKey, IndexedOrder],
+    open_orders: OpenOrders,
     groups: Groups,
     new_orders: Collection[OrderIndexKey] = (),
 ) -> list[str]:
@@ -293,7 +309,7 @@ async def link_to_group(
     If all of them are `new_orders` (registered by this message, not opened), they are linked
     without a status query. The engine refuses if their state has changed.
     """
-    orders = linkable_orders(order, index)
+    orders = open_orders.group_of(order)
     members = [group_member(each) for each in orders]
     if len(members) == 1 or _share_report(members, groups):
         return []

@@ -16,11 +16,11 @@ from pydantic_core import to_json as to_json_bytes
 from sqlalchemy import Connection
 from sqlmodel import select
 
+from bridge.contract import MAX_REPORT_ORDERS
 from bridge.engine.errors import BadLaunch
 from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId, merged_tags, search_text
-from bridge.engine.rules.order_relations import MAX_ORDERS
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json
 from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.rules.text.plain_text import plain_text
@@ -160,12 +160,12 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
 
 
 def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
-    """Group new orders by report: one each, or one for MAX_ORDERS of a link group."""
+    """Group new orders by report: one each, or one for MAX_REPORT_ORDERS of a link group."""
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for each in new:
         key = (each.identity.site_id, each.identity.mrn, each.group)
-        if each.group and len(groups.get(key, ())) in range(1, MAX_ORDERS):
+        if each.group and len(groups.get(key, ())) in range(1, MAX_REPORT_ORDERS):
             groups[key].append(each)
             continue
         found.append([each])

@@ -9,12 +9,12 @@ order that stays becomes the anchor.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bridge.contract import MAX_REPORT_ORDERS
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import Reason, ReportOrigin
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.order_relations import (
-    MAX_ORDERS,
     MINIMUM,
     Candidate,
     already_linked,
@@ -55,7 +55,10 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusR
     if not already_linked(candidates):
         if broken := refuse_link(candidates[0], candidates[1:]):
             raise RuleBroken(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
-        if sum({each.report_id: len(each.patients) for each in candidates}.values()) > MAX_ORDERS:
+        if (
+            sum({each.report_id: len(each.patients) for each in candidates}.values())
+            > MAX_REPORT_ORDERS
+        ):
             raise RuleBroken(Reason.GROUP_TOO_LARGE, pointer="/clinicalInfo")
         _join(work, anchor, [each.report for each in found[1:]])
     return status_records(work.session, [anchor], work.now)

@@ -3,11 +3,11 @@
 import pytest
 from sqlmodel import select
 
+from bridge.contract import MAX_REPORT_ORDERS
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId
-from bridge.engine.rules.order_relations import MAX_ORDERS
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.registration import register_current
 from bridge.engine.service.report_lookup import key_of, lock_report
@@ -52,21 +52,23 @@ def group(harness: ServiceHarness, *names: str) -> list[OrderId]:
 
 def test_a_report_has_at_most_a_hundred_orders(harness: ServiceHarness) -> None:
     """Each change of a report has all its orders, so that their number is limited."""
-    inputs = [OrderInput("M1", f"A{number}", tags=PATIENT) for number in range(MAX_ORDERS + 1)]
+    inputs = [
+        OrderInput("M1", f"A{number}", tags=PATIENT) for number in range(MAX_REPORT_ORDERS + 1)
+    ]
     harness.do(register_many, SITE, inputs)
     *most, last = [harness.identity(each.accession) for each in inputs]
-    assert len(harness.do(link_orders, most)[0].orders) == MAX_ORDERS
+    assert len(harness.do(link_orders, most)[0].orders) == MAX_REPORT_ORDERS
     assert refused(harness, most[0], last) == ("group_too_large", "/clinicalInfo")
-    assert len(harness.do(link_orders, most[:2])[0].orders) == MAX_ORDERS
+    assert len(harness.do(link_orders, most[:2])[0].orders) == MAX_REPORT_ORDERS
 
 
 def test_a_large_link_group_of_a_batch_gets_several_reports(harness: ServiceHarness) -> None:
     """A report of a link group has at most a hundred orders too."""
-    identities = [harness.identity(f"A{number}") for number in range(MAX_ORDERS + 1)]
+    identities = [harness.identity(f"A{number}") for number in range(MAX_REPORT_ORDERS + 1)]
     inputs = [OrderInput("M1", each.accession, tags=PATIENT) for each in identities]
     harness.do(register_current, identities, inputs, ["one"] * len(inputs))
-    assert len(harness.record(identities[0]).orders) == MAX_ORDERS
-    assert accessions(harness.record(identities[-1])) == [f"A{MAX_ORDERS}"]
+    assert len(harness.record(identities[0]).orders) == MAX_REPORT_ORDERS
+    assert accessions(harness.record(identities[-1])) == [f"A{MAX_REPORT_ORDERS}"]
 
 
 def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) -> None:

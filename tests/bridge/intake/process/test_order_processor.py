@@ -6,8 +6,9 @@ from itertools import count
 import pytest
 from sqlalchemy import text
 
-from bridge.contract import ReportStatus
+from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
 from bridge.engine_client import OrderKey
+from bridge.engine_client.models import StatusRecord
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
@@ -336,3 +337,20 @@ async def test_more_orders_than_one_call_links(hospital: Hospital) -> None:
     """Sixty orders of one study are one report."""
     await hospital.send(message(*(group(f"A{number:02}") for number in range(60))))
     assert await accessions(hospital, "A00") == [f"A{number:02}" for number in range(60)]
+
+
+async def test_more_orders_than_a_report_may_have(hospital: Hospital) -> None:
+    """They get several reports. Each order of a group asks for the orders of its report at most."""
+    asked: list[int] = []
+    status = hospital.client.status
+
+    async def counted(orders: Sequence[OrderKey]) -> Sequence[StatusRecord]:
+        asked.append(len(orders))
+        return await status(orders)
+
+    hospital.client.status = counted  # type: ignore[method-assign,assignment]
+    names = [f"A{number:03}" for number in range(MAX_REPORT_ORDERS + 2)]
+    await hospital.send(message(*map(group, names)))
+    assert sum(asked) < 5 * MAX_REPORT_ORDERS
+    assert await accessions(hospital, names[0]) == names[:MAX_REPORT_ORDERS]
+    assert await accessions(hospital, names[-1]) == names[MAX_REPORT_ORDERS:]
