@@ -215,6 +215,7 @@ class _DocumentParser:
         self._max_nodes, self._max_characters = nodes, characters
         self._nodes = 0
         self._characters = 0
+        self._cells = 0  # of all tables, with those that complete short rows
 
     def block(self, value: Any, place: str) -> Block:
         self._count(place)
@@ -258,7 +259,8 @@ class _DocumentParser:
     def _table(self, node: Mapping[str, Any], place: str) -> Table:
         rows = _list(node.get("content"), f"{place}/content")
         table = Table(tuple(self._row(row, f"{place}/content/{n}") for n, row in enumerate(rows)))
-        if len(rows) * max(map(len, table.rows), default=0) > self._max_nodes:
+        self._cells += len(rows) * max(map(len, table.rows), default=0)
+        if self._cells > self._max_nodes:
             raise BadDocument(place, f"more than {self._max_nodes} cells")
         return table
 

@@ -139,6 +139,15 @@ def test_tables_are_bounded() -> None:
         parse({"type": "doc", "content": [table]})
 
 
+def test_the_cells_of_all_tables_are_bounded() -> None:
+    """A PDF of each of many such tables takes a second and 300 MiB."""
+    row = {"type": "tableRow", "content": [{"type": "tableCell"}] * 63}
+    table = {"type": "table", "content": [row, *[{"type": "tableRow"}] * 500]}
+    parse({"type": "doc", "content": [table]})
+    with pytest.raises(BadDocument, match="/content/1: more than 50000 cells"):
+        parse({"type": "doc", "content": [table] * 2})
+
+
 @pytest.mark.parametrize(
     ("value", "place"),
     [
