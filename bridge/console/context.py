@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from bridge.admin.access.administration import AccessAdministration
+from bridge.admin.access.access_administration import AccessAdministration
 from bridge.admin.audit_events import AuditRelay
-from bridge.admin.connections import Connections
+from bridge.admin.connection_settings import Connections
 from bridge.admin.definitions.editor import DefinitionEditor
 from bridge.admin.definitions.trials import DefinitionTrials
 from bridge.admin.packages.activation import InterfacePackages

@@ -1,8 +1,8 @@
 """
 Console roles for commands and upgrades.
 
-The use cases are those of the console (`bridge.admin.access.administration`). The accounts of the
-report engine are in its database, or behind HTTP if the engine is another service.
+The use cases are those of the console (`access_administration`). The accounts of the report engine
+are in its database, or behind HTTP if the engine is another service.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bridge.admin.access import grants
-from bridge.admin.access.administration import (
+from bridge.admin.access.access_administration import (
     AccessAdministration,
     AccountDirectory,
     Administrator,

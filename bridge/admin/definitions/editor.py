@@ -20,7 +20,7 @@ from bridge.admin.definitions.activation import (
     previous_version,
     rollback,
 )
-from bridge.admin.definitions.checks import (
+from bridge.admin.definitions.definition_checks import (
     adds_code,
     as_operator_errors,
     check_cached,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.admin.definitions.activation import differing_definitions
-from bridge.admin.definitions.checks import check_cached
+from bridge.admin.definitions.definition_checks import check_cached
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import Activation, MappingDraft

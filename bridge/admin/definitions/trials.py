@@ -15,12 +15,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge.admin.definitions.checks import (
-    as_operator_errors,
-    check_cached,
-    issue_json,
-    require_code_permission,
-)
 from bridge.admin.definitions.comparison import (
     ComparisonResult,
     MessageSample,
@@ -32,6 +26,12 @@ from bridge.admin.definitions.comparison import (
     make_comparison,
     stored_sample,
     stored_samples,
+)
+from bridge.admin.definitions.definition_checks import (
+    as_operator_errors,
+    check_cached,
+    issue_json,
+    require_code_permission,
 )
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.errors import InvalidContent

@@ -23,7 +23,7 @@ from typing import Any, Final
 from bridge.admin.audit_events import audited
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
-from bridge.admin.definitions.checks import as_operator_errors
+from bridge.admin.definitions.definition_checks import as_operator_errors
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.admin.packages.folder import (
     FILE,

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.channel_operations import channel_states
-from bridge.admin.connections import ConnectionChange, ProposedConnection
+from bridge.admin.connection_settings import ConnectionChange, ProposedConnection
 from bridge.admin.errors import (
     EngineRefusal,
     EngineUnreachable,

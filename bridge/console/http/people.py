@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from bridge.admin.access.administration import Administrator, GrantEntry, require_authority
+from bridge.admin.access.access_administration import Administrator, GrantEntry, require_authority
 from bridge.admin.access.permissions import Permission
 from bridge.authority import AccountAction
 from bridge.console.http.bodies import GrantBody

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.live import check_live
-from bridge.admin.connections import ConnectionChange, Connections, ProposedConnection
+from bridge.admin.connection_settings import ConnectionChange, Connections, ProposedConnection
 from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database

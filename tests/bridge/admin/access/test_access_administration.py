@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bridge.admin.access import grants
-from bridge.admin.access.administration import AccessAdministration, Administrator
+from bridge.admin.access.access_administration import AccessAdministration, Administrator
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import GrantRefused
 from bridge.engine_client.models import AccountInfo, EnrolmentLink
