@@ -7,7 +7,7 @@ messages are read by the first definition of their listener that accepts the mes
 `bridge mapping diff` and the console use it. Results contain patient data and are never logged.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -38,6 +38,8 @@ from mappings.outbound.definition import OutboundMapping
 
 _PAGE = 500
 _WINDOW = 20_000  # rows
+MAX_SAMPLE_BYTES = 32 * 2**20
+"""Bytes of stored messages that are read for a comparison. A message may have 16 MiB."""
 _CHARSET = "utf-8"
 _BEGINNINGS = (b"MSH", b"FHS", b"BHS")
 
@@ -96,21 +98,34 @@ def stored_samples(
     """
     Return the latest messages of the listeners that use a definition, newest first.
 
-    If no listener uses it, messages of all listeners. Only the newest `_WINDOW` rows are searched.
+    If no listener uses it, messages of all listeners. Only the newest `_WINDOW` rows are searched,
+    and fewer messages are returned if they are large.
     """
     settings = active_settings.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
     listeners = {each.name: each for each in users}
     newest = islice(_rows(database), _WINDOW)
     wanted = (row for row in newest if row.listener in listeners)
-    found = []
-    for row in islice(wanted, limit):
-        listener = listeners[row.listener]
-        found.append(stored_sample(database, listener, row))
+    return samples_of(database, listeners, islice(wanted, limit))
+
+
+def samples_of(
+    database: Database, listeners: Mapping[str, ListenerSettings], rows: Iterable[MessageRow]
+) -> list[MessageSample]:
+    """Return stored messages with the defaults of their listeners, until `MAX_SAMPLE_BYTES`."""
+    found: list[MessageSample] = []
+    size = 0
+    for row in rows:
+        found.append(_stored_sample(database, listeners[row.listener], row))
+        size += len(found[-1].payload)
+        if size >= MAX_SAMPLE_BYTES:
+            break
     return found
 
 
-def stored_sample(database: Database, listener: ListenerSettings, row: MessageRow) -> MessageSample:
+def _stored_sample(
+    database: Database, listener: ListenerSettings, row: MessageRow
+) -> MessageSample:
     """Return a stored message with the defaults of its listener."""
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)

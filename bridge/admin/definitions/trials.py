@@ -24,7 +24,7 @@ from bridge.admin.definitions.comparison import (
     SampleComparison,
     compare_samples,
     make_comparison,
-    stored_sample,
+    samples_of,
     stored_samples,
 )
 from bridge.admin.definitions.definition_checks import (
@@ -299,11 +299,10 @@ class DefinitionTrials:
         wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MAX_PER_CONTROL_ID)
         known = active_settings.current(self._settings, self._database).listener
         listeners = {each.name: each for each in known}
-        return [
-            stored_sample(self._database, listeners[row.listener], row)
-            for row in search_messages(self._database, wanted).rows
-            if row.listener in listeners
-        ]
+        found = search_messages(self._database, wanted).rows
+        return samples_of(
+            self._database, listeners, (each for each in found if each.listener in listeners)
+        )
 
     def _sample(self, name: str, specimen: TrialMessage) -> MessageSample:
         """

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 from typing_extensions import override
 
 from bridge.admin.data_directory import create_data_directory
+from bridge.admin.definitions import comparison
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
@@ -148,9 +149,9 @@ def test_diff_prints_changed_fields(home: MappingHome) -> None:
     home.write(NOTES)
     result = home.run("diff", "orders", home.order, "--json")
     assert result.exit_code == 1
-    comparison = json.loads(result.stdout)
-    (message,) = comparison["messages"]
-    assert (comparison["compared"], comparison["differing"]) == (1, 1)
+    compared = json.loads(result.stdout)
+    (message,) = compared["messages"]
+    assert (compared["compared"], compared["differing"]) == (1, 1)
     (difference,) = message["differences"]
     assert difference["field"].endswith("clinical_info.Notes")
     assert (difference["before"], difference["after"]) == ("", "seen")
@@ -210,17 +211,36 @@ OWN_ACCESSION = "\ntags: {Accession: {from: OBR-20, required: true}}\n"
 BOTH = ORDER.replace("||A1\r", "|A18||OWN-20\r")
 
 
+def store(home: MappingHome, *messages: str) -> None:
+    """Store messages as a listener does."""
+    listening = make_listeners(load(home.folder))["ris-orders"]
+    evaluator = FrameEvaluator(listening, print)
+    builder = AcknowledgmentBuilder(listening, ControlIds())
+    moment = datetime.now(UTC)
+    arrivals = [
+        builder.arrival(evaluator.evaluate(Frame(each), moment), each, moment)
+        for each in map(str.encode, messages)
+    ]
+    with bridge_database(home.folder) as database, database.write() as connection:
+        admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), arrivals)
+
+
+def test_large_messages_are_compared_until_a_limit(
+    home: MappingHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand messages of 16 MiB would not fit into memory: the newest are read, to a limit."""
+    home.ok("activate", "orders")
+    store(home, *(ORDER.replace("|C1|", f"|C{number}|") for number in range(5)))
+    assert len(json.loads(home.ok("try", "orders", "--last", "9", "--json"))) == 5
+    monkeypatch.setattr(comparison, "MAX_SAMPLE_BYTES", 2 * len(ORDER))
+    assert len(json.loads(home.ok("try", "orders", "--last", "9", "--json"))) == 2
+
+
 def test_results_are_tried_on_orders_as_they_were_stored(home: MappingHome) -> None:
     """A stored order is read with its stored version, not the active one."""
     home.write(OWN_ACCESSION)
     home.ok("activate", "orders")
-    settings = load(home.folder)
-    listening = make_listeners(settings)["ris-orders"]
-    moment = datetime.now(UTC)
-    verdict = FrameEvaluator(listening, print).evaluate(Frame(BOTH.encode()), moment)
-    arrival = AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, BOTH.encode(), moment)
-    with bridge_database(home.folder) as database, database.write() as connection:
-        admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), [arrival])
+    store(home, BOTH)
     home.write("")
     home.ok("activate", "orders")
     assert "|P1|OWN-20|" in result_of(home)
