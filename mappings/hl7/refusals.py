@@ -82,6 +82,7 @@ class MalformedReason(StrEnum):
     TOO_MANY_SEGMENTS = "the message has too many segments"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"
+    TOO_MANY_MESSAGES = "the batch has more than 10,000 messages"
     STRAY_IN_BATCH = "something in the batch belongs to none of its messages"
     BATCH = "a batch where a single message was expected"
 

@@ -50,6 +50,8 @@ MAX_CACHED_ROUTES = 4096
 MAX_PART_BYTES = 64 * 2**20
 """Bytes of all parts of the messages in one frame: each part is stored with the whole message."""
 
+MAX_BATCH_MESSAGES = 10_000
+
 Route = InboundMapping | MessageRefusal
 
 
@@ -252,19 +254,27 @@ def looks_like_batch(payload: bytes) -> bool:
 
 
 def split_batch(frame: Frame) -> list[Frame]:
-    """Return the messages of a batch as frames; each is truncated if the batch is."""
+    """
+    Return the messages of a batch as frames; each is truncated if the batch is.
+
+    The frame itself represents a batch that is refused as a whole.
+    """
     try:
         messages = split(frame.payload)
     except MalformedMessage:
         messages = None
-    if messages is None or (not messages and batch_refusal(frame.payload)):
+    if messages is None or len(messages) > MAX_BATCH_MESSAGES:
+        return [frame]
+    if not messages and batch_refusal(frame.payload):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
 
 
 def batch_refusal(payload: bytes) -> MessageRefusal | None:
-    """Return why a batch is refused: a wrong count, or content that is not a message."""
+    """Return why a batch is refused: its size, a wrong count, or content that is no message."""
     try:
+        if len(split(payload) or ()) > MAX_BATCH_MESSAGES:
+            return MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
         if place := stray(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
@@ -277,7 +287,11 @@ def with_refusal(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
     """Add the refusal of its batch to a message's verdict."""
     if refusal is None:
         return verdict
-    return verdict._replace(lanes=(), parts=(), refusals=(*verdict.refusals, refusal))
+    whole = isinstance(refusal, MalformedMessage) and (
+        refusal.reason is MalformedReason.TOO_MANY_MESSAGES
+    )
+    own = () if whole else verdict.refusals
+    return verdict._replace(lanes=(), parts=(), refusals=(*own, refusal))
 
 
 def grouped_like(

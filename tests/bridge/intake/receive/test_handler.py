@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge.intake.receive.verdict import MAX_BATCH_MESSAGES
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from config.listeners import Acknowledge, ReusedControlId
@@ -113,6 +114,17 @@ async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> N
         assert intake.rows("state, error_place") == [("refused", "BHS")]
         (alone,) = await intake.send(garbled.replace(b"MSH", b"MXH"))
         assert b"MSA|AR|" in alone
+
+
+async def test_a_batch_with_too_many_messages(database: Database) -> None:
+    """It is refused as one message; 500,000 tiny ones would take a thread for many seconds."""
+    tiny = b"MSH|^~\\&|R|||||||X\r"
+    async with open_intake(database) as intake:
+        (reply,) = await intake.send(
+            b"BHS|^~\\&|R\r" + tiny * (MAX_BATCH_MESSAGES + 1) + b"BTS|10001\r"
+        )
+        assert b"MSA|AR||the batch has more than 10,000 messages: BHS" in reply
+        assert intake.rows("state, error_place") == [("refused", "BHS")]
 
 
 async def test_an_empty_batch_with_a_count(database: Database) -> None:
