@@ -187,7 +187,10 @@ def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_pat
     """`prune` archives the removed messages completely; the newest ones fit into the size."""
     house, _ = watched
     with Sender(house.mllp_port) as sender:
-        for number in range(6040, 6080):  # more than fit into --max-size
+        for number in range(6040, 6070):  # more than fit into --max-size
+            sender.ask(order(number))
+        house.settle()  # before the newest ones: a row is old when it was applied long ago, too
+        for number in range(6070, 6080):
             sender.ask(order(number))
     house.settle()
     archive = tmp_path / "archive"
