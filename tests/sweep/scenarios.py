@@ -13,6 +13,7 @@ import httpx
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import adt, order
+from tests.acceptance.radiologist import addendum
 from tests.acceptance.wire import Sender, verdict
 from tests.history import Event, Kind
 
@@ -88,6 +89,14 @@ def run_signature(house: House, observed: Observations, number: int) -> None:
         observed.record(Kind.RELEASED, f"A{number}")
 
 
+def run_addendum(house: House, observed: Observations, number: int) -> None:
+    """A report that is signed and gets an addendum."""
+    run_signature(house, observed, number)
+    with suppress(*FAILURES):
+        addendum(house, f"M{number}", f"A{number}", f"More about A{number}.")
+        observed.record(Kind.RELEASED, f"A{number}", 2)
+
+
 def run_activation(house: House, observed: Observations, number: int) -> None:
     """A mapping that is changed and activated."""
     with suppress(*FAILURES):
@@ -120,6 +129,7 @@ SCENARIOS: dict[str, Callable[[House, Observations, int], None]] = {
     "change": run_change,
     "merge": run_merge,
     "signature": run_signature,
+    "addendum": run_addendum,
     "activation": run_activation,
     "prune": run_prune,
     "rotation": run_rotation,

@@ -162,12 +162,12 @@ def repeat(house: House, observed: Observations) -> None:
 def broken_promises(installation: Installation, observed: Observations) -> list[str]:
     """Wait until all work is done; return the guarantees that were violated."""
     house = installation.house
-    released = {each.order for each in observed.events if each.kind is Kind.RELEASED}
+    released = {(e.order, e.step) for e in observed.events if e.kind is Kind.RELEASED}
     deadline = time.monotonic() + PATIENCE
     assert installation.ris.run is not None
     while time.monotonic() < deadline:
         delivered = [each for _, each in list(installation.ris.run.events)]
-        if released <= {each.order for each in delivered}:
+        if released <= {(each.order, each.step) for each in delivered}:
             break
         time.sleep(0.1)
     house.settle()

@@ -22,7 +22,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 
 @pytest.mark.parametrize(
-    ("scenario", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("signature", 4000)]
+    ("scenario", "first"), [("order", 1000), ("change", 2000), ("merge", 3000), ("addendum", 4000)]
 )
 def test_calls_of_the_disk(scenario: str, first: int, installation: Installation) -> None:
     """The guarantees hold after failed disk calls; `make sweep` fails each call of a scenario."""
