@@ -309,8 +309,8 @@ class IntakeHandler:
         frames, refusal = [frame], None
         if looks_like_batch(frame.payload):
             frames = split_batch(frame)
-            stored = self._policy.acknowledge is Acknowledge.STORED
-            refusal = None if stored else batch_refusal(frame.payload)
+            checked = self._policy.acknowledge is not Acknowledge.STORED
+            refusal = batch_refusal(frame.payload, checked=checked)
         messages, size = [], 0
         for each in frames:
             verdict = with_refusal(refusal, self._evaluate(each, now))

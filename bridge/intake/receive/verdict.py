@@ -51,6 +51,7 @@ MAX_PART_BYTES = 64 * 2**20
 """Bytes of all parts of the messages in one frame: each part is stored with the whole message."""
 
 MAX_BATCH_MESSAGES = 10_000
+"""Messages of a batch. As many of 1.6 kB fill the largest frame of the default settings."""
 
 Route = InboundMapping | MessageRefusal
 
@@ -265,16 +266,21 @@ def split_batch(frame: Frame) -> list[Frame]:
         messages = None
     if messages is None or len(messages) > MAX_BATCH_MESSAGES:
         return [frame]
-    if not messages and batch_refusal(frame.payload):
+    if not messages and batch_refusal(frame.payload, checked=True):
         return [frame]
     return [Frame(each, frame.truncated) for each in messages]
 
 
-def batch_refusal(payload: bytes) -> MessageRefusal | None:
-    """Return why a batch is refused: its size, a wrong count, or content that is no message."""
+def batch_refusal(payload: bytes, *, checked: bool) -> MessageRefusal | None:
+    """
+    Return why a batch is refused: too many messages, or if `checked`, a wrong count or content that
+    is no message.
+    """
     try:
         if len(split(payload) or ()) > MAX_BATCH_MESSAGES:
             return MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
+        if not checked:
+            return None
         if place := stray(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
@@ -284,13 +290,17 @@ def batch_refusal(payload: bytes) -> MessageRefusal | None:
 
 
 def with_refusal(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
-    """Add the refusal of its batch to a message's verdict."""
+    """
+    Add the refusal of its batch to a message's verdict.
+
+    A batch with too many messages was evaluated as one message: only the number is its reason.
+    """
     if refusal is None:
         return verdict
-    whole = isinstance(refusal, MalformedMessage) and (
+    is_number = isinstance(refusal, MalformedMessage) and (
         refusal.reason is MalformedReason.TOO_MANY_MESSAGES
     )
-    own = () if whole else verdict.refusals
+    own = () if is_number else verdict.refusals
     return verdict._replace(lanes=(), parts=(), refusals=(*own, refusal))
 
 

@@ -116,10 +116,11 @@ async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> N
         assert b"MSA|AR|" in alone
 
 
-async def test_a_batch_with_too_many_messages(database: Database) -> None:
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+async def test_a_batch_with_too_many_messages(database: Database, acknowledge: Acknowledge) -> None:
     """It is refused as one message; 500,000 tiny ones would take a thread for many seconds."""
     tiny = b"MSH|^~\\&|R|||||||X\r"
-    async with open_intake(database) as intake:
+    async with open_intake(database, acknowledge=acknowledge) as intake:
         (reply,) = await intake.send(
             b"BHS|^~\\&|R\r" + tiny * (MAX_BATCH_MESSAGES + 1) + b"BTS|10001\r"
         )
