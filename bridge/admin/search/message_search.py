@@ -182,7 +182,7 @@ def _encode(lines: Sequence[str], codec: str) -> bytes:
             whole += line.encode(codec) + b"\r"
         except UnicodeEncodeError:
             raise InvalidEdit(
-                f"line {number}", f"a character that {codec} has not; MSH-18 says so"
+                f"line {number}", f"{codec}, the character set in MSH-18, lacks a character"
             ) from None
     return whole
 

@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(404, b"", "text/plain")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's name
-        """Say nothing: addresses do not belong in logs."""
+        """Log no request: its address can contain patient data."""
 
     def _answer(self, status: int, value: Any) -> None:
         self._send(status, json.dumps(value).encode(), "application/json")

@@ -106,7 +106,7 @@ def test_code_tables(rule: str, code: str, expected: str | None) -> None:
 
 
 def test_refused_code() -> None:
-    """An unknown code refuses the message before it is acknowledged, if the rule says so."""
+    """An unknown code refuses the message before it is acknowledged, if the rule demands it."""
     mine = overlaid("tags: {Race: {from: OBR-13, codes: colours, unknown: refuse}}", TABLE)
     bad = message(ORC, OBR, "ORC|NW|P2", "OBR|1|P2||X|||||||||G")
     (issue,) = mine.check(bad, DEFAULTS)
