@@ -99,7 +99,8 @@ class MessageOutcome:
     POSTPONED; None leaves the time to the retry policy. `notes` is a JSON value to store and
     `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
     to a message that has one. `records` are written in the transaction of the outcome.
-    `received_at` is that of the claimed message; None is not compared (see `Settlement`).
+    `received_at` and `attempts` are those of the claimed message; None is not compared (see
+    `Settlement`).
     """
 
     message_id: int
@@ -113,6 +114,7 @@ class MessageOutcome:
     lane: int | None = None
     records: "OutcomeRecords | None" = None
     received_at: int | None = None
+    attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,10 @@ class Settlement:
     """
     The new state of a claimed row. Times are in ms. Only queued rows have a `not_before`.
 
-    `stored_at` is the time at which the claimed row was stored; None is not compared. After a
-    failover that lost commits, a later row can have the same id.
+    `stored_at` is the time at which the claimed row was stored, and `attempts` the number of the
+    claim; None is not compared. After a failover that lost commits, a later row can have the same
+    id. A process that was frozen may have claimed the row again while an earlier call of its own
+    was under way.
     """
 
     row_id: int
@@ -146,6 +150,7 @@ class Settlement:
     detail: str = ""
     not_before: int = 0
     stored_at: int | None = None
+    attempts: int | None = None
 
     @classmethod
     def of(
@@ -157,16 +162,18 @@ class Settlement:
         detail: str,
         due: int,
         stored_at: int | None = None,
+        attempts: int | None = None,
     ) -> "Settlement":
         """Return the settlement for an event; `due` is the time of the next attempt, if any."""
         state = next_state(QueueState.CLAIMED, event)
         waits = state is QueueState.QUEUED
         not_before = due if waits else 0
-        return cls(row_id, state, str(failure or ""), code, detail, not_before, stored_at)
+        return cls(row_id, state, str(failure or ""), code, detail, not_before, stored_at, attempts)
 
-    def is_about(self, stored_at: int) -> bool:
-        """Tell whether a row of this id that was stored at a time is the claimed one."""
-        return self.stored_at is None or self.stored_at == stored_at
+    def is_about(self, stored_at: int, attempts: int) -> bool:
+        """Tell whether this is about claim number `attempts` of a row stored at that time."""
+        same_row = self.stored_at is None or self.stored_at == stored_at
+        return same_row and (self.attempts is None or self.attempts == attempts)
 
 
 @dataclass(frozen=True, slots=True)

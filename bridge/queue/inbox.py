@@ -256,7 +256,11 @@ class Inbox:
         except StoreError:
             if outcome.records is None:
                 raise
-            fallback = replace(outcome.records.fallback, received_at=outcome.received_at)
+            fallback = replace(
+                outcome.records.fallback,
+                received_at=outcome.received_at,
+                attempts=outcome.attempts,
+            )
             return self._settle([fallback], now)
 
     def _settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
@@ -374,4 +378,5 @@ def _settlement(outcome: MessageOutcome, now: int) -> Settlement:
         outcome.detail,
         due,
         outcome.received_at,
+        outcome.attempts,
     )

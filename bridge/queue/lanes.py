@@ -215,14 +215,14 @@ class Lanes:
         """
         Settle claimed rows.
 
-        Rows that another owner claimed after the lease expired, and later rows with the same ids,
-        are left as they are.
+        Rows that were claimed again after the lease expired, and later rows with the same ids, are
+        left as they are.
         """
         if not settlements:
             return SettlementResult(set(), unblocked_any=False)
         wanted = {each.row_id: each for each in settlements}
         found = execute_keys(connection, self._owned, list(wanted), owner=owner)
-        rows = [row for row in found if wanted[row.id].is_about(row.stored_at)]
+        rows = [row for row in found if wanted[row.id].is_about(row.stored_at, row.attempts)]
         self._write_settlements(connection, [wanted[row.id] for row in rows], now)
         staying = [row for row in rows if wanted[row.id].state in self._staying]
         leaving = [row for row in rows if wanted[row.id].state not in self._staying]

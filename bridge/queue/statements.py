@@ -115,7 +115,7 @@ _MARK_LANE = (
 )
 # `state || ''` avoids the index of leases, which holds all former claims until VACUUM.
 _HELD = """
-    SELECT id, {stored_at} AS stored_at, {lanes} FROM {table}
+    SELECT id, {stored_at} AS stored_at, attempts, {lanes} FROM {table}
     WHERE id IN :ids AND state || '' = 'claimed' AND owner = :owner ORDER BY id
 """
 _LEAVE = (

@@ -12,6 +12,7 @@ from tests.simulation.simulation import STORIES, search, simulate
 SCHEDULES = 50
 FOUND_BY = {
     "settle-without-owner": (4, 100),
+    "settle-earlier-attempts": (78, 100),
     "claim-out-of-order": (0, 60),
     "recover-too-early": (1, 60),
     "leave-future-retries": (2, 100),

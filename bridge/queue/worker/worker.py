@@ -301,7 +301,12 @@ class Worker:
                 delay = self._policy.delay(claimed.attempts, self._random)
                 retry_at = self._clock() + round(delay * 1000)
             self._alarm.add_due_time(retry_at)
-        return replace(outcome, retry_at=retry_at, received_at=claimed.received_at)
+        return replace(
+            outcome,
+            retry_at=retry_at,
+            received_at=claimed.received_at,
+            attempts=claimed.attempts,
+        )
 
     async def _store_outcomes(
         self, outcomes: Sequence[MessageOutcome], *, claim_next: bool

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.errors import FailureKind
@@ -276,22 +275,6 @@ def test_a_full_disk_does_not_shorten_a_delay(
     asyncio.run(scenario())
     assert inbox.claim(NOW + 4999, 10) == []
     assert [each.message_id for each in inbox.claim(NOW + 5000, 10)] == [number]
-
-
-def test_an_outcome_is_about_the_claimed_message(runner: WorkerRunner) -> None:
-    """After a failover that lost commits, a later message can have the id of a claimed one."""
-    runner.enqueue("1")
-    applied: list[int] = []
-    another = text("UPDATE message SET received_at = received_at + 1")
-
-    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        with runner.store.write() as connection:
-            connection.execute(another)
-        yield [accepted(each) for each in batch]
-        applied.extend(each.message_id for each in batch)
-
-    runner.run(apply, lambda: bool(applied))
-    assert runner.states() == [QueueState.CLAIMED]
 
 
 def test_a_restart_applies_its_claims(runner: WorkerRunner) -> None:
