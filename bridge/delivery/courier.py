@@ -191,15 +191,14 @@ class Courier:
 
     async def _prepare(self) -> Sequence[PreparedDelivery]:
         """Claim and compose a batch."""
-        destination = self.destination  # `adopt` may replace it meanwhile
-        self._claiming = asyncio.create_task(self._claim(destination))
+        self._claiming = asyncio.create_task(self._claim())
         claimed = await asyncio.shield(self._claiming)  # `_release_claims` waits for it
-        return await self._preparation.compose(claimed, destination)
+        return await self._preparation.compose(claimed)
 
-    async def _claim(self, destination: CompiledDestination) -> ClaimedDeliveries:
+    async def _claim(self) -> ClaimedDeliveries:
         now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
         limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
-        claimed = await self._preparation.claim(destination, now, limit)
+        claimed = await self._preparation.claim(lambda: self.destination, now, limit)
         self._claims |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
         return claimed
 

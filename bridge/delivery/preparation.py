@@ -170,8 +170,12 @@ PreparedDelivery = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDeliveries:
-    """Claimed deliveries, and by delivery id the contexts of those without a stored message."""
+    """
+    Claimed deliveries, the definition of their destination, and by delivery id the contexts of
+    those without a stored message.
+    """
 
+    destination: CompiledDestination
     deliveries: Sequence[ClaimedDelivery]
     contexts: Mapping[int, DeliveryContext]
 
@@ -199,23 +203,28 @@ class Preparation:
         self._on_error = on_error
 
     async def claim(
-        self, destination: CompiledDestination, now: int, limit: int
+        self, current: Callable[[], CompiledDestination], now: int, limit: int
     ) -> ClaimedDeliveries:
-        """Claim up to `limit` deliveries and read their contexts. Raises StoreError."""
-        return await Threads.DELIVERY.run(self._claim, destination, now, limit)
+        """
+        Claim up to `limit` deliveries and read their contexts. Raises StoreError.
 
-    def _claim(self, destination: CompiledDestination, now: int, limit: int) -> ClaimedDeliveries:
-        claimed = self._outbox.claim(destination.name, now, limit)
+        `current` returns the active definition of the destination.
+        """
+        return await Threads.DELIVERY.run(self._claim, current, now, limit)
+
+    def _claim(
+        self, current: Callable[[], CompiledDestination], now: int, limit: int
+    ) -> ClaimedDeliveries:
+        claimed = self._outbox.claim(current().name, now, limit)
+        destination = current()  # after the claim: a retry uses what was activated before it
         fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
         try:
             contexts = self._composer.look_up(fresh, destination) if fresh else {}
         except StoreError:
             contexts = {}
-        return ClaimedDeliveries(claimed, contexts)
+        return ClaimedDeliveries(destination, claimed, contexts)
 
-    async def compose(
-        self, claimed: ClaimedDeliveries, destination: CompiledDestination
-    ) -> list[PreparedDelivery]:
+    async def compose(self, claimed: ClaimedDeliveries) -> list[PreparedDelivery]:
         """Return deliveries with the bytes to send, in order; a retry has the stored bytes."""
         results: dict[int, bytes | DeliveryOutcome] = {}
         plans: list[MessagePlan] = []
@@ -228,9 +237,8 @@ class Preparation:
                 results[each.delivery_id] = self._unstored(each)
             else:
                 try:
-                    plans.append(
-                        plan_message(each, claimed.contexts[each.delivery_id], destination)
-                    )
+                    context = claimed.contexts[each.delivery_id]
+                    plans.append(plan_message(each, context, claimed.destination))
                 except CompositionError as error:
                     results[each.delivery_id] = outcome_without_message(each, error)
         if plans:

@@ -12,7 +12,6 @@ from tests.simulation.simulation import STORIES, search, simulate
 SCHEDULES = 50
 FOUND_BY = {
     "settle-without-owner": (4, 100),
-    "settle-earlier-attempts": (78, 100),
     "claim-out-of-order": (0, 60),
     "recover-too-early": (1, 60),
     "leave-future-retries": (2, 100),
@@ -62,6 +61,26 @@ LATE_CALL = Plan(
 """A failover loses the claim of a node that is making its call."""
 
 
+FROZEN_TWICE = Plan(
+    seed=294,
+    items=tuple(
+        Item(*each)
+        for each in [
+            *[(0, 1, 0), (1, 1, 0), (2, 0, 2), (0, 0, 0), (0, 0, 0)],
+            *[(1, 0, 0), (1, 0, 0), (2, 0, 0), (2, 2, 1), (2, 0, 0)],
+        ]
+    ),
+    faults=(
+        Fault(FaultKind.FREEZE, 25, 0, 30),
+        Fault(FaultKind.FREEZE, 168, 0, 30),
+        Fault(FaultKind.CLOCK_FORWARD, 94, 0, 1),
+    ),
+    loss=0.0,
+    nodes=1,
+)
+"""A process that was frozen during a call claims the same message again."""
+
+
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
     """Collect the garbage of the simulation, so that its warnings appear in its own tests."""
@@ -99,6 +118,14 @@ def test_an_outcome_of_a_lost_message_settles_no_later_one() -> None:
     with bug():
         assert simulate("intake", FAILOVER_DURING_A_CALL).problems
     assert simulate("intake", FAILOVER_DURING_A_CALL).problems == []
+
+
+def test_an_outcome_of_an_earlier_claim_settles_no_later_one() -> None:
+    """A process claims a message again while its call of before the freeze still runs."""
+    _, bug = BUGS["settle-earlier-attempts"]
+    with bug():
+        assert simulate("intake", FROZEN_TWICE).problems
+    assert simulate("intake", FROZEN_TWICE).problems == []
 
 
 def test_a_late_call_for_a_lost_claim_replaces_no_newer_one() -> None:

@@ -59,7 +59,7 @@ async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Databas
         parked = "SELECT id, code, detail FROM delivery WHERE state = 'parked'"
         await eventually_async(lambda: hospital.rows(parked))
         ((number, code, detail),) = hospital.rows(parked)
-        hospital.couriers[0].destination = after
+        hospital.couriers[0].adopt(after)
         retry_delivery(database, number)
         hospital.couriers[0].notify()
         (sent,) = await hospital.delivered(1)
