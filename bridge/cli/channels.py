@@ -11,7 +11,7 @@ from bridge.cli.output import print_rows, with_times
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
-_ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "told_at", "cleared_at")
+_ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "notified_at", "cleared_at")
 
 
 def channel_group(kind: str, summary: str) -> typer.Typer:

@@ -132,7 +132,7 @@ def _last_hour(connection: Connection, rows: TableClause, time_column: str, now:
 
 MAX_OPEN, MAX_SEEN = 100, 20
 _EXCEPTION = table(
-    "concern", *map(column, ("kind", "row_id", "code", "noted_at", "seen_at", "seen_by"))
+    "exception", *map(column, ("kind", "row_id", "code", "noted_at", "seen_at", "seen_by"))
 )
 _ORDER = table(
     "bridge_order", *map(column, ("id", "site", "accession", "report_id", "last_message"))

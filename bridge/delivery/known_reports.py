@@ -29,7 +29,7 @@ NEVER = 2**62
 _SELECT_KNOWN = key_statement(
     """
     SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
-    FROM report_seen WHERE site = :site AND accession IN :accessions
+    FROM known_report WHERE site = :site AND accession IN :accessions
     """,
     "accessions",
     "text",
@@ -37,7 +37,7 @@ _SELECT_KNOWN = key_statement(
 
 _RELEASED = key_statement(
     """
-    SELECT report_id FROM report_seen
+    SELECT report_id FROM known_report
     WHERE site = :site AND accession IN :accessions AND final = 1
     """,
     "accessions",
@@ -58,8 +58,8 @@ _UPSERT = """
 """
 _SAVE = BulkStatement(
     _KINDS,
-    f"INSERT INTO report_seen ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_UPSERT}",  # noqa: S608  # our own names
-    f"INSERT INTO report_seen ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_UPSERT}",  # noqa: S608  # our own names
+    f"INSERT INTO known_report ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_UPSERT}",  # noqa: S608  # our own names
+    f"INSERT INTO known_report ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_UPSERT}",  # noqa: S608  # our own names
 )
 
 

@@ -31,7 +31,7 @@ OVERLAP = 1000  # row ids read again: transactions need not commit in the order 
 
 _NEW = text(
     """
-    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
+    INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
                              check_at)
     SELECT site, accession, mrn, '', '', 0, 0, 0, 0 FROM bridge_order
     WHERE id > :after AND state = 'ordered'
@@ -42,7 +42,7 @@ _NEW = text(
 _DUE = text(
     """
     SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
-    FROM report_seen WHERE check_at <= :now ORDER BY changed_at DESC LIMIT :limit
+    FROM known_report WHERE check_at <= :now ORDER BY changed_at DESC LIMIT :limit
     """
 )
 

@@ -64,19 +64,19 @@ _RAISE = text("""
     VALUES (:key, :severity, :text, :now, :now)
     ON CONFLICT (key) DO UPDATE SET severity = :severity, text = :text, seen_at = :now,
         raised_at = CASE WHEN alert.cleared_at IS NULL THEN alert.raised_at ELSE :now END,
-        told_at = CASE
+        notified_at = CASE
             WHEN alert.cleared_at IS NULL AND (alert.severity = :severity OR :severity = 'warning')
-            THEN alert.told_at END,
-        returns = CASE
-            WHEN alert.cleared_at IS NULL THEN alert.returns
-            WHEN :now - alert.cleared_at < :hold THEN alert.returns + 1
+            THEN alert.notified_at END,
+        recurrences = CASE
+            WHEN alert.cleared_at IS NULL THEN alert.recurrences
+            WHEN :now - alert.cleared_at < :hold THEN alert.recurrences + 1
             ELSE 0 END,
         cleared_at = NULL
 """)
 _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
-_SET_NOTIFIED = text("UPDATE alert SET told_at = :now WHERE key = :key")
+_SET_NOTIFIED = text("UPDATE alert SET notified_at = :now WHERE key = :key")
 _ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
-MAX_RETURNS = 3
+MAX_RECURRENCES = 3
 """A condition that returned this many times is flapping."""
 
 _KEPT_MS = 90 * 86_400_000
@@ -94,7 +94,7 @@ def update_alerts(
     Store the current conditions and return the notices to send.
 
     A condition that has become critical is raised again. Returned notices count as sent: no node
-    gets them again before `repeat_after` ms (0: never). A condition that returned `MAX_RETURNS`
+    gets them again before `repeat_after` ms (0: never). A condition that returned `MAX_RECURRENCES`
     times, each time within `hold` ms, is cleared after it has been gone for `hold` ms.
     """
     with database.write() as connection:
@@ -106,10 +106,10 @@ def update_alerts(
         notices = [*_raised(connection, now, repeat_after)]
         keys = {each.key for each in active}
         for key, row in before.items():
-            held = row.returns >= MAX_RETURNS and now - row.seen_at < hold
+            held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold
             if key not in keys and not held:
                 connection.execute(_CLEAR, {"key": key, "now": now})
-                if row.told_at is not None:
+                if row.notified_at is not None:
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
             connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": now})
@@ -122,9 +122,9 @@ def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNo
     for row in connection.execute(_SELECT_ACTIVE).all():
         if row.seen_at != now:
             continue
-        if row.told_at is None:
+        if row.notified_at is None:
             notices.append(AlertNotice(AlertEvent.RAISED, _raising(row), row.raised_at))
-        elif repeat_after and now - row.told_at >= repeat_after:
+        elif repeat_after and now - row.notified_at >= repeat_after:
             notices.append(AlertNotice(AlertEvent.REMINDER, _condition(row), row.raised_at))
     return notices
 
@@ -145,7 +145,7 @@ def list_alerts(database: Database) -> list[dict[str, Any]]:
 
 def _raising(row: Row[Any]) -> AlertCondition:
     found = _condition(row)
-    if row.returns < MAX_RETURNS:
+    if row.recurrences < MAX_RECURRENCES:
         return found
     return replace(found, text=f"{found.text}; it comes and goes")
 

@@ -162,13 +162,15 @@ def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
 START_FAILURES_VALID_MS = 60_000
 """Nodes renew their start failures more often."""
 
-_DELETE_START_FAILURES = text("DELETE FROM channel_trouble WHERE kind = :kind AND node = :node")
+_DELETE_START_FAILURES = text(
+    "DELETE FROM channel_start_failure WHERE kind = :kind AND node = :node"
+)
 _ADD_START_FAILURE = text("""
-    INSERT INTO channel_trouble (kind, name, node, reason, at)
+    INSERT INTO channel_start_failure (kind, name, node, reason, at)
     VALUES (:kind, :name, :node, :reason, :at)
 """)
 _START_FAILURES = text("""
-    SELECT name, reason FROM channel_trouble WHERE kind = :kind AND at > :after
+    SELECT name, reason FROM channel_start_failure WHERE kind = :kind AND at > :after
     ORDER BY name, reason
 """)
 

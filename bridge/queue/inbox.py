@@ -34,7 +34,9 @@ from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.statements import execute_keys, key_statement
 
 _SET_NOTES = text("UPDATE message SET notes = :notes WHERE id = :id")
-_SET_AMBIGUOUS_ATTEMPTS = text("UPDATE message SET doubts = :doubts WHERE id = :id")
+_SET_AMBIGUOUS_ATTEMPTS = text(
+    "UPDATE message SET ambiguous_attempts = :ambiguous_attempts WHERE id = :id"
+)
 
 
 def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> None:
@@ -47,7 +49,7 @@ def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> N
     if notes:
         connection.execute(_SET_NOTES, notes)
     counts = [
-        {"id": each.message_id, "doubts": each.ambiguous_attempts}
+        {"id": each.message_id, "ambiguous_attempts": each.ambiguous_attempts}
         for each in outcomes
         if each.ambiguous_attempts is not None
     ]
@@ -60,7 +62,7 @@ LEASE_MS = 60_000
 
 _CLAIMED = key_statement("""
     SELECT m.id, b.payload, m.listener, m.mapping, m.mapping_version, m.lane_1, m.lane_2,
-        m.attempts, m.received_at, m.flags, m.message_type, m.doubts, m.digest
+        m.attempts, m.received_at, m.flags, m.message_type, m.ambiguous_attempts, m.digest
     FROM message AS m LEFT JOIN message_body AS b ON b.message_id = m.id AND b.message_id IN :ids
     WHERE m.id IN :ids ORDER BY m.id
 """)
@@ -353,7 +355,7 @@ def _claimed_message(row: Row[Any], lease: Lease) -> ClaimedMessage:
         received_at=row.received_at,
         flags=row.flags,
         message_type=row.message_type,
-        ambiguous_attempts=row.doubts or 0,
+        ambiguous_attempts=row.ambiguous_attempts or 0,
         digest=row.digest,
         is_damaged=row.payload is None,  # a damaged database can lose rows
         lease=lease,

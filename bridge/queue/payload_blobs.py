@@ -103,48 +103,49 @@ Pause = Callable[[float], object]
 
 # For the driver's cursor: `?` is replaced by the dialect's parameter marker.
 _INSERT_BLOB = """
-    INSERT INTO parcel (identity, digest, pieces, size, kept_at) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (identity, digest) DO UPDATE SET kept_at = excluded.kept_at
+    INSERT INTO payload_blob (identity, digest, chunks, size, stored_at) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (identity, digest) DO UPDATE SET stored_at = excluded.stored_at
 """
 _COUNT_CHUNKS = """
-    SELECT pieces, (
-        SELECT count(*) FROM parcel_piece AS c
+    SELECT chunks, (
+        SELECT count(*) FROM payload_chunk AS c
         WHERE c.identity = p.identity AND c.digest = p.digest
-    ) FROM parcel AS p WHERE identity = ? AND digest = ?
+    ) FROM payload_blob AS p WHERE identity = ? AND digest = ?
 """
 _INSERT_CHUNK = """
-    INSERT INTO parcel_piece (identity, digest, number, content) VALUES (?, ?, ?, ?)
+    INSERT INTO payload_chunk (identity, digest, number, content) VALUES (?, ?, ?, ?)
     ON CONFLICT DO NOTHING
 """
-_SET_CHUNK_COUNT = "UPDATE parcel SET pieces = ? WHERE identity = ? AND digest = ?"
+_SET_CHUNK_COUNT = "UPDATE payload_blob SET chunks = ? WHERE identity = ? AND digest = ?"
 
 _FIND_BLOB = text("""
-    SELECT p.identity, p.digest, p.pieces, p.size FROM message AS m
-    JOIN parcel AS p ON p.identity = m.identity AND p.digest = m.digest WHERE m.id = :id
+    SELECT p.identity, p.digest, p.chunks, p.size FROM message AS m
+    JOIN payload_blob AS p ON p.identity = m.identity AND p.digest = m.digest WHERE m.id = :id
 """)
 _READ_CONTENT = text("""
-    SELECT content FROM parcel_piece
+    SELECT content FROM payload_chunk
     WHERE identity = :identity AND digest = :digest AND number >= :first AND number < :end
     ORDER BY number
 """)
 _READ_SIZES = text("""
     SELECT m.id, p.size FROM message AS m
-    JOIN parcel AS p ON p.identity = m.identity AND p.digest = m.digest
+    JOIN payload_blob AS p ON p.identity = m.identity AND p.digest = m.digest
     WHERE m.id > :after AND m.id <= :to
 """)
 _IS_ORPHAN = """
-    parcel.kept_at < :before AND NOT EXISTS (
-        SELECT 1 FROM message AS m WHERE m.identity = parcel.identity AND m.digest = parcel.digest
+    payload_blob.stored_at < :before AND NOT EXISTS (
+        SELECT 1 FROM message AS m
+        WHERE m.identity = payload_blob.identity AND m.digest = payload_blob.digest
     )
 """
-_FIND_ORPHANS = text(f"SELECT identity, digest FROM parcel WHERE {_IS_ORPHAN}")  # noqa: S608  # our own text
+_FIND_ORPHANS = text(f"SELECT identity, digest FROM payload_blob WHERE {_IS_ORPHAN}")  # noqa: S608  # our own text
 _BY_KEY = "identity = :identity AND digest = :digest"
-_DELETE_ORPHAN = text(f"DELETE FROM parcel WHERE {_BY_KEY} AND {_IS_ORPHAN}")  # noqa: S608  # our own text
-_DELETE_CHUNKS = text(f"DELETE FROM parcel_piece WHERE {_BY_KEY}")  # noqa: S608  # our own text
-_FIND_FILES = text("SELECT identity, digest FROM parcel WHERE pieces = 0")
+_DELETE_ORPHAN = text(f"DELETE FROM payload_blob WHERE {_BY_KEY} AND {_IS_ORPHAN}")  # noqa: S608  # our own text
+_DELETE_CHUNKS = text(f"DELETE FROM payload_chunk WHERE {_BY_KEY}")  # noqa: S608  # our own text
+_FIND_FILES = text("SELECT identity, digest FROM payload_blob WHERE chunks = 0")
 _FIND_MESSAGES_WITH_FILES = text("""
-    SELECT DISTINCT p.identity, p.digest, p.size FROM parcel AS p
-    JOIN message AS m ON m.identity = p.identity AND m.digest = p.digest WHERE p.pieces = 0
+    SELECT DISTINCT p.identity, p.digest, p.size FROM payload_blob AS p
+    JOIN message AS m ON m.identity = p.identity AND m.digest = p.digest WHERE p.chunks = 0
 """)
 
 
@@ -209,7 +210,7 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
     blob = connection.execute(_FIND_BLOB, {"id": message_id}).mappings().first()
     if blob is None:
         return b""
-    if blob["pieces"]:
+    if blob["chunks"]:
         return _joined(connection, blob)
     files = LargeFiles(file_of(connection.engine.url))
     return files.get(name_of(blob["identity"], blob["digest"]), blob["size"])
@@ -218,7 +219,7 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
 def _joined(connection: Connection, blob: RowMapping) -> bytes:
     found, chunks = BytesIO(), 0
     for first in range(
-        0, blob["pieces"], _READ_CHUNKS
+        0, blob["chunks"], _READ_CHUNKS
     ):  # in small reads, so that other work is not delayed
         if first:
             time.sleep(_READ_PAUSE)
@@ -226,7 +227,7 @@ def _joined(connection: Connection, blob: RowMapping) -> bytes:
         for chunk in connection.execute(_READ_CONTENT, some).scalars():
             found.write(chunk)
             chunks += 1
-    return found.getvalue() if chunks == blob["pieces"] else b""  # without a copy
+    return found.getvalue() if chunks == blob["chunks"] else b""  # without a copy
 
 
 def sizes(connection: Connection, after: int, to: int) -> dict[int, int]:

@@ -223,8 +223,8 @@ def _line(
     )
 
 
-ENTERED_UP_TO = dialect_statement("SELECT message_id FROM message_enrolled")
-SET_ENTERED_UP_TO = dialect_statement("UPDATE message_enrolled SET message_id = :upto")
+ENTERED_UP_TO = dialect_statement("SELECT message_id FROM lane_watermark")
+SET_ENTERED_UP_TO = dialect_statement("UPDATE lane_watermark SET message_id = :upto")
 """The id up to which all messages have entered their lanes, on SQLite."""
 
 _INBOX = {"table": "message", "key": "message_id", "stored_at": "received_at", "channel": ""}

@@ -97,7 +97,7 @@ def flip_bodies(connection: Connection, chance: random.Random) -> None:
     """Flip a bit in each body but the last one of messages and of deliveries."""
     for table, key, body, kept in (
         ("message_body", "message_id", "payload", 1),
-        ("parcel_piece", "number", "content", 0),
+        ("payload_chunk", "number", "content", 0),
         ("delivery_body", "delivery_id", "payload", 1),
     ):
         rows = connection.execute(

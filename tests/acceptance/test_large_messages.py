@@ -103,18 +103,18 @@ def put_in_files(database: Path) -> Path:
     folder.mkdir(mode=0o700)
     with closing(sqlite3.connect(database)) as connection:
         for identity, digest in connection.execute(
-            "SELECT identity, digest FROM parcel"
+            "SELECT identity, digest FROM payload_blob"
         ).fetchall():
             chunks = connection.execute(
-                "SELECT content FROM parcel_piece WHERE identity = ? AND digest = ? "
+                "SELECT content FROM payload_chunk WHERE identity = ? AND digest = ? "
                 "ORDER BY number",
                 (identity, digest),
             )
             file = folder / f"{identity % 2**64:016x}-{digest % 2**64:016x}"
             file.write_bytes(b"".join(chunk for (chunk,) in chunks))
             file.chmod(0o600)
-        connection.execute("UPDATE parcel SET pieces = 0")
-        connection.execute("DELETE FROM parcel_piece")
+        connection.execute("UPDATE payload_blob SET chunks = 0")
+        connection.execute("DELETE FROM payload_chunk")
         connection.commit()
     return folder
 

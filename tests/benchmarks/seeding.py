@@ -81,7 +81,7 @@ ORDERS: Final = f"""
     FROM n WHERE n.i % 5 = 0
 """  # noqa: S608  # our own names
 SEEN: Final = f"""
-    INSERT INTO report_seen (site, accession, mrn, report_id, status, final, addenda, changed_at,
+    INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
         check_at)
     {_RANGE}
     SELECT 'SITE1', 'A' || n.i, 'M' || (n.i / 5), 'r' || n.i, 'Signed', 1, 0,
@@ -109,7 +109,7 @@ _IDENTITIES: Final = """
     SELECT identity, digest, edition, id, ack_code FROM message ORDER BY identity
 """
 _TABLES = (
-    "message", "message_body", "message_number", "bridge_order", "report_seen", "delivery",
+    "message", "message_body", "message_number", "bridge_order", "known_report", "delivery",
     "delivery_body",
 )  # fmt: skip
 
@@ -185,7 +185,7 @@ def _without_indexes(database: Database) -> Iterator[None]:
 def _finish(database: Database, count: int) -> None:
     """Set sequences and cursors, so that later messages continue from here."""
     with database.write() as connection:
-        connection.execute(text("UPDATE message_enrolled SET message_id = :n"), {"n": count})
+        connection.execute(text("UPDATE lane_watermark SET message_id = :n"), {"n": count})
         connection.execute(
             text("INSERT INTO message_number_cursor (name, message_id) VALUES ('console', :n)"),
             {"n": count},

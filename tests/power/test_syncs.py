@@ -102,18 +102,18 @@ def test_a_message(new: Arrival, tmp_path: Path) -> None:
 def _write_after_unsynced(disk: Path, later: ExitStack) -> None:
     database = later.enter_context(opened(disk))
     with database.write_without_sync() as connection:
-        connection.execute(text("UPDATE message_enrolled SET message_id = 1"))
+        connection.execute(text("UPDATE lane_watermark SET message_id = 1"))
     with database.delete_without_sync() as connection:
         connection.execute(text("DELETE FROM alert"))
     with database.write() as connection:
-        connection.execute(text("UPDATE message_enrolled SET message_id = 2"))
+        connection.execute(text("UPDATE lane_watermark SET message_id = 2"))
 
 
 def test_a_write_after_one_without_sync(tmp_path: Path) -> None:
     """A write transaction is on the disk when it returns, also after unsynced writes."""
     for image in cut_after(_write_after_unsynced, tmp_path):
         with opened(image) as database, database.read() as connection:
-            stored = connection.execute(text("SELECT message_id FROM message_enrolled")).scalar()
+            stored = connection.execute(text("SELECT message_id FROM lane_watermark")).scalar()
         assert stored == 2
 
 

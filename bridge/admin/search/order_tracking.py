@@ -21,9 +21,9 @@ _LIMIT = 100
 _NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
 _SELECT = """
     SELECT o.site, o.mrn, o.accession, o.state, o.placer, o.filler, o.report_id AS ordered_in,
-           o.first_message, o.last_message, o.closed_at,
+           o.first_message, o.last_message, o.state_changed_at AS closed_at,
            s.report_id AS seen_in, s.status, s.addenda, s.changed_at
-    FROM bridge_order o LEFT JOIN report_seen s
+    FROM bridge_order o LEFT JOIN known_report s
         ON s.site = o.site AND s.accession = o.accession AND s.mrn = o.mrn
 """
 _ORDERS = text(f"{_SELECT} WHERE o.site = :site AND o.accession = :accession LIMIT :limit")

@@ -146,7 +146,7 @@ _NAMES = ", ".join(name for name, _ in COLUMNS)
 # Ids are never reused, even if all newer rows have been deleted.
 SQLITE_LAST_ID = """
     SELECT max(coalesce((SELECT max(id) FROM message), 0),
-               (SELECT message_id FROM message_enrolled))
+               (SELECT message_id FROM lane_watermark))
 """
 SQLITE_MESSAGE = f"INSERT INTO message (id, {_NAMES}) VALUES (?{', ?' * len(COLUMNS)})"  # noqa: S608  # our own names
 SQLITE_BODY = "INSERT INTO message_body (message_id, payload, ack) VALUES (?, ?, ?)"

@@ -78,7 +78,7 @@ _HAS_IDENTITY = literal_column(
 )
 _DELETE_RELATED = (
     text("""
-        DELETE FROM concern
+        DELETE FROM exception
         WHERE kind = 'message' AND row_id >= :low AND row_id < :high AND row_id <> ALL(:staying)
     """),
     text("""

@@ -33,29 +33,29 @@ class ProcessingException:
 
 
 _ADD = text(
-    "INSERT INTO concern (kind, row_id, code, noted_at) VALUES (:kind, :row_id, :code, :now) "
+    "INSERT INTO exception (kind, row_id, code, noted_at) VALUES (:kind, :row_id, :code, :now) "
     "ON CONFLICT DO NOTHING"
 )
-_DELETE = text("DELETE FROM concern WHERE kind = :kind AND row_id IN :ids").bindparams(
+_DELETE = text("DELETE FROM exception WHERE kind = :kind AND row_id IN :ids").bindparams(
     bindparam("ids", expanding=True)
 )
 _CURRENT = text(
-    "SELECT row_id, code FROM concern WHERE kind = :kind AND row_id IN :ids"
+    "SELECT row_id, code FROM exception WHERE kind = :kind AND row_id IN :ids"
 ).bindparams(bindparam("ids", expanding=True))
 _IN_RANGE = text(
-    "SELECT DISTINCT row_id FROM concern "
+    "SELECT DISTINCT row_id FROM exception "
     "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :but"
 )
-_WITH_CODE = text("SELECT row_id FROM concern WHERE kind = :kind AND code = :code")
+_WITH_CODE = text("SELECT row_id FROM exception WHERE kind = :kind AND code = :code")
 _UNSEEN = text(
-    "SELECT kind, row_id, code, noted_at FROM concern WHERE seen_at IS NULL "
+    "SELECT kind, row_id, code, noted_at FROM exception WHERE seen_at IS NULL "
     "ORDER BY noted_at DESC, row_id DESC LIMIT :limit"
 )
 _MARK_SEEN = text(
-    "UPDATE concern SET seen_at = :now, seen_by = :by "
+    "UPDATE exception SET seen_at = :now, seen_by = :by "
     "WHERE seen_at IS NULL AND kind = :kind AND row_id = :row_id"
 )
-_MARK_ALL_SEEN = text("UPDATE concern SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
+_MARK_ALL_SEEN = text("UPDATE exception SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
 
 
 def add(

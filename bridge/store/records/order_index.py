@@ -44,8 +44,8 @@ ORDERS = Table(
     Column("first_message", BigInteger),
     Column("place", Integer),
     Column("last_message", BigInteger),
-    *(Column(name, BigInteger) for name in ("closed_at", "said_at", "opened_at")),
-    *(Column(name, BigInteger) for name in ("closed_by", "said_by", "opened_by")),
+    *(Column(name, BigInteger) for name in ("state_changed_at", "tags_sent_at", "opened_at")),
+    *(Column(name, BigInteger) for name in ("state_clock", "tags_clock", "opened_clock")),
 )
 
 _signal = Table(
@@ -112,8 +112,8 @@ class IndexedOrder:
 
     `first_message` and `place` (the position in that message) tell which order came first. The
     three times are message times (MSH-7). `opened_at` is that of the newest order or release.
-    `tags_sent_at` (columns `said_at`, `said_by`) is that of the newest message with tags.
-    `state_changed_at` (columns `closed_at`, `closed_by`) is that of the present hold or
+    `tags_sent_at` (with the column `tags_clock`) is that of the newest message with tags.
+    `state_changed_at` (with the column `state_clock`) is that of the present hold or
     cancellation, or of the release or examination of an open order.
     """
 
@@ -332,9 +332,9 @@ def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
         tags=json.loads(row.tags),
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
-        state_changed_at=stored(row.closed_at, row.closed_by),
-        tags_sent_at=stored(row.said_at, row.said_by),
-        opened_at=stored(row.opened_at, row.opened_by),
+        state_changed_at=stored(row.state_changed_at, row.state_clock),
+        tags_sent_at=stored(row.tags_sent_at, row.tags_clock),
+        opened_at=stored(row.opened_at, row.opened_clock),
         signals=signals,
     )
 

@@ -25,8 +25,8 @@ _COLUMNS: Final = (
     *((name, "text") for name in ("tags", "echo", "report_id")),
     ("first_message", "bigint"),
     ("place", "integer"),
-    *((name, "bigint") for name in ("last_message", "closed_at", "closed_by")),
-    *((name, "bigint") for name in ("said_at", "said_by", "opened_at", "opened_by")),
+    *((name, "bigint") for name in ("last_message", "state_changed_at", "state_clock")),
+    *((name, "bigint") for name in ("tags_sent_at", "tags_clock", "opened_at", "opened_clock")),
 )
 _SIGNAL_COLUMNS: Final = (("order_id", "bigint"), ("kind", "text"), ("signal", "bigint"))
 _REPORT_COLUMNS: Final = tuple((name, "text") for name in ("site", "mrn", "accession", "report_id"))

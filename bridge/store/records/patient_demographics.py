@@ -40,23 +40,26 @@ class DemographicsUpdate:
 
 
 _FIND = key_statement(
-    "SELECT mrn, said_at, said_by, tags FROM patient_word WHERE site = :site AND mrn IN :mrns",
+    "SELECT mrn, sent_at, clock, tags FROM patient_demographics"
+    " WHERE site = :site AND mrn IN :mrns",
     "mrns",
     "text",
 )
 _SAVE = text(
-    "INSERT INTO patient_word (site, mrn, said_at, said_by, tags) "
-    "VALUES (:site, :mrn, :said_at, :said_by, :tags) ON CONFLICT (site, mrn) DO UPDATE "
-    "SET said_at = :said_at, said_by = :said_by, tags = :tags WHERE patient_word.said_by = 0 "
-    "OR patient_word.said_by / 4 <> :said_by / 4 OR patient_word.said_at <= :said_at"
+    "INSERT INTO patient_demographics (site, mrn, sent_at, clock, tags) "
+    "VALUES (:site, :mrn, :sent_at, :clock, :tags) ON CONFLICT (site, mrn) DO UPDATE "
+    "SET sent_at = :sent_at, clock = :clock, tags = :tags WHERE patient_demographics.clock = 0 "
+    "OR patient_demographics.clock / 4 <> :clock / 4 OR patient_demographics.sent_at <= :sent_at"
 )
 
 _OLD = text("""
-    SELECT site, mrn FROM patient_word AS w WHERE said_at < :before AND NOT EXISTS
+    SELECT site, mrn FROM patient_demographics AS w WHERE sent_at < :before AND NOT EXISTS
         (SELECT 1 FROM bridge_order AS o WHERE o.site = w.site AND o.mrn = w.mrn)
     LIMIT :limit
 """)
-_DELETE = text("DELETE FROM patient_word WHERE site = :site AND mrn = :mrn AND said_at < :before")
+_DELETE = text(
+    "DELETE FROM patient_demographics WHERE site = :site AND mrn = :mrn AND sent_at < :before"
+)
 _BATCH = 1000
 
 
@@ -66,7 +69,7 @@ def find(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, D
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
         for row in execute_keys(connection, _FIND, [mrn for _, mrn in own], site=site):
             found[site, row.mrn] = DemographicsUpdate(
-                site, row.mrn, row.said_at, json.loads(row.tags), row.said_by
+                site, row.mrn, row.sent_at, json.loads(row.tags), row.clock
             )
     return found
 
@@ -76,8 +79,8 @@ def save(connection: Connection, update: DemographicsUpdate) -> None:
     row = {
         "site": update.site,
         "mrn": update.mrn,
-        "said_at": update.sent_at,
-        "said_by": update.clock,
+        "sent_at": update.sent_at,
+        "clock": update.clock,
     }
     connection.execute(_SAVE, {**row, "tags": json.dumps(dict(update.tags))})
 

@@ -22,10 +22,10 @@ NEVER_COMPARED = (
 )
 
 _RUNNING, _LAST, _REQUEST = "running", "last", "wish"  # stored names
-_READ = text("SELECT said FROM reconcile_round WHERE name = :name")
+_READ = text("SELECT body FROM reconcile_round WHERE name = :name")
 _WRITE = text("""
-    INSERT INTO reconcile_round (name, said) VALUES (:name, :said)
-    ON CONFLICT (name) DO UPDATE SET said = :said
+    INSERT INTO reconcile_round (name, body) VALUES (:name, :body)
+    ON CONFLICT (name) DO UPDATE SET body = :body
 """)
 
 
@@ -89,7 +89,7 @@ def last_round(connection: Connection) -> ReconcileRound | None:
 
 def request_round(connection: Connection, now: int) -> None:
     """Request a round that starts from now on and runs without pauses."""
-    connection.execute(_WRITE, {"name": _REQUEST, "said": json.dumps(now)})
+    connection.execute(_WRITE, {"name": _REQUEST, "body": json.dumps(now)})
 
 
 def requested_since(connection: Connection) -> int:
@@ -116,7 +116,7 @@ def round_summary(one: ReconcileRound) -> dict[str, Any]:
 
 
 def _put(connection: Connection, name: str, one: ReconcileRound) -> None:
-    connection.execute(_WRITE, {"name": name, "said": json.dumps(asdict(one))})
+    connection.execute(_WRITE, {"name": name, "body": json.dumps(asdict(one))})
 
 
 def _read(connection: Connection, name: str) -> ReconcileRound | None:

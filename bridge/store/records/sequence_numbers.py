@@ -16,10 +16,10 @@ Links = Mapping[int, int | None]
 """Sender (a hash) to the number that was accepted last; None if none is known."""
 
 _READ = text(
-    "SELECT sender, number FROM sequence_link WHERE listener = :listener AND sender IN :senders"
+    "SELECT sender, number FROM sequence_number WHERE listener = :listener AND sender IN :senders"
 ).bindparams(bindparam("senders", expanding=True))
 _KEEP = text(
-    "INSERT INTO sequence_link (listener, sender, number) VALUES (:listener, :sender, :number) "
+    "INSERT INTO sequence_number (listener, sender, number) VALUES (:listener, :sender, :number) "
     "ON CONFLICT (listener, sender) DO UPDATE SET number = :number"
 )
 
@@ -44,7 +44,7 @@ class SequenceLinks:
             self._database.serialize(connection, f"sequence {self._listener}")
             known = self._read(connection, wanted)
             if any(known[each] != before.get(each) for each in wanted):
-                raise Conflict("sequence_link")
+                raise Conflict("sequence_number")
             rows = [
                 {"listener": self._listener, "sender": each, "number": after[each]}
                 for each in wanted

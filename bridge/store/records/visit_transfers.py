@@ -53,44 +53,46 @@ VisitTransfers = Mapping[VisitReference, VisitTransfer]
 
 # One statement for both, because each batch of messages needs them.
 _FIND = key_statement(
-    "SELECT prior_mrn, mrn, '' AS visit_key, '' AS prior_number, '' AS number, 0 AS said_at,"
-    " 0 AS said_by, '' AS tags, '' AS echo FROM merged_patient"
+    "SELECT prior_mrn, mrn, '' AS visit_key, '' AS prior_number, '' AS number, 0 AS sent_at,"
+    " 0 AS clock, '' AS tags, '' AS echo FROM merged_patient"
     " WHERE site = :site AND prior_mrn IN :mrns"
-    " UNION ALL SELECT prior_mrn, mrn, visit_key, prior_number, number, said_at,"
-    " said_by, tags, echo FROM moved_visit WHERE site = :site AND prior_mrn IN :mrns",
+    " UNION ALL SELECT prior_mrn, mrn, visit_key, prior_number, number, sent_at,"
+    " clock, tags, echo FROM visit_transfer WHERE site = :site AND prior_mrn IN :mrns",
     "mrns",
     "text",
 )
 _MOVE_POINTERS = text(
-    "UPDATE moved_visit SET mrn = :mrn, number = :number, said_at = :said_at,"
-    " said_by = :said_by, tags = :tags, echo = :echo WHERE site = :site AND mrn = :prior_mrn"
+    "UPDATE visit_transfer SET mrn = :mrn, number = :number, sent_at = :sent_at,"
+    " clock = :clock, tags = :tags, echo = :echo WHERE site = :site AND mrn = :prior_mrn"
     " AND visit_key = :visit_key AND number = :prior_number"
-    " AND (said_by = 0 OR said_by / 4 <> :said_by / 4 OR said_at <= :said_at)"
+    " AND (clock = 0 OR clock / 4 <> :clock / 4 OR sent_at <= :sent_at)"
 )
 _ADD_POINTER = text(
-    "INSERT INTO moved_visit"
-    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
-    " VALUES (:site, :prior_mrn, :visit_key, :prior_number, :mrn, :number, :said_at, :said_by,"
+    "INSERT INTO visit_transfer"
+    " (site, prior_mrn, visit_key, prior_number, mrn, number, sent_at, clock, tags, echo)"
+    " VALUES (:site, :prior_mrn, :visit_key, :prior_number, :mrn, :number, :sent_at, :clock,"
     " :tags, :echo)"
     " ON CONFLICT (site, prior_mrn, visit_key, prior_number) DO UPDATE SET mrn = :mrn,"
-    " number = :number, said_at = :said_at, said_by = :said_by, tags = :tags, echo = :echo"
-    " WHERE moved_visit.said_by = 0 OR moved_visit.said_by / 4 <> :said_by / 4"
-    " OR moved_visit.said_at <= :said_at"
+    " number = :number, sent_at = :sent_at, clock = :clock, tags = :tags, echo = :echo"
+    " WHERE visit_transfer.clock = 0 OR visit_transfer.clock / 4 <> :clock / 4"
+    " OR visit_transfer.sent_at <= :sent_at"
 )
 _DELETE_SELF_POINTERS = text(
-    "DELETE FROM moved_visit WHERE site = :site AND prior_mrn = :mrn AND mrn = :mrn"
+    "DELETE FROM visit_transfer WHERE site = :site AND prior_mrn = :mrn AND mrn = :mrn"
     " AND prior_number = number"
 )
-_MERGE_PATIENT = text("UPDATE moved_visit SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn")
+_MERGE_PATIENT = text(
+    "UPDATE visit_transfer SET mrn = :mrn WHERE site = :site AND mrn = :prior_mrn"
+)
 _COPY_TO_SURVIVOR = text(
-    "INSERT INTO moved_visit"
-    " (site, prior_mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo)"
-    " SELECT site, :mrn, visit_key, prior_number, mrn, number, said_at, said_by, tags, echo"
-    " FROM moved_visit WHERE site = :site AND prior_mrn = :prior_mrn ON CONFLICT DO NOTHING"
+    "INSERT INTO visit_transfer"
+    " (site, prior_mrn, visit_key, prior_number, mrn, number, sent_at, clock, tags, echo)"
+    " SELECT site, :mrn, visit_key, prior_number, mrn, number, sent_at, clock, tags, echo"
+    " FROM visit_transfer WHERE site = :site AND prior_mrn = :prior_mrn ON CONFLICT DO NOTHING"
 )
 _DELETE_OLD = text(
-    "DELETE FROM moved_visit WHERE said_at < :before AND NOT EXISTS (SELECT 1 FROM bridge_order"
-    " AS o WHERE o.site = moved_visit.site AND o.mrn = moved_visit.mrn)"
+    "DELETE FROM visit_transfer WHERE sent_at < :before AND NOT EXISTS (SELECT 1 FROM bridge_order"
+    " AS o WHERE o.site = visit_transfer.site AND o.mrn = visit_transfer.mrn)"
 )
 
 
@@ -108,10 +110,10 @@ def find_merges_and_transfers(
             moves[VisitReference(site, row.prior_mrn, row.visit_key, row.prior_number)] = (
                 VisitTransfer(
                     VisitReference(site, row.mrn, row.visit_key, row.number),
-                    row.said_at,
+                    row.sent_at,
                     json.loads(row.tags),
                     tuple(json.loads(row.echo)),
-                    row.said_by,
+                    row.clock,
                 )
             )
     return survivors, moves
@@ -133,8 +135,8 @@ def add(connection: Connection, prior: VisitReference, transfer: VisitTransfer) 
         "prior_number": prior.number,
         "mrn": transfer.now.mrn,
         "number": transfer.now.number,
-        "said_at": transfer.sent_at,
-        "said_by": transfer.clock,
+        "sent_at": transfer.sent_at,
+        "clock": transfer.clock,
         "tags": json.dumps(dict(transfer.tags)),
         "echo": json.dumps(transfer.echo),
     }

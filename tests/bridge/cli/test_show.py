@@ -31,7 +31,7 @@ site = "SITE1"
 def test_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A narrow terminal does not cut the text."""
     long = "x" * 200
-    print_rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "told_at"], as_json=False)
+    print_rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "sent_at"], as_json=False)
 
     assert capsys.readouterr().out == f"id  text{' ' * 196}  told at\n17  {long}\n4\n"
 

@@ -103,7 +103,7 @@ async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> N
         await hospital.delivered(1)
         with database.write() as connection:
             connection.exec_driver_sql("DELETE FROM feed_cursor")
-            connection.exec_driver_sql("DELETE FROM report_seen")
+            connection.exec_driver_sql("DELETE FROM known_report")
         await hospital.follow()
         await hospital.poller.poll()
         assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]

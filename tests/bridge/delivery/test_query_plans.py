@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 GROWING = (
     "message", "message_body", "message_lane", "delivery", "delivery_body", "delivery_lane",
-    "bridge_order", "order_signal", "report_seen", "merged_patient",
+    "bridge_order", "order_signal", "known_report", "merged_patient",
 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ async def test_differences_are_found(tmp_path: Path, database: Database) -> None
             (DifferenceKind.NOT_QUEUED, "ris"),
             (DifferenceKind.NO_REPORT, ""),
         ]
-        codes = "SELECT code FROM concern ORDER BY code"
+        codes = "SELECT code FROM exception ORDER BY code"
         assert hospital.rows(codes) == [("no_report",), ("not_queued ris",)]
         await hospital.follow()
         await hospital.delivered(1)
@@ -106,7 +106,7 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         last = last_round_of(database)
         assert last.differing == {f"not_ordered {SITE}": 1, "still_ordered": 1}
         assert (last.orders, last.reports, len(last.not_ordered)) == (1, 3, 1)
-        codes = "SELECT code FROM concern ORDER BY code"
+        codes = "SELECT code FROM exception ORDER BY code"
         assert hospital.rows(codes) == [("still_ordered",)]
         await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
         await reconciler.reconcile(hospital.time())
@@ -122,7 +122,7 @@ async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Data
         assert len(await reconciler.reconcile(hospital.time())) == 1
         await hospital.send(order("ID2", "A1").replace(b"ORC|NW", b"ORC|CA"))
         assert await reconciler.reconcile(hospital.time()) == []
-        assert hospital.rows("SELECT * FROM concern WHERE kind = 'order'") == []
+        assert hospital.rows("SELECT * FROM exception WHERE kind = 'order'") == []
 
 
 @dataclass
@@ -213,7 +213,7 @@ async def test_skipped_orders_are_counted(tmp_path: Path, database: Database) ->
         last = last_round_of(database)
         assert (last.orders, last.reports) == (1, 0)
         assert last.not_asked == {"unauthorized": 1, "no_worklist B": 1, f"no_worklist {SITE}": 1}
-        assert hospital.rows("SELECT code FROM concern") == [("no_report",)]
+        assert hospital.rows("SELECT code FROM exception") == [("no_report",)]
 
 
 def last_round_of(database: Database) -> ReconcileRound:

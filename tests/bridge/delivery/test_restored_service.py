@@ -63,7 +63,7 @@ async def test_a_report_signed_again_is_delivered_again(
 
         hospital.feed_reader.start()
         await eventually_async(
-            lambda: hospital.rows("SELECT code FROM concern WHERE kind = 'feed'")
+            lambda: hospital.rows("SELECT code FROM exception WHERE kind = 'feed'")
         )
         await hospital.read_and_sign("A1", "Second.")
         await hospital.read_and_sign("A2", "Other.")
@@ -73,7 +73,7 @@ async def test_a_report_signed_again_is_delivered_again(
         sent_bytes = b"".join(sent)
         assert all(part in sent_bytes for part in (b"First.", b"Second.", b"Other."))
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
-        assert hospital.rows("SELECT code FROM concern WHERE kind = 'feed'") == [(code,)]
+        assert hospital.rows("SELECT code FROM exception WHERE kind = 'feed'") == [(code,)]
         await hospital.follow()
         assert hospital.rows("SELECT count(*) FROM delivery") == [(3,)]
 

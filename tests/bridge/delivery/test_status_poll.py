@@ -152,5 +152,5 @@ async def test_an_order_that_is_committed_late(tmp_path: Path, database: Databas
             with database.write() as connection:
                 connection.execute(text(row), {"id": number, "accession": f"A{number}"})
             await hospital.poller.poll()
-        seen = "SELECT accession FROM report_seen ORDER BY accession"
+        seen = "SELECT accession FROM known_report ORDER BY accession"
         assert hospital.rows(seen) == [("A5",), ("A7",)]

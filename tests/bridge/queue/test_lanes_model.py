@@ -260,7 +260,7 @@ class InboxLanes(Lanes):
     @override
     def _entered_up_to(self, connection: Connection) -> int:
         """Return the stored id: newer messages enter their lanes at a claim or a replay."""
-        return int(connection.execute(text("SELECT message_id FROM message_enrolled")).scalar_one())
+        return int(connection.execute(text("SELECT message_id FROM lane_watermark")).scalar_one())
 
 
 class OutboxLanes(Lanes):

@@ -43,7 +43,7 @@ sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def stored_bytes(store: Database) -> int:
     """Return the number of bytes in chunks and in files."""
     with store.read() as connection:
-        chunks = "SELECT coalesce(sum(length(content)), 0) FROM parcel_piece"
+        chunks = "SELECT coalesce(sum(length(content)), 0) FROM payload_chunk"
         found = int(connection.execute(text(chunks)).scalar_one())
     if store.file is not None:
         found += sum(each.stat().st_size for each in folder(store).glob("*"))
@@ -61,18 +61,18 @@ def put_in_files(store: Database) -> list[Path]:
     folder(store).mkdir()
     files = []
     with store.write() as connection:
-        for row in connection.execute(text("SELECT identity, digest FROM parcel")).all():
+        for row in connection.execute(text("SELECT identity, digest FROM payload_blob")).all():
             chunks = connection.execute(
                 text(
-                    "SELECT content FROM parcel_piece "
+                    "SELECT content FROM payload_chunk "
                     "WHERE identity = :identity AND digest = :digest ORDER BY number"
                 ),
                 row._asdict(),
             )
             files.append(folder(store) / name_of(row.identity, row.digest))
             files[-1].write_bytes(b"".join(chunks.scalars()))
-        connection.execute(text("UPDATE parcel SET pieces = 0"))
-        connection.execute(text("DELETE FROM parcel_piece"))
+        connection.execute(text("UPDATE payload_blob SET chunks = 0"))
+        connection.execute(text("DELETE FROM payload_chunk"))
     return files
 
 
@@ -115,7 +115,7 @@ def test_a_payload_of_several_reads(intake: Intake, store: Database) -> None:
 def test_a_damaged_chunk(intake: Intake, store: Database) -> None:
     """A payload with a changed chunk differs from its digest, and is not returned."""
     intake.enqueue(arrival("L", content=LARGE))
-    change = text("UPDATE parcel_piece SET content = :changed WHERE number = 1")
+    change = text("UPDATE payload_chunk SET content = :changed WHERE number = 1")
     with store.write() as connection:
         connection.execute(change, {"changed": b"y" * CHUNK})
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
@@ -155,7 +155,7 @@ def test_other_writers_run_between_chunks(store: Database) -> None:
 
     def others_turn(_seconds: float) -> None:
         with store.write_lock.hold_without_waiting(), other.transaction() as cursor:
-            cursor.execute("SELECT count(*) FROM parcel")
+            cursor.execute("SELECT count(*) FROM payload_blob")
             turns.append(cursor.fetchone()[0])
 
     put(store, arrival("A", content=LARGE), pause=others_turn)

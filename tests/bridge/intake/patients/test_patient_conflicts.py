@@ -63,7 +63,7 @@ def last(hospital: Hospital) -> tuple[str, str, list[str]]:
     ((number, state, code),) = hospital.rows(
         "SELECT id, state, code FROM message ORDER BY id DESC LIMIT 1"
     )
-    codes = hospital.rows(f"SELECT code FROM concern WHERE row_id = {number}")  # noqa: S608
+    codes = hospital.rows(f"SELECT code FROM exception WHERE row_id = {number}")  # noqa: S608
     return state, code, [each for (each,) in codes]
 
 
@@ -132,7 +132,7 @@ async def test_a_merge_resolves_it(opened: Open) -> None:
         await hospital.send(adt("A40", "M2", "M1"))
         await hospital.applied()
         assert await listed(hospital) == {"M2": "F1 MR Head"}
-        assert hospital.rows("SELECT code FROM concern") == []
+        assert hospital.rows("SELECT code FROM exception") == []
 
 
 async def test_new_orders_are_not_stopped(opened: Open) -> None:

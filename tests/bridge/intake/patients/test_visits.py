@@ -106,7 +106,7 @@ async def test_a_started_report_stays(hospital: Hospital) -> None:
         ("done", "report_kept")
     ]
     ((message_id,),) = hospital.rows("SELECT max(id) FROM message")
-    assert hospital.rows("SELECT kind, row_id, code FROM concern") == [
+    assert hospital.rows("SELECT kind, row_id, code FROM exception") == [
         ("message", message_id, "report_kept")
     ]
     record = await hospital.report("A1", "M1")

@@ -37,7 +37,7 @@ def from_now(**ahead: float) -> str:
 def codes(hospital: Hospital) -> list[str]:
     """Return the code of each message. Assert that each code is an exception."""
     found = [code for (code,) in hospital.rows("SELECT code FROM message ORDER BY id")]
-    exceptions = [code for (code,) in hospital.rows("SELECT code FROM concern ORDER BY row_id")]
+    exceptions = [code for (code,) in hospital.rows("SELECT code FROM exception ORDER BY row_id")]
     assert [each for each in found if each] == exceptions
     return found
 
