@@ -33,7 +33,7 @@ def test_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 200
     print_rows([{"id": 17, "text": long}, {"id": 4}], ["id", "text", "sent_at"], as_json=False)
 
-    assert capsys.readouterr().out == f"id  text{' ' * 196}  told at\n17  {long}\n4\n"
+    assert capsys.readouterr().out == f"id  text{' ' * 196}  sent at\n17  {long}\n4\n"
 
 
 def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
