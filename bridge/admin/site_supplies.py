@@ -38,10 +38,7 @@ def set_group(
         site_id,
         target=("prelim-group", name),
         state=audit_states.prelim_group(site_id, name),
-    ) as (
-        connection,
-        _,
-    ):
+    ) as (connection, _):
         site_settings.get_site(connection, site_id)
         site_settings.set_prelim_group(connection, site_id, name, tags, members, reviewers)
 
@@ -66,10 +63,7 @@ def import_template(
         site_id,
         target=("template", str(number)),
         state=audit_states.template(site_id, number),
-    ) as (
-        connection,
-        now,
-    ):
+    ) as (connection, now):
         site_settings.get_site(connection, site_id)
         site_settings.set_template(connection, site_id, number, name, to_json(document), now)
     return name
@@ -90,10 +84,7 @@ def remove_template(engine: EngineAdministration, site_id: str, number: int) -> 
         site_id,
         target=("template", str(number)),
         state=audit_states.template(site_id, number),
-    ) as (
-        connection,
-        _,
-    ):
+    ) as (connection, _):
         site_settings.get_site(connection, site_id)
         site_settings.delete_template(connection, site_id, number)
 
