@@ -13,9 +13,12 @@ file that its reader has not processed yet.
 import asyncio
 import errno
 import fcntl
+import heapq
 import os
 import re
 import stat
+import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +44,7 @@ DONE, FAILED, ACKS = "done", "failed", "acks"
 _LOCK: Final = ".lock"
 _PROBE: Final = ".bridge-check"
 _LONGEST: Final = 255  # bytes of a file name, in all usual file systems
+_FEW_NUMBERS: Final = 100
 _CHUNK_BYTES: Final = 2**20
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
@@ -100,20 +104,15 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def waiting(self) -> list[WaitingFile]:
-        """List the files to process, in order, without entries that are not regular files."""
-        found = []
+    def waiting(self, most: int = sys.maxsize) -> list[WaitingFile]:
+        """
+        List the oldest `most` files to process, in order.
+
+        Entries that are not regular files are not listed.
+        """
         with self._opened() as folder, os.scandir(folder) as entries:
-            for entry in entries:
-                if not _is_candidate(entry.name):
-                    continue
-                try:
-                    seen = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:  # its sender deleted it
-                    continue
-                if _is_plain(seen):
-                    found.append(WaitingFile(seen.st_mtime_ns, entry.name, seen.st_size))
-        return sorted(found, key=lambda each: (each.written_at, each.name))
+            found = filter(None, map(_waiting_file, entries))
+            return heapq.nsmallest(most, found, lambda each: (each.written_at, each.name))
 
     def ignored(self) -> int:
         """Count entries that are never read: links, pipes, devices, names with control codes."""
@@ -147,7 +146,9 @@ class Folder:
             number, free = 1, name
             while _exists(target, free):
                 number += 1
-                free = fit_name(Path(name).stem, f".{number}{Path(name).suffix}")
+                # A sender may use one name for all files: many numbers would be tried each time.
+                ending = number if number <= _FEW_NUMBERS else time.time_ns()
+                free = fit_name(Path(name).stem, f".{ending}{Path(name).suffix}")
             try:
                 os.rename(name, free, src_dir_fd=folder, dst_dir_fd=target)
             except OSError as error:
@@ -216,6 +217,16 @@ def _is_candidate(name: str) -> bool:
     if name.startswith(".") or name.lower().endswith(UNFINISHED):
         return False
     return not any(unicodedata.category(each) in _INVISIBLE for each in name)
+
+
+def _waiting_file(entry: os.DirEntry[str]) -> WaitingFile | None:
+    if not _is_candidate(entry.name):
+        return None
+    try:
+        seen = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:  # its sender deleted it
+        return None
+    return WaitingFile(seen.st_mtime_ns, entry.name, seen.st_size) if _is_plain(seen) else None
 
 
 def _is_plain(found: os.stat_result) -> bool:

@@ -19,7 +19,7 @@ from bridge.executors import Threads
 from bridge.redaction import describe, stack_frames
 from bridge.transports.folder_files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
-from mappings.hl7.batch import messages_in, split
+from mappings.hl7.batch import MAX_MESSAGES, messages_in, split
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
@@ -74,6 +74,9 @@ def complete_files(
 
 SCANS_PER_COUNT = 60
 """Scans between two counts of ignored entries."""
+
+MAX_LISTED = 10_000
+"""Files that a scan lists; each one needs 500 bytes. Later files wait."""
 
 MAX_ATTEMPTS = 8
 """Attempts to process a file despite internal errors, before it is moved to `failed`."""
@@ -174,7 +177,7 @@ class FolderListener:
         with self._folder.held() as locked:
             if not locked:  # another node has the lock
                 return False
-            found = await Threads.FOLDERS.run(self._folder.waiting)
+            found = await Threads.FOLDERS.run(self._folder.waiting, MAX_LISTED)
             await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
             ready, self._seen = complete_files(self._seen, seen)
@@ -230,8 +233,11 @@ class FolderListener:
             self._observer.frame_refused(error)
             reply = self._refuse(error, data[:HEAD])
             return [] if reply is None else [reply]
-        messages = messages_in(data)
         # A single message is passed on unchanged; other content is refused by the handler.
+        many = data.count(b"MSH") > MAX_MESSAGES
+        messages = [] if many else await Threads.FOLDERS.run(messages_in, data)
+        if many:
+            self._log.warning("file not split: too many messages", most=MAX_MESSAGES)
         payloads = messages if len(messages) > 1 else [data]
         replies: list[bytes] = []
         loop = asyncio.get_running_loop()

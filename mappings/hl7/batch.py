@@ -8,12 +8,13 @@ or BHS first) is received as one frame, and its receiver answers it as a whole.
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from mappings.hl7 import delimiters, lines
 from mappings.hl7.charset import codec_for
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import MalformedMessage
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
 _BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
@@ -24,6 +25,10 @@ harmless.
 _NOTHING = bytes(range(33))
 _LONGEST_TRAILER = 64
 """Bytes of a trailer that are read. Its first field is the count, the rest is a comment."""
+MAX_MESSAGES = 10_000
+"""Messages of a batch. As many of 1.6 kB fill the largest frame of the default settings."""
+_MAX_HEADERS = 4 * MAX_MESSAGES
+"""Headers and trailers of a batch: each message may have a BHS and a BTS of its own."""
 _CONTROL_ID = 11  # FHS-11, BHS-11; field 12 of the answer refers to it
 
 
@@ -31,16 +36,27 @@ def split(raw: bytes) -> list[bytes] | None:
     """
     Return the messages of a batch with their bytes unchanged, None if this is not a batch.
 
-    A batch may be empty. Raises MalformedMessage for UTF-16 and UTF-32.
+    A batch may be empty. Raises MalformedMessage for UTF-16, UTF-32 and too many messages.
     """
     body, _ = lines.trim(raw)
     if not body.startswith((b"FHS", b"BHS")) or _SEGMENT.match(body) is None:
         return None
-    starts = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
+    starts = _headers(body)
+    if sum(name == b"MSH" for _, name in starts) > MAX_MESSAGES:
+        raise MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
     ends = [start for start, _ in starts[1:]] + [len(body)]
     return [
         body[start:end] for (start, name), end in zip(starts, ends, strict=True) if name == b"MSH"
     ]
+
+
+def _headers(body: bytes) -> list[tuple[int, bytes]]:
+    """Return position and name of all headers and trailers. Raises MalformedMessage."""
+    found = islice(_SEGMENT.finditer(body), _MAX_HEADERS + 1)
+    headers = [(each.start(), each.group()) for each in found]
+    if len(headers) > _MAX_HEADERS:
+        raise MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
+    return headers
 
 
 def stray(raw: bytes) -> str:
@@ -50,12 +66,13 @@ def stray(raw: bytes) -> str:
     Such lines may be a message whose MSH was damaged; without this check it would be lost silently.
     """
     body, _ = lines.trim(raw)
-    marks = [(found.start(), found.group()) for found in _SEGMENT.finditer(body)]
+    marks = _headers(body)
     ends = [start for start, _ in marks[1:]] + [len(body)]
     end_of_line = b"\r" if b"\r" in body else b"\n"
+    line_after = re.compile(end_of_line + rb"([^" + end_of_line + rb"]+)")
     for (start, name), end in zip(marks, ends, strict=True):
         if name != b"MSH":
-            _, *following = body[start:end].split(end_of_line)
+            following = (each[1] for each in line_after.finditer(body, start, end))
             if any(line.strip(_NOTHING) and _BESIDE.match(line) is None for line in following):
                 return name.decode("ascii")
     return ""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing_extensions import Buffer
 
 _ASCII = 0x7F
+_BEYOND_ASCII = bytes(range(_ASCII + 1, 0x100))
 _LONGEST = 99  # bytes of MSH-18 that are read
 LAST_RESORT = "iso8859-1"  # decodes any bytes, and encodes them to the same bytes
 
@@ -112,8 +113,8 @@ def _canonical(name: str) -> str:
     return codecs.lookup(name).name
 
 
-_NO_CHARACTER_SETS = frozenset({"idna", "raw-unicode-escape"})
-"""Codecs that read host names (slowly) and notations of Python."""
+_NO_CHARACTER_SETS = frozenset({"idna", "raw-unicode-escape", UTF_8_WITH_STRAYS})
+"""Codecs that read host names (slowly) and notations of Python, and our own, which decodes only."""
 
 
 def is_codec(name: str) -> bool:
@@ -160,16 +161,14 @@ def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
     return LAST_RESORT, True, body.decode(LAST_RESORT)
 
 
-def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return error.object[error.start : error.end].decode(LAST_RESORT), error.end
+_STRAYS = {0xDC00 + byte: byte for byte in range(_ASCII + 1, 0x100)}
+"""The surrogates by which Python marks invalid bytes, and their characters in Latin-1."""
 
 
 def _decode_with_strays(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:
     del errors  # every byte string decodes
     encoded = bytes(data)
-    return encoded.decode("utf-8", UTF_8_WITH_STRAYS), len(encoded)
+    return encoded.decode("utf-8", "surrogateescape").translate(_STRAYS), len(encoded)
 
 
 def _search(name: str) -> codecs.CodecInfo | None:
@@ -178,15 +177,15 @@ def _search(name: str) -> codecs.CodecInfo | None:
     return codecs.CodecInfo(codecs.utf_8_encode, _decode_with_strays, name=UTF_8_WITH_STRAYS)
 
 
-codecs.register_error(UTF_8_WITH_STRAYS, _as_latin_1)
 codecs.register(_search)
 
 
 def _has_few_strays(body: bytes) -> bool:
     """Tell whether most characters beyond ASCII are valid UTF-8, so that the others are errors."""
-    readable = [each for each in body.decode("utf-8", "ignore") if each > "\x7f"]
-    strays = sum(byte > _ASCII for byte in body) - len("".join(readable).encode())
-    return len(readable) > strays
+    readable = body.decode("utf-8", "ignore")
+    plain = len(body.translate(None, _BEYOND_ASCII))
+    strays = len(body) - len(readable.encode())
+    return len(readable) - plain > strays
 
 
 def _decode(body: bytes, codec: str) -> str | None:

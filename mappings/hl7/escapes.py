@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from mappings.hl7.delimiters import STANDARD, Delimiters
 
-_HEX = re.compile(r"[Xx]((?:[0-9A-Fa-f]{2})+)")
+_HEX = re.compile(r"[Xx]((?:[0-9A-Fa-f]{2})++)")  # possessive: no memory for each repetition
 _OPAQUE = re.compile(r"Z\w*|C[0-9A-Fa-f]{4}|M[0-9A-Fa-f]{4}(?:[0-9A-Fa-f]{2})?")
 _FORMAT = re.compile(r"\.(br|sp|ce|in|ti|fi|nf|sk)\s?([+-]?\d{1,3})?", re.IGNORECASE)
 _HIGHLIGHTS = frozenset({"H", "N"})
@@ -146,9 +146,14 @@ class _Unescaper:
 
     def _write(self, text: str) -> None:
         if self._bytes:
-            self._done.append(_decoded(bytes(self._bytes), self._codec))
+            self._done.append(self._written(_decoded(bytes(self._bytes), self._codec)))
             self._bytes.clear()
-        self._done.append(text)
+        if text:
+            self._done.append(self._written(text))
+
+    def _written(self, text: str) -> str:
+        """Return a piece of text as it is appended."""
+        return text
 
 
 class _Transcriber(_Unescaper):
@@ -171,10 +176,8 @@ class _Transcriber(_Unescaper):
         return body in _HIGHLIGHTS or bool(_FORMAT.fullmatch(body) or _OPAQUE.fullmatch(body))
 
     @override
-    def _write(self, text: str) -> None:
-        before = len(self._done)
-        super()._write(text)
-        self._done[before:] = map(escape, self._done[before:])
+    def _written(self, text: str) -> str:
+        return escape(text)
 
 
 def _formatting(command: str, number: int) -> str:

@@ -22,6 +22,8 @@ MAX_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
 MAX_LINES = 300_000
 """Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
+MAX_ESCAPES = 400_000
+"""Limit of the escape characters of a message: each sequence takes a microsecond to be read."""
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
@@ -111,14 +113,20 @@ def with_one_end(body: bytes) -> bytes:
     return body if b"\n" in changed else changed
 
 
+def require_few_parts(body: bytes, escape: str) -> None:
+    """Raise MalformedMessage for too many lines or escape sequences; costs no memory for each."""
+    if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
+        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
+    if escape and body.count(escape.encode("latin-1")) > MAX_ESCAPES:
+        raise MalformedMessage(MalformedReason.TOO_MANY_ESCAPES)
+
+
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """
     Split an `untrailed` message into segments; return them and their names.
 
     Raises MalformedMessage.
     """
-    if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
-        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     lines, names = _named(body, separator)
     if len(lines) > MAX_SEGMENTS:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)

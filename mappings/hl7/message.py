@@ -185,6 +185,7 @@ class Message:
         if head is None:
             head = header.read(lines.first_line(body))
         marks = head.delimiters
+        lines.require_few_parts(body, marks.escape)
         segments, names = lines.segments(body, head.fields[1])
         if len(segments[0]) != lines.first_length(body):
             raise MalformedMessage(MalformedReason.STRAY_LINE)
@@ -263,9 +264,11 @@ def null_place(payload: bytes, header: Header) -> str:
     Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
 
     A field contains NUL as a byte or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). Databases and
-    reports cannot hold it. NUL bytes around a message come from transports and are ignored.
+    reports cannot hold it. NUL bytes around a message come from transports and are ignored. Raises
+    MalformedMessage.
     """
     marks = header.delimiters
+    lines.require_few_parts(payload, marks.escape)
     mark = marks.escape.encode("latin-1")
     if _NUL not in payload:
         if not mark or payload.count(mark) == header.fields[2].count(mark):

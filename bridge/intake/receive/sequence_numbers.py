@@ -37,6 +37,7 @@ from mllp.framing import Frame
 PLACE = "MSH-13"
 RESTART, RESYNCHRONIZE = 0, -1
 _MAX_DIGITS = 15  # digits of an NM, HL7 v2.5.1 §2.15.9.13
+_LONGEST_HEADER = 2**16
 _UNKNOWN = b"-1"  # MSA-4 if any number may be next
 
 
@@ -102,7 +103,13 @@ def _about_the_link(
 
 
 def has_only_header(payload: bytes, header: Header) -> bool:
-    """Tell whether all fields after MSH are empty or null."""
+    """
+    Tell whether all fields after MSH are empty or null.
+
+    A message beyond `_LONGEST_HEADER` bytes has content, so that it is not split into its lines.
+    """
+    if len(payload) > _LONGEST_HEADER:
+        return False
     marks = header.delimiters
     nothing = f'{marks.field}{marks.encoding_characters}" \t'.encode()
     lines = payload.replace(b"\n", b"\r").split(b"\r")
@@ -240,7 +247,7 @@ class Sequencer:
 
     async def _read(self, frame: Frame) -> Links | None:
         try:
-            return await Threads.INTAKE.run(self._numbers.read, [*set(_senders(frame))])
+            return await Threads.INTAKE.run(lambda: self._numbers.read(_senders(frame)))
         except StoreError:
             return None
 

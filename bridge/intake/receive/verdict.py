@@ -50,9 +50,6 @@ MAX_CACHED_ROUTES = 4096
 MAX_PART_BYTES = 64 * 2**20
 """Bytes of all parts of the messages in one frame: each part is stored with the whole message."""
 
-MAX_BATCH_MESSAGES = 10_000
-"""Messages of a batch. As many of 1.6 kB fill the largest frame of the default settings."""
-
 Route = InboundMapping | MessageRefusal
 
 
@@ -264,7 +261,7 @@ def split_batch(frame: Frame) -> list[Frame]:
         messages = split(frame.payload)
     except MalformedMessage:
         messages = None
-    if messages is None or len(messages) > MAX_BATCH_MESSAGES:
+    if messages is None:
         return [frame]
     if not messages and batch_refusal(frame.payload, checked=True):
         return [frame]
@@ -277,15 +274,15 @@ def batch_refusal(payload: bytes, *, checked: bool) -> MessageRefusal | None:
     is no message.
     """
     try:
-        if len(split(payload) or ()) > MAX_BATCH_MESSAGES:
-            return MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
+        split(payload)
         if not checked:
             return None
         if place := stray(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
-    except MalformedMessage:  # each message is refused for this reason
-        return None
+    except MalformedMessage as refusal:  # each message is refused for the other reasons
+        is_number = refusal.reason is MalformedReason.TOO_MANY_MESSAGES
+        return refusal.with_traceback(None) if is_number else None
     return BatchCountMismatch(place) if place else None
 
 

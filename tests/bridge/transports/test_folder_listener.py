@@ -1,12 +1,15 @@
 """The folder listener: one node at a time, files in their order, and patience after errors."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bridge.transports import folder_files
 from bridge.transports.folder_files import Folder
 from bridge.transports.folder_listener import FolderListener, FolderRules
+from mappings.hl7.batch import MAX_MESSAGES
 from mappings.hl7.refusals import InternalError
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, ReplyCallback, ServerObserver
@@ -21,11 +24,11 @@ LIMIT = 1000
 class Inbox:
     """A folder with a listener; `answer` returns the acknowledgment of each message."""
 
-    def __init__(self, path: Path, answer: Callable[[bytes], bytes]) -> None:
+    def __init__(self, path: Path, answer: Callable[[bytes], bytes], limit: int = LIMIT) -> None:
         self.path, self.folder = path, Folder(path)
         self.handled: list[bytes] = []
         self._answer = answer
-        rules = FolderRules(every=1, longest_wait=60, max_file=LIMIT, answers=True)
+        rules = FolderRules(every=1, longest_wait=60, max_file=limit, answers=True)
         self.listener = FolderListener(
             "files", self.folder, self._handle, lambda *_: None, rules, ServerObserver()
         )
@@ -99,3 +102,39 @@ async def test_the_acknowledgment_precedes_the_move(tmp_path: Path) -> None:
     await inbox.scan()
     assert (tmp_path / "acks" / "a.hl7.ack").read_bytes() == accepted(result("A"))
     assert (tmp_path / "a.hl7").exists()
+
+
+async def test_a_file_with_too_many_messages_is_not_split(tmp_path: Path) -> None:
+    """The handler gets it whole and refuses it; 16 MiB could hold three million messages."""
+    inbox = Inbox(tmp_path, accepted, limit=2**20)
+    await inbox.listener.prepare()
+    many = b"MSH|^~\\&|A\r" * (MAX_MESSAGES + 1)
+    (tmp_path / "a.hl7").write_bytes(many)
+    await inbox.scan()
+    assert inbox.handled == [many]
+
+
+def test_files_that_arrive_faster_than_they_are_read(tmp_path: Path) -> None:
+    """A scan lists the oldest files only, so that its memory does not grow with the folder."""
+    for number in range(5):
+        (tmp_path / f"{number}.hl7").write_bytes(b"x")
+        os.utime(tmp_path / f"{number}.hl7", (100 - number, 100 - number))
+    assert [each.name for each in Folder(tmp_path).waiting(2)] == ["4.hl7", "3.hl7"]
+
+
+def test_a_sender_that_uses_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of names that are tried does not grow with the number of files."""
+    tried: list[str] = []
+    exists = folder_files._exists
+
+    def count(folder: int, name: str) -> bool:
+        tried.append(name)
+        return exists(folder, name)
+
+    monkeypatch.setattr(folder_files, "_exists", count)
+    for _ in range(120):
+        tried.clear()
+        (tmp_path / "order.hl7").write_bytes(b"x")
+        Folder(tmp_path).move("order.hl7", "done")
+    assert len(tried) < 110
+    assert len(list((tmp_path / "done").iterdir())) == 120

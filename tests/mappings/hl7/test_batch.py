@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from mappings.hl7.acknowledgment import build_ack, read_ack
-from mappings.hl7.batch import join_acks, miscounted, split, stray
+from mappings.hl7.batch import MAX_MESSAGES, join_acks, miscounted, split, stray
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MalformedMessage
+from mappings.hl7.refusals import MalformedMessage, MalformedReason
 from mappings.hl7.tables import AckCode
+from tests.peak_memory import peak_memory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ONE = b"MSH|^~\\&|A|B|C|D|2026||ORM^O01|1|P|2.5\rNTE|1||MSH in the text\r"
@@ -148,3 +149,21 @@ def test_a_header_without_fields_is_answered(header: bytes) -> None:
 def test_a_separator_that_cannot_be_one(raw: bytes) -> None:
     """A text that only starts like a batch is not a batch."""
     assert split(raw + ONE) is None
+
+
+@pytest.mark.parametrize("line", [b"MSH|\r", b"BTS\r", b"BHS|^~\\&\r"])
+def test_the_parts_of_a_batch_cost_memory_however_short_they_are(line: bytes) -> None:
+    """A batch with too many messages, headers or trailers is refused before it is split."""
+    many = BATCH + line * (100 * MAX_MESSAGES)
+    with peak_memory() as peak, pytest.raises(MalformedMessage) as raised:
+        split(many)
+    assert raised.value.reason is MalformedReason.TOO_MANY_MESSAGES
+    assert peak.bytes < 20 * 2**20
+
+
+def test_lines_beside_the_messages_are_examined_one_by_one() -> None:
+    """The memory for a header with many lines is the memory of one line."""
+    many = BATCH + b"Z11\r" * 1_000_000
+    with peak_memory() as peak:
+        assert stray(many) == ""
+    assert peak.bytes < 10 * 2**20

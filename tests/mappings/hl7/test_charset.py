@@ -2,8 +2,9 @@
 
 import pytest
 
-from mappings.hl7.charset import codec_for, is_codec, known_codec
+from mappings.hl7.charset import UTF_8_WITH_STRAYS, codec_for, is_codec, known_codec
 from mappings.hl7.message import Message
+from tests.peak_memory import peak_memory
 
 
 def message(text: str, codec: str, msh18: str) -> bytes:
@@ -149,8 +150,17 @@ def test_a_message_in_latin_1_that_says_utf_8_is_latin_1() -> None:
         *((name, True) for name in ("utf-8", "latin-1", "gb18030", "iso2022_jp")),
         *((name, False) for name in ("utf-16", "rot13", "nonsense", "base64", "cp037")),
         *((name, False) for name in ("idna", "raw_unicode_escape")),  # no sets of characters
+        (UTF_8_WITH_STRAYS, False),  # decodes only
     ],
 )
 def test_codecs_for_settings(name: str, usable: bool) -> None:
     """Settings accept only codecs that encode ASCII as ASCII."""
     assert is_codec(name) is usable
+
+
+def test_characters_cost_memory_of_their_text_only() -> None:
+    """To count characters beyond ASCII, no object is made for each of them."""
+    many = message("é" * 1_000_000, "utf-8", "UNICODE UTF-8") + b"NTE|1||\xff\r"
+    with peak_memory() as peak:
+        assert Message.parse(many).encoding == UTF_8_WITH_STRAYS
+    assert peak.bytes < 20 * 2**20

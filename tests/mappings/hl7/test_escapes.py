@@ -1,5 +1,8 @@
 r"""Escape sequences (HL7 v2.5.1 §2.7)."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +115,15 @@ def test_a_sequence_does_not_multiply_the_text(sequence: str, unit: str) -> None
     """The lines or spaces of one sequence are limited: a frame may contain a million of them."""
     assert unescape(sequence) == unit * 60
     assert unescape(sequence.replace("999", "40")) == unit * 40
+
+
+def test_a_long_sequence_costs_memory_of_its_text_only() -> None:
+    """The expression that recognizes a sequence needs no memory for each of its digits."""
+    code = (
+        "import resource; from mappings.hl7.escapes import unescape\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "text = '\\\\X' + '41' * 2_000_000 + '\\\\'; before = peak()\n"
+        "assert unescape(text) == 'A' * 2_000_000; print(peak() - before)"
+    )
+    grown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert int(grown.stdout) < 60 * 1024  # kilobytes

@@ -3,8 +3,9 @@
 import pytest
 
 from mappings.hl7.elements import is_null
-from mappings.hl7.lines import MAX_LINES, MAX_SEGMENTS
-from mappings.hl7.message import Message
+from mappings.hl7.header import peek
+from mappings.hl7.lines import MAX_ESCAPES, MAX_LINES, MAX_SEGMENTS
+from mappings.hl7.message import Message, null_place
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
@@ -225,3 +226,14 @@ def test_lines_of_a_text_are_no_segments() -> None:
     with pytest.raises(MalformedMessage) as raised:
         Message.parse(b"MSH|^~\\&|A" + b"\r" * MAX_LINES + b"PID|1")
     assert raised.value.reason is MalformedReason.TOO_MANY_SEGMENTS
+
+
+def test_escape_sequences_cost_time() -> None:
+    """A message with too many escape sequences is refused before it is read."""
+    head = b"MSH|^~\\&|A\rNTE|1||"
+    most = head + b"\\T\\" * (MAX_ESCAPES // 2 - 1)
+    assert Message.parse(most).value("NTE-3").count("&") == MAX_ESCAPES // 2 - 1
+    for read in (Message.parse, lambda raw: null_place(raw, peek(raw))):
+        with pytest.raises(MalformedMessage) as raised:
+            read(most + b"\\T\\")
+        assert raised.value.reason is MalformedReason.TOO_MANY_ESCAPES

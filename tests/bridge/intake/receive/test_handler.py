@@ -2,11 +2,11 @@
 
 import pytest
 
-from bridge.intake.receive.verdict import MAX_BATCH_MESSAGES
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
+from mappings.hl7.batch import MAX_MESSAGES
 from mappings.hl7.tables import AckCode
 from mllp.errors import FrameTooLarge, TruncatedFrame
 from tests.bridge.intake.fixture import FixedCompletion, FullLedger, open_intake, order
@@ -121,9 +121,7 @@ async def test_a_batch_with_too_many_messages(database: Database, acknowledge: A
     """It is refused as one message; 500,000 tiny ones would take a thread for many seconds."""
     tiny = b"MSH|^~\\&|R|||||||X\r"
     async with open_intake(database, acknowledge=acknowledge) as intake:
-        (reply,) = await intake.send(
-            b"BHS|^~\\&|R\r" + tiny * (MAX_BATCH_MESSAGES + 1) + b"BTS|10001\r"
-        )
+        (reply,) = await intake.send(b"BHS|^~\\&|R\r" + tiny * (MAX_MESSAGES + 1) + b"BTS|10001\r")
         assert b"MSA|AR||the batch has more than 10,000 messages: BHS" in reply
         assert intake.rows("state, error_place") == [("refused", "BHS")]
 

@@ -239,5 +239,6 @@ def test_bare() -> None:
         b'PID|""|^^&""\rORC|\r': True,
         b"PID|1\r": False,
         b"\n\nPID||x\n": False,
+        b"\r" * 70_000: False,  # longer than a header, so that it is not split into lines
     }.items():
         assert has_only_header(head + body, peek(head)) is bare
