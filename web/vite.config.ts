@@ -19,7 +19,9 @@ export default defineConfig({
   },
   test: {
     environment: "jsdom",
-    setupFiles: ["src/timeouts.test.setup.ts"],
+    setupFiles: ["src/environment.test.setup.ts"],
+    pool: "threads",
+    isolate: false,
     include: ["src/**/*.test.ts"],
     passWithNoTests: false,
     testTimeout: 30_000, // machines may be slow, and the library's five seconds short

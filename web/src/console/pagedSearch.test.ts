@@ -1,4 +1,4 @@
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { PagedSearch } from "./pagedSearch.svelte";
 
 type Held = {
@@ -19,8 +19,6 @@ function service(): Held[] {
   });
   return held;
 }
-
-afterEach(() => vi.unstubAllGlobals());
 
 it("loads more rows of the query whose rows are shown", async () => {
   const held = service();

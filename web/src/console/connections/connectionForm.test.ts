@@ -1,14 +1,11 @@
 // Late responses: after another connection was selected, or after the dialog was closed.
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { describe, expect, it, vi } from "vitest";
 import Connections from "./Connections.svelte";
 import type { ConnectionStatus } from "../types";
 import ConnectionForm from "./ConnectionForm.svelte";
 import type { Connection, Form } from "./types";
 
-HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-  this.open = true;
-};
 const NAME = { name: "name", kind: "text", required: true, default: "" };
 const FORM = { listener: [], destination: [NAME], definitions: {} } as unknown as Form;
 const channelOf = (name: string) =>
@@ -40,11 +37,6 @@ const respond = async (held: Map<string, Answer[]>, path: string, body: unknown)
   await waitFor(() => expect(held.get(path)?.length).toBeGreaterThan(0));
   held.get(path)?.shift()?.(body);
 };
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 describe("the settings of a connection", () => {
   it("are those that were selected last", async () => {

@@ -1,8 +1,6 @@
 import { fireEvent, render, screen } from "@testing-library/svelte";
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import App from "../App.svelte";
-
-afterEach(() => vi.unstubAllGlobals());
 
 it("stays on the page and shows an error if the session could not be ended", async () => {
   const me = { email: "olga@site.test", name: "Olga", permissions: [], sites: null };

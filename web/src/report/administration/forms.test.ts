@@ -1,13 +1,11 @@
 // Input that is typed while a request is pending is kept.
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
 import Groups from "./Groups.svelte";
 import Site from "./Site.svelte";
 import Templates from "./Templates.svelte";
 import Users from "./Users.svelte";
-
-afterEach(cleanup);
 
 /** A service that answers reads at once, and a change when the test releases it. */
 function service(read: (path: string) => unknown) {

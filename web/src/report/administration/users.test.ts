@@ -1,9 +1,7 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
 import Users from "./Users.svelte";
-
-afterEach(cleanup);
 
 it("shows the users after the last change, even if an older list arrives later", async () => {
   let role = "user";

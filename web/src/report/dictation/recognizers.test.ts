@@ -1,12 +1,10 @@
 // @vitest-environment node
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { browserRecognizer, recognitionOf, type RecognitionMaker } from "./browserRecognizer";
 import { loudness } from "./audioLevel";
 import type { Hearing } from "./recognizer";
 import { transcribe } from "./serverRecognizer";
-
-afterEach(() => vi.useRealTimers());
 
 /** A fake of the used part of the Web Speech API. */
 class Recognition {

@@ -1,12 +1,7 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it } from "vitest";
 import { createApi } from "../../shared/api/client";
 import Tokens from "./Tokens.svelte";
-
-HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-  this.open = true;
-};
-afterEach(cleanup);
 
 it("creates one token, even if its button is clicked again before the response", async () => {
   const answers: ((response: Response) => void)[] = [];

@@ -1,14 +1,9 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it, vi } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it, vi } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { announcements } from "../../shared/widgets/announcements.svelte";
 import AssignDialog from "./AssignDialog.svelte";
 import type { Row } from "./rows";
-
-HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-  this.open = true;
-};
-afterEach(cleanup);
 
 it("does not close the next report's dialog when its response arrives after it was closed", async () => {
   let answer: (response: Response) => void = () => undefined;

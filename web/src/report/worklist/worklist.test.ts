@@ -1,5 +1,5 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it, vi } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it, vi } from "vitest";
 import { createApi } from "../../shared/api/client";
 import { Account } from "../home/account.svelte";
 import Worklist from "./Worklist.svelte";
@@ -12,7 +12,6 @@ vi.stubGlobal(
     disconnect = () => undefined;
   },
 );
-afterEach(cleanup);
 
 it("follows changes from the cursor of the shown rows, also if another view was selected meanwhile", async () => {
   const rows: (() => void)[] = [];

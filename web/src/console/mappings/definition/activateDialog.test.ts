@@ -1,15 +1,7 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it, vi } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it, vi } from "vitest";
 import ActivateDialog from "./ActivateDialog.svelte";
 import { DefinitionDraft } from "./draft.svelte";
-
-HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-  this.open = true;
-};
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 it("activates a draft once, even if its button is clicked again before the response", async () => {
   const requests: string[] = [];

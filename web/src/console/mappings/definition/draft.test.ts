@@ -1,6 +1,6 @@
 // Input in a definition whose text is about to be replaced.
-import { afterEach, expect, it, vi } from "vitest";
-import { render, cleanup, waitFor, fireEvent, screen } from "@testing-library/svelte";
+import { expect, it, vi } from "vitest";
+import { render, waitFor, fireEvent, screen } from "@testing-library/svelte";
 import CompareView from "./CompareView.svelte";
 import { DefinitionDraft } from "./draft.svelte";
 
@@ -23,11 +23,6 @@ function service(holding: RegExp, respond: (request: string) => unknown = () => 
   });
   return { held, requests };
 }
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 it("is locked while a draft is discarded, and saved if that fails", async () => {
   const { held, requests } = service(/^DELETE/);

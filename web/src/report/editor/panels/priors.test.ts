@@ -1,5 +1,5 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/svelte";
-import { afterEach, expect, it } from "vitest";
+import { fireEvent, render, screen, waitFor } from "@testing-library/svelte";
+import { expect, it } from "vitest";
 import type { ReportController } from "../controller/reportController.svelte";
 import type { Prior } from "../page";
 import { fromText } from "../text/document";
@@ -10,8 +10,6 @@ const prior = (reportId: string, StudyDescription: string): Prior =>
     ...{ reportId, StudyDescription, document: fromText(`text of ${reportId}`) },
     ...{ accessions: [], addenda: [], date: "", StudyDate: "", signedBy: "", compare: false },
   }) as unknown as Prior;
-
-afterEach(cleanup);
 
 it("shows the prior that was selected last, even if another one arrives later", async () => {
   const all = [prior("r1", "CT chest"), prior("r2", "CT head")];

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ApiProblem } from "../../../shared/api/client";
 import { fromText, plainText, type ReportDocument } from "../text/document";
 import type { Entry, Journal } from "./journal";
@@ -58,7 +58,6 @@ function controller(answers: (Error | Promise<void> | null)[] = [], full = false
 const offline = () => new ApiProblem(0, "unreachable", "");
 
 beforeEach(() => vi.useFakeTimers());
-afterEach(() => vi.useRealTimers());
 
 describe("a text with a journal", () => {
   it("is in the journal within half a second, and removed once the engine has it", async () => {

@@ -19,8 +19,6 @@ import { macroBefore, type Macro } from "./macros";
 import { cleanPasted } from "./pasting";
 
 // jsdom has no layout, but scrolling to the selection reads rectangles.
-Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
-Range.prototype.getBoundingClientRect = () => new DOMRect();
 
 let editor: Editor | undefined;
 afterEach(() => editor?.destroy());

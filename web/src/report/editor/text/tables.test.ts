@@ -7,8 +7,6 @@ import { createEditor, goBack } from "./editor";
 import { changeTable, insertTable, nextCell } from "./tables";
 
 // jsdom has no layout, but scrolling to the selection reads rectangles.
-Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
-Range.prototype.getBoundingClientRect = () => new DOMRect();
 
 let editor: Editor | undefined;
 afterEach(() => editor?.destroy());
