@@ -17,10 +17,13 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy
+from argon2 import PasswordHasher
+from argon2.profiles import CHEAPEST
 from hypothesis import HealthCheck, settings
 from sqlalchemy import text
 
 from bridge import index_key
+from bridge.engine.service.accounts import passwords
 from bridge.store.database import Database
 from bridge.workers.hooks import install
 from tests import plain
@@ -213,6 +216,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords with the least work; `test_passwords.py` tests the real cost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

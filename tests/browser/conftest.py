@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from tests.bridge.engine.http.conftest import quick_passwords
 from tests.browser.checked_pages import BROWSER_PATIENCE, checked_page
 from tests.browser.engine_server import EngineServer, opened
 from tests.browser.screens import add_sample_data
-
-__all__ = ["quick_passwords"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

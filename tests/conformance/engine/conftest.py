@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.engine.http.conftest import clock, quick_passwords, service
+from tests.bridge.engine.http.conftest import clock, service
 from tests.bridge.engine.http.engine_service import ADMIN, Service
 from tests.conformance.engine.cases import Case
 from tests.databases import fresh_file
 
-__all__ = ["clock", "quick_passwords", "service"]  # the fixtures of the HTTP tests
+__all__ = ["clock", "service"]  # the fixtures of the HTTP tests
 
 
 @pytest.fixture

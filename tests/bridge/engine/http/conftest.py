@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from argon2 import PasswordHasher
-from argon2.profiles import CHEAPEST
 
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.service.accounts import passwords, tokens, users
+from bridge.engine.service.accounts import tokens, users
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings
@@ -26,14 +24,6 @@ from tests.bridge.engine.http.engine_service import (
     Clock,
     Service,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_passwords() -> Iterator[None]:
-    """Hash passwords with the least work; `service/test_passwords.py` tests the real cost."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
-        yield
 
 
 @pytest.fixture

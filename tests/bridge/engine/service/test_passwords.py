@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
 from bridge.engine.service.accounts import passwords, users
@@ -11,6 +12,11 @@ from bridge.store.database import Database
 from tests.databases import fresh_file
 
 LEAST = "$argon2id$v=19$m=65536,t=3,p=4$"  # RFC 9106 4, second choice: 64 MiB, three passes
+
+
+@pytest.fixture(scope="module")
+def quick_passwords() -> None:
+    """Hash passwords with the product's cost here."""
 
 
 def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
