@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE # each worker and each child would compile the tests
 READY  := $(VENV)/.ready
 
 .PHONY: demo test test-plain lint bench fuzz soak power sweep model simulate sbom advisories setup app clean
