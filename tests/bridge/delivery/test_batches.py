@@ -12,11 +12,12 @@ from sqlalchemy import event, text
 from bridge.engine_client import OrderKey
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, accepting, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
-from tests.eventually import eventually_async
+from tests.eventually import PATIENCE, eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -228,7 +229,7 @@ async def test_a_frozen_courier_does_not_go_on_with_its_batch(
 
 
 async def test_a_slow_extension_makes_no_lease_longer(tmp_path: Path, database: Database) -> None:
-    """A lease is extended from the time before the statement, however long that takes."""
+    """A lease is extended from the time before the statement, and not after its end."""
     passed, first = 0.0, [True]
 
     def slow(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -252,6 +253,7 @@ async def test_a_slow_extension_makes_no_lease_longer(tmp_path: Path, database: 
         event.remove(database.engine, "before_cursor_execute", slow)
         assert passed
         passed = hospital.outbox.lease / 1000 + 1
+        await courier.keep_leases()
         receiver.pending[0].callback(accepting(receiver.sent[0]))
         await eventually_async(lambda: hospital.rows(STATES) == [("done", 2)])
         assert hospital.rows("SELECT attempts FROM delivery ORDER BY id") == [(1,), (2,)]
@@ -270,3 +272,50 @@ async def test_nothing_is_claimed_without_heartbeat(tmp_path: Path, database: Da
         before = calls
         await eventually_async(lambda: calls > before + 2)
         assert hospital.rows("SELECT state, attempts FROM delivery") == [("queued", 0)]
+
+
+def fail_once(database: Database, words: str) -> asyncio.Event:
+    """Let the first statement with these words fail; return the event of the failure."""
+    loop, failed = asyncio.get_running_loop(), asyncio.Event()
+
+    def fail(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if words in statement and not failed.is_set():
+            loop.call_soon_threadsafe(failed.set)
+            raise StoreUnavailable("SQLITE_IOERR")
+
+    event.listen(database.engine, "before_cursor_execute", fail)
+    return failed
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["pause", "stop"])
+async def test_an_outcome_waits_for_the_database(
+    tmp_path: Path, database: Database, stops: bool
+) -> None:
+    """An accepted message is not sent again, also if its outcome cannot be stored at once."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        courier = hospital.couriers[0]
+        courier.pause()
+        await sign_all(hospital, "A1")
+        failed = fail_once(database, "SET reply")
+        courier.resume()
+        await failed.wait()
+        if stops:
+            await courier.stop(drain=PATIENCE)
+        else:
+            courier.pause()
+        query = "SELECT state, attempts FROM delivery"
+        await eventually_async(lambda: hospital.rows(query) == [("done", 1)])
+
+
+async def test_a_message_that_cannot_be_stored_is_not_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """A message is sent after it is stored, so that each attempt sends the same bytes."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await sign_all(hospital, "A1")
+        failed = fail_once(database, "INTO delivery_body")
+        hospital.couriers[0].resume()
+        sent = await hospital.delivered(1)
+        assert failed.is_set()
+        assert hospital.rows("SELECT payload FROM delivery_body") == [(sent[0],)]

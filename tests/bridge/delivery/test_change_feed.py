@@ -33,6 +33,11 @@ from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
 
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+
 
 async def test_ignored_events_are_not_read(tmp_path: Path, database: Database) -> None:
     """The feed does not send registrations of orders, and the cursor passes them."""
@@ -174,6 +179,39 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
+
+
+async def test_a_page_that_is_read_again_changes_no_count(database: Database) -> None:
+    """Another node has processed the next page meanwhile: its addendum still counts."""
+    processor = ChangeProcessor(database, Outbox(database, "test"), [destination()], lambda: 0)
+    addenda = tuple(released(each, "addendum", each) for each in (1, 2))
+    processor.process("changes", ChangePage(addenda, 2))
+    processor.process("changes", ChangePage(addenda[:1], 1))
+    processor.process("changes", ChangePage((released(3, "final", 1),), 3))
+    with database.read() as connection:
+        rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
+        assert [json.loads(row)["addenda"] for row in rows] == [1, 2, 2]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_two_nodes_process_one_feed(database: Database) -> None:
+    """The second node waits until the first one has processed its page."""
+    processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
+
+    def is_waiting() -> bool:
+        with database.read() as connection:
+            return bool(connection.execute(_WAITING).scalar_one())
+
+    with database.write() as connection:
+        database.serialize(connection, "feed changes")
+        second = asyncio.create_task(
+            asyncio.to_thread(processor.process, "changes", ChangePage((), 7))
+        )
+        await eventually_async(lambda: second.done() or is_waiting())
+        assert not second.done()
+    await second
+    assert processor.cursor("changes") == 7
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from bridge.store.postgresql.dedicated_connections import (
 )
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, release
-from tests.eventually import eventually
+from tests.eventually import PATIENCE, eventually
 
 _CUT_HEARTBEATS = text("""
     SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -133,6 +133,13 @@ class TestFailover:
         inbox = Inbox(store, "node-1")
         failover = Failover(store, inbox, Outbox(store, "node-1"), ("node-1",), clock=timer)
         assert failover.requeue_claims_of_failed_nodes(NOW) == 0
+        back = Presence(store, ("node-2",))
+        back.start()
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0
+        back.stop()
+        wait_until_gone(store, "node-2")
+        timer.now += GRACE_SECONDS
+        assert failover.requeue_claims_of_failed_nodes(NOW) == 0  # the grace period begins again
         timer.now += GRACE_SECONDS
         assert (
             failover.requeue_claims_of_failed_nodes(NOW),
@@ -188,6 +195,20 @@ class TestFailover:
         assert [each.session() for each in late] == [None, None]
         timelines.age(LATE_SECONDS)
         assert timelines.start("node-2").session() is not None
+
+    def test_a_late_answer_confirms_from_its_question(
+        self, store: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A session ends a grace period after the server was asked, not after it answered."""
+        times = [0.0, 0.0]  # the session begins, and the server is asked
+        presence = Presence(
+            store, ("node-3",), timer=lambda: times.pop() if times else GRACE_SECONDS
+        )
+        monkeypatch.setattr(f"{Presence.__module__}.POLL_SECONDS", PATIENCE)  # asked once
+        presence.start()
+        session = presence.session()
+        presence.stop()
+        assert session is None
 
     def test_own_claims_are_never_requeued(self, store: Database, intake: Intake) -> None:
         """A node does not requeue its own claims, also while its connection is cut."""

@@ -180,6 +180,17 @@ def test_an_operator_retries(store: Database, outbox: Outbox) -> None:
         operations.skip_delivery(store, 999)
 
 
+def test_a_repeated_delivery_has_its_place(store: Database, outbox: Outbox) -> None:
+    """A delivery that is sent again after its end precedes the later ones of its report."""
+    _queue(store, outbox, release("a"))
+    (claimed,) = outbox.claim(HERE, NOW, 10)
+    _settle(outbox, claimed, QueueEvent.ACCEPTED)
+    _queue(store, outbox, release("b"))
+    operations.retry_delivery(store, claimed.delivery_id)
+    assert _keys(outbox.claim(HERE, NOW, 10)) == ["a"]
+    assert outbox.claim(HERE, NOW, 10) == []
+
+
 def test_attempts_survive_a_restart(store: Database, outbox: Outbox) -> None:
     """Deliveries keep their time and attempts. A released claim is not an attempt."""
     _queue(store, outbox, release())
@@ -235,6 +246,10 @@ def test_unsent_payloads_of_older_releases_are_composed_again(
     operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
     assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
+    with store.write() as connection:
+        connection.execute(text("UPDATE delivery_body SET payload = :bad"), {"bad": b"MSH|bad"})
+    outbox.release([new.delivery_id, sent.delivery_id], NOW)
+    assert [each.is_damaged for each in outbox.claim(HERE, NOW, 10)] == [True, False]
 
 
 def test_a_damaged_payload_is_not_claimed(store: Database, outbox: Outbox) -> None:

@@ -113,13 +113,16 @@ def test_a_payload_of_several_reads(intake: Intake, store: Database) -> None:
 
 
 def test_a_damaged_chunk(intake: Intake, store: Database) -> None:
-    """A payload with a changed chunk differs from its digest, and is not returned."""
+    """A payload with a changed chunk differs from its digest; without a chunk it is empty."""
     intake.enqueue(arrival("L", content=LARGE))
     change = text("UPDATE payload_chunk SET content = :changed WHERE number = 1")
     with store.write() as connection:
         connection.execute(change, {"changed": b"y" * CHUNK})
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert (claimed.is_damaged, claimed.payload) == (True, b"")
+    with store.write() as connection:
+        connection.execute(text("DELETE FROM parcel_piece WHERE number = 1"))
+    assert queries.message(store, claimed.message_id).payload == b""
 
 
 def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:

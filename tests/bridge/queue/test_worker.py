@@ -314,6 +314,23 @@ def test_an_ended_lease_is_not_extended(runner: WorkerRunner) -> None:
     assert held == [True, True, False]
 
 
+def test_retries_of_a_wrong_clock(runner: WorkerRunner) -> None:
+    """A message that a clock which was ahead postponed is applied after the next check."""
+    (number,) = runner.enqueue("1")
+    runner.inbox.claim(NOW, 10)
+    late = NOW + 10**9
+    runner.inbox.settle([MessageOutcome(number, QueueEvent.POSTPONED, retry_at=late)], late)
+    worker = Worker(runner.inbox, applying(accepted, []), clock=lambda: NOW, poll=PATIENCE)
+
+    async def scenario() -> None:
+        await worker.start()
+        await worker.keep_leases()
+        await eventually_async(runner.all_done)
+        await worker.stop()
+
+    asyncio.run(scenario())
+
+
 def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
     """A notified worker does not wait for its next poll."""
     applied = asyncio.Event()

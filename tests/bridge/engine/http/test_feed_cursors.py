@@ -99,3 +99,16 @@ def test_a_cursor_includes_filtered_changes(service: Service) -> None:
     assert page["changes"] == []
     assert split_cursor(page["cursor"])[1] is not None
     assert changes(service, page["cursor"]).json() == {"changes": [], "cursor": page["cursor"]}
+
+
+def test_a_full_page_skips_no_changes(service: Service) -> None:
+    """The cursor of a full page is at its last change, also if others are filtered."""
+    for number in range(3):
+        service.launch(accession=f"A{number}")
+
+    page = changes(service, limit=2, without=["report_signed"]).json()
+
+    rest = changes(service, page["cursor"], without=["report_signed"]).json()
+    whole = changes(service).json()["changes"]
+    assert page["changes"] + rest["changes"] == whole
+    assert len(whole) > 2

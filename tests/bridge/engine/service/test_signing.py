@@ -1,5 +1,7 @@
 """Sign, unsign and release: stored data, events and releases. tests/conformance has the tables."""
 
+from typing import Any
+
 import pytest
 from sqlmodel import select
 
@@ -13,6 +15,7 @@ from bridge.engine.records.tables import (
     SiteMembership,
 )
 from bridge.engine.rules.order import OrderId
+from bridge.engine.rules.signing import fingerprint
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service import report_transitions
@@ -77,6 +80,15 @@ def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
     assert kept.acted_by_id == harness.admin
 
 
+def test_a_fingerprint_covers_all_that_is_signed() -> None:
+    """The fingerprint changes with the report, its orders, its content, signer and time."""
+    order, other = OrderId(SITE, "M1", "A1"), OrderId(SITE, "M1", "A2")
+    signed: Any = ("R1", [order], {"text": "Clear."}, "ann@example.org", 1)
+    changed: Any = ("R2", [order, other], {"text": "No."}, "bob@example.org", 2)
+    variants = [(*signed[:n], changed[n], *signed[n + 1 :]) for n in range(len(signed))]
+    assert len({fingerprint(*each) for each in [signed, *variants]}) == 1 + len(signed)
+
+
 def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
     """A pending release happens when it is due, on any node, and only once."""
     harness.delay(60)
@@ -86,7 +98,9 @@ def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarnes
         assert next_due(connection) == harness.now + 60_000
     harness.later(59.999)
     assert release_due(harness.database, harness.now) == 0
+    assert harness.record(order).unsign_until == harness.now + 1
     harness.later(0.001)
+    assert harness.record(order).unsign_until is None
 
     assert release_due(harness.database, harness.now) == 1
     assert release_due(harness.database, harness.now) == 0

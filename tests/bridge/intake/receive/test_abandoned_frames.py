@@ -6,7 +6,13 @@ from bridge.intake.receive.handler import MAX_ABANDONED_FRAMES, AbandonedFrameLi
 from bridge.store.database import Database
 from config.listeners import ReusedControlId
 from mappings.hl7.tables import AckCode
-from mllp.errors import FrameTimedOut, TruncatedFrame
+from mllp.errors import (
+    FrameMemoryExhausted,
+    FrameTimedOut,
+    FrameTooLarge,
+    FramingError,
+    TruncatedFrame,
+)
 from tests.bridge.intake.fixture import open_intake, order
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +26,17 @@ def test_limit_of_an_hour() -> None:
     assert [remnants.may_store(at) for at in (0.0, 4.0, 5.0, 9.9, 10.0, 11.0, 14.0)] == [
         *(True, True, False, False, True, False, True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(FrameMemoryExhausted(7), b"AE"), (FrameTooLarge(7), b"AR")]
+)
+async def test_only_a_busy_service_asks_for_a_repetition(
+    database: Database, error: FramingError, code: bytes
+) -> None:
+    """AE for a frame that may be sent again, AR for one that will never be accepted."""
+    async with open_intake(database) as intake:
+        assert b"MSA|" + code in intake.handler.unframed(error, order())
 
 
 async def test_abandoned_frames_are_stored(database: Database) -> None:

@@ -1,13 +1,16 @@
 """Identities of messages are stable; control ids of the bridge are short, plain and unique."""
 
 from bridge.intake.receive import identity
+from bridge.queue.digests import digest, stored_digest
 from mappings.hl7.header import peek
 
 
 def test_an_identity_never_changes() -> None:
-    """Later releases compute the same identity, so that they recognize retransmits."""
+    """Later releases compute the same identity and digest: they know retransmits and damage."""
     header = peek(b"MSH|^~\\&|RIS|NORTH|||20260101||ORM^O01|1|P|2.3\r")
     assert identity.message_identity("ris", header) == -6008900380756168105
+    assert identity.payload_identity("ris", digest(b"MSH|")) == 978237913239183036
+    assert stored_digest(digest(b"MSH|")) == -2346342023636188671
 
 
 def test_ids_are_unique() -> None:
