@@ -291,20 +291,25 @@ def fail_once(database: Database, words: str) -> asyncio.Event:
 async def test_an_outcome_waits_for_the_database(
     tmp_path: Path, database: Database, stops: bool
 ) -> None:
-    """An accepted message is not sent again, also if its outcome cannot be stored at once."""
-    async with open_hospital(tmp_path, database, destination()) as hospital:
-        courier = hospital.couriers[0]
+    """Accepted messages are not sent again, also if their outcomes cannot be stored at once."""
+    first = [True]
+    reply_with: dict[str, Callable[[bytes], bytes | None]] = {
+        "ris": lambda payload: accepting(payload) if first and first.pop() else None
+    }
+    async with open_hospital(tmp_path, database, destination(), reply_with=reply_with) as hospital:
+        courier, receiver = hospital.couriers[0], hospital.receivers["ris"]
         courier.pause()
-        await sign_all(hospital, "A1")
+        await sign_all(hospital, "A1", "A2")
         failed = fail_once(database, "SET reply")
         courier.resume()
+        await hospital.delivered(2)
         await failed.wait()
-        if stops:
-            await courier.stop(drain=PATIENCE)
-        else:
-            courier.pause()
+        courier.pause()
+        stopping = [asyncio.create_task(courier.stop(drain=PATIENCE))] if stops else []
+        receiver.pending[0].callback(accepting(receiver.sent[1]))
+        await asyncio.gather(*stopping)
         query = "SELECT state, attempts FROM delivery"
-        await eventually_async(lambda: hospital.rows(query) == [("done", 1)])
+        await eventually_async(lambda: hospital.rows(query) == [("done", 1)] * 2)
 
 
 async def test_a_message_that_cannot_be_stored_is_not_sent(

@@ -3,10 +3,12 @@
 import base64
 from pathlib import Path
 
+import httpx
 import pytest
 from striprtf.striprtf import rtf_to_text
 
 from bridge.engine_client import OrderKey
+from bridge.queue.deliveries import DeliveryRequest
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.message import Message
@@ -210,6 +212,20 @@ async def test_a_preliminary_report_signed_before_it_was_sent(
         assert hospital.receivers["ris"].sent == []
 
 
+async def test_a_result_whose_report_is_not_signed(tmp_path: Path, database: Database) -> None:
+    """A text without a signature is not sent as a final one; an operator sees the delivery."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await (await hospital.page("A1"))("save", text="Not signed.")
+        final = {"orders": [A1.tags()], "status": "Final", "addenda": 0}
+        with database.write() as connection:
+            release = DeliveryRequest("ris", "R1", "K1", "final", 0, final)
+            hospital.outbox.enqueue(connection, [release], 0)
+        query = "SELECT state, code FROM delivery"
+        await eventually_async(lambda: hospital.rows(query) == [("parked", "not_signed")])
+        assert hospital.receivers["ris"].sent == []
+
+
 async def test_an_addendum_recalled_before_it_was_sent(tmp_path: Path, database: Database) -> None:
     """Neither the addendum nor its retraction is sent, and the next release is."""
     ris = destination(mappings=compiled("results", content=["text", "pdf"]))
@@ -287,6 +303,28 @@ async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None
         pdf.value("OBX-4"),
         rtf.value("OBX-4"),
     ]
+
+
+async def test_a_report_that_changes_while_its_file_is_read(
+    tmp_path: Path, database: Database
+) -> None:
+    """Text and file are read again until both are of one version."""
+    paths: list[str] = []
+
+    async def change(request: httpx.Request) -> None:
+        if "/export/" in request.url.path:
+            paths.append(request.url.path.rpartition("/")[2])
+            if paths == ["json", "rtf"]:
+                await sign_addendum(page, "Meanwhile.")
+
+    ris = destination(mappings=compiled("results", content=["text", "rtf"]))
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        hospital.http.event_hooks["request"].append(change)
+        await hospital.follow()
+        await hospital.delivered(1)
+        assert paths == ["json", "rtf", "json", "rtf", "json"]
 
 
 async def test_a_file_alone(tmp_path: Path, database: Database) -> None:

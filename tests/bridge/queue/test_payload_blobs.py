@@ -121,7 +121,7 @@ def test_a_damaged_chunk(intake: Intake, store: Database) -> None:
     (claimed,) = Inbox(store, "node").claim(NOW, 10)
     assert (claimed.is_damaged, claimed.payload) == (True, b"")
     with store.write() as connection:
-        connection.execute(text("DELETE FROM parcel_piece WHERE number = 1"))
+        connection.execute(text("DELETE FROM payload_chunk WHERE number = 1"))
     assert queries.message(store, claimed.message_id).payload == b""
 
 
