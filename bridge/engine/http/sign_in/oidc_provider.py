@@ -5,6 +5,7 @@ Checks signature, issuer, audience, nonce and times of the ID token. It does not
 Only this module uses authlib.
 """
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
 from bridge.email import is_same_mailbox
+from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.settings import SingleSignOn
 
 
@@ -49,6 +51,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 _METADATA_PATH: Final = "/.well-known/openid-configuration"
 _UNREACHABLE: Final = "provider_unreachable"
 _VERIFIER_LENGTH: Final = 64
+_MAX_KEYS: Final = 200
 
 
 class OidcProvider:
@@ -58,6 +61,7 @@ class OidcProvider:
         self._settings = settings
         self._metadata_cache: Mapping[str, Any] | None = None
         self._keys: KeySet | None = None
+        self._tls: ssl.SSLContext | None = None
 
     async def begin(self, redirect: str, *, force_login: bool = False) -> tuple[str, SignOnAttempt]:
         """
@@ -133,18 +137,14 @@ class OidcProvider:
         self, method: str, address: str, failure_code: str, **more: Any
     ) -> dict[str, Any]:
         """Request a JSON object from the provider; raise SignOnFailed with `failure_code`."""
-        verify = self._settings.ca or True
+        if self._tls is None:  # reading the authorities takes 20 ms
+            self._tls = httpx.create_ssl_context(verify=self._settings.ca or True, trust_env=False)
         try:
-            async with httpx.AsyncClient(
-                timeout=_TIMEOUT_SECONDS, verify=verify, trust_env=False
-            ) as client:
-                response = await client.request(method, address, **more)
-                found = response.raise_for_status().json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+            return await request_object(
+                method, address, seconds=_TIMEOUT_SECONDS, tls=self._tls, **more
+            )
+        except RequestFailed:
             raise SignOnFailed(failure_code) from None
-        if not isinstance(found, dict):
-            raise SignOnFailed("provider_differs")
-        return found
 
     async def _claims(self, token: Mapping[str, Any], attempt: SignOnAttempt) -> dict[str, Any]:
         metadata, raw = await self._metadata(), str(token.get("id_token", ""))
@@ -179,6 +179,8 @@ class OidcProvider:
                 self._keys = None  # the provider may have rotated its keys
         metadata = await self._metadata()
         found: Any = await self._fetch_json("GET", str(metadata["jwks_uri"]), _UNREACHABLE)
+        if len(found.get("keys", ())) > _MAX_KEYS:
+            raise SignOnFailed("provider_differs")
         self._keys = KeySet.import_key_set(found)
         return jwt.decode(raw, self._keys, registry=registry)
 

@@ -30,6 +30,8 @@ class IdentityProvider:
     wrong_claims: dict[str, Any] = field(default_factory=dict)
     claimed_issuer: str = ""
     by_userinfo: bool = False
+    responses: dict[str, bytes] = field(default_factory=dict)
+    """Bodies by path, instead of the right ones."""
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, auto_kid=True))
     signing: RSAKey | None = None
     attempts: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -100,15 +102,16 @@ def identity_provider() -> Iterator[IdentityProvider]:
                 "/keys": {"keys": [provider.key.as_dict(private=False)]},
                 "/userinfo": {"sub": "4711", **provider.user()},
             }
-            self._respond(responses.get(parts.path))
+            self._respond(responses.get(parts.path), parts.path)
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
             self._respond(provider.token(form, self.headers.get("Authorization", "")))
 
-        def _respond(self, response: dict[str, Any] | None) -> None:
+        def _respond(self, response: dict[str, Any] | None, path: str = "") -> None:
             data = json.dumps(response or {"error": "invalid_grant"}).encode()
+            data = provider.responses.get(path, data)
             self.send_response(200 if response else 400)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

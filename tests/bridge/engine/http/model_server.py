@@ -41,7 +41,8 @@ def listening(model: Model) -> Iterator[Model]:
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(OSError):
+                self.wfile.write(data)
 
         def _drip(self) -> None:
             self.send_response(200)

@@ -76,7 +76,11 @@ def test_a_recording_is_relayed_and_its_text_is_returned(service: Service, model
     assert b'name="language"\r\n\r\nde\r\n' in body
 
 
-@pytest.mark.parametrize(("response", "status"), [({"no": "text"}, 200), ({"text": "x"}, 500)])
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [({"no": "text"}, 200), ({"text": "x"}, 500), ({"text": "x" * 2**20}, 200)],
+    ids=["no text", "an error", "too large"],
+)
 def test_a_failed_recognizer_is_reported_without_its_text(
     service: Service, model: Model, caplog: pytest.LogCaptureFixture, response: Any, status: int
 ) -> None:

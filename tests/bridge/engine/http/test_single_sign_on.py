@@ -261,3 +261,25 @@ def test_a_confirmation_without_new_credentials_is_refused(
 def test_a_confirmation_needs_a_session(sign_on: SignOn) -> None:
     """Without a session the confirmation is refused."""
     assert confirm(sign_on, "other=1", auth_time=int(time.time())).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys", "/userinfo"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b" " * 2**20 + b'{"sub": "4711", "email": "ada@example.org", "email_verified": true}',
+        b'{"a":' * 2000 + b"1" + b"}" * 2000,
+        b'{"keys": [%s]}' % b",".join([b'{"kty": "EC", "crv": "P-256"}'] * 1000),
+        b"[]",
+    ],
+    ids=["large", "deep", "many keys", "no object"],
+)
+def test_a_response_of_the_provider_is_bounded(sign_on: SignOn, path: str, body: bytes) -> None:
+    """A response that is too large, too deep, or no object ends the attempt with 401."""
+    sign_on.provider.by_userinfo = True
+    sign_on.provider.responses[path] = body
+    sent = sign_on.get("/reporting/login/oidc?next=/console")
+    if sent.status_code == 303:
+        back = httpx.get(sent.headers["location"], follow_redirects=False, timeout=PATIENCE)
+        sent = sign_on.get(back.headers["location"], cookie_of(sent))
+    assert sent.status_code == 401

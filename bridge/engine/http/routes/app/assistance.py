@@ -7,18 +7,17 @@ lines and headings only, so its words never enter a report. Recordings are relay
 and neither stored nor logged.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final
 
-import httpx
 from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import FindingsBody
+from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router
 from bridge.engine.launch import LANGUAGES, language
@@ -58,22 +57,15 @@ async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
     """
     Return the JSON object of a POST; `content` are arguments of httpx (`json`, `files`, `data`).
 
-    Raises ModelFailed for anything but a JSON object with status 200. Proxies of the environment
-    are not used, because the installation chooses the address.
+    Raises ModelFailed for anything but a JSON object.
     """
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     try:
-        async with (
-            asyncio.timeout(endpoint.seconds),  # httpx limits each read, not the whole answer
-            httpx.AsyncClient(timeout=endpoint.seconds, trust_env=False) as client,
-        ):
-            answer = await client.post(endpoint.url, headers=headers, **content)
-        found = answer.json() if answer.status_code == httpx.codes.OK else None
-    except (httpx.HTTPError, TimeoutError, ValueError):
+        return await request_object(
+            "POST", endpoint.url, seconds=endpoint.seconds, headers=headers, **content
+        )
+    except RequestFailed:
         raise ModelFailed from None
-    if not isinstance(found, dict):
-        raise ModelFailed
-    return found
 
 
 _TASK: Final = (
