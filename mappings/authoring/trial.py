@@ -20,6 +20,7 @@ from mappings.inbound.events import OrderEvent
 from mappings.language.diagnostics import Issue, RuleFailed
 from mappings.language.scope import ListenerDefaults
 
+_MAX_FIELDS = 10_000
 _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
 
@@ -156,7 +157,7 @@ def _as_json(event: OrderEvent) -> dict[str, Any]:
 
 
 def _fields(message: _TrackedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the used and the unused fields with values."""
+    """Return the used and the unused fields with values, at most _MAX_FIELDS of each."""
     used: list[str] = []
     unused: list[str] = []
     counts: dict[str, int] = {}
@@ -167,7 +168,9 @@ def _fields(message: _TrackedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
         for index in range(1, len(segment) + 1):
             place = f"{name}-{index}"
             if segment.field_text(index) and place not in _DELIMITER_FIELDS:
-                (used if index in read else unused).append(place)
+                places = used if index in read else unused
+                if len(places) < _MAX_FIELDS:
+                    places.append(place)
     return tuple(used), tuple(unused)
 
 

@@ -8,6 +8,7 @@ occur inside a character of a supported character set (UTF-16 is refused).
 import re
 from functools import lru_cache
 
+from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _BOM_UTF_8 = b"\xef\xbb\xbf"
@@ -22,6 +23,9 @@ MAX_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
 MAX_LINES = 300_000
 """Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
+MAX_FIELDS = MAX_COMPONENTS = 2_000_000
+"""Limits of the separators of a message. Each part needs up to 100 bytes while it is read."""
+MAX_REPETITIONS = MAX_SUBCOMPONENTS = 500_000
 MAX_ESCAPES = 400_000
 """Limit of the escape characters of a message: each sequence takes a microsecond to be read."""
 
@@ -113,12 +117,22 @@ def with_one_end(body: bytes) -> bytes:
     return body if b"\n" in changed else changed
 
 
-def require_few_parts(body: bytes, escape: str) -> None:
-    """Raise MalformedMessage for too many lines or escape sequences; costs no memory for each."""
+def require_few_parts(body: bytes, marks: Delimiters) -> None:
+    """Raise MalformedMessage for too many lines or delimiters; costs no memory for each."""
+    if len(body) < MAX_LINES:  # the least of the limits
+        return
     if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
-    if escape and body.count(escape.encode("latin-1")) > MAX_ESCAPES:
-        raise MalformedMessage(MalformedReason.TOO_MANY_ESCAPES)
+    limits = {
+        marks.field: (MAX_FIELDS, MalformedReason.TOO_MANY_FIELDS),
+        marks.component: (MAX_COMPONENTS, MalformedReason.TOO_MANY_FIELDS),
+        marks.repetition: (MAX_REPETITIONS, MalformedReason.TOO_MANY_FIELDS),
+        marks.subcomponent: (MAX_SUBCOMPONENTS, MalformedReason.TOO_MANY_FIELDS),
+        marks.escape: (MAX_ESCAPES, MalformedReason.TOO_MANY_ESCAPES),
+    }
+    for mark, (most, reason) in limits.items():
+        if mark and body.count(mark.encode("latin-1")) > most:
+            raise MalformedMessage(reason)
 
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:

@@ -185,7 +185,7 @@ class Message:
         if head is None:
             head = header.read(lines.first_line(body))
         marks = head.delimiters
-        lines.require_few_parts(body, marks.escape)
+        lines.require_few_parts(body, marks)
         segments, names = lines.segments(body, head.fields[1])
         if len(segments[0]) != lines.first_length(body):
             raise MalformedMessage(MalformedReason.STRAY_LINE)
@@ -268,7 +268,7 @@ def null_place(payload: bytes, header: Header) -> str:
     MalformedMessage.
     """
     marks = header.delimiters
-    lines.require_few_parts(payload, marks.escape)
+    lines.require_few_parts(payload, marks)
     mark = marks.escape.encode("latin-1")
     if _NUL not in payload:
         if not mark or payload.count(mark) == header.fields[2].count(mark):

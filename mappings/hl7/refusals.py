@@ -80,6 +80,7 @@ class MalformedReason(StrEnum):
     SECOND_HEADER = "a second message header, but no batch header"
     STRAY_LINE = "a line that follows is no segment"
     TOO_MANY_SEGMENTS = "the message has too many segments"
+    TOO_MANY_FIELDS = "the message has too many fields or parts of fields"
     TOO_MANY_ESCAPES = "the message has too many escape sequences"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"

@@ -36,7 +36,7 @@ from bridge.admin.definitions.definition_checks import (
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.errors import InvalidContent
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.message_search import MessageQuery, first_segments, search_messages
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings
@@ -112,13 +112,17 @@ def _written(
 
 
 def _segments(found: MessageSample) -> list[dict[str, Any]]:
-    """Return the segments with all fields, with delimiters and escapes as they were sent."""
+    """
+    Return the segments with all fields, with delimiters and escapes as they were sent.
+
+    Segments of a message with very many fields are left out.
+    """
     try:
         message = Message.parse(found.payload, fallback=found.charset)
     except MessageRefusal:
         return []
     segments = []
-    for segment, number in zip(message.segments, message.numbers, strict=True):
+    for segment, number in first_segments(message):
         place = segment.id if number == 1 else f"{segment.id}[{number}]"
         fields = [segment.field_text(index) for index in range(1, len(segment) + 1)]
         segments.append({"name": segment.id, "place": place, "fields": fields})

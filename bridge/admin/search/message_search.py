@@ -45,14 +45,37 @@ _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
 
 
+MAX_PLACES = 50_000
+"""Fields and components of a message that are shown individually; each needs 400 bytes."""
+
+
 def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
-    """Return the segments with their non-empty fields; [] if the payload is not HL7."""
+    """
+    Return the segments with their non-empty fields; [] if the payload is not HL7.
+
+    A segment "…" stands for those beyond MAX_PLACES.
+    """
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
         return []
-    pairs = zip(message.segments, message.numbers, strict=True)
-    return [_segment(segment, number) for segment, number in pairs]
+    shown = first_segments(message)
+    tree = [_segment(segment, number) for segment, number in shown]
+    rest = {"name": "…", "place": "…", "fields": list[Any]()}
+    return tree if len(shown) == len(message.names) else [*tree, rest]
+
+
+def first_segments(message: Message) -> list[tuple[Segment, int]]:
+    """Return the segments with at most MAX_PLACES parts together, with their numbers."""
+    marks, places = message.delimiters, 0
+    separators = (marks.field, marks.component, marks.repetition, marks.subcomponent)
+    found = []
+    for segment, number in zip(message.segments, message.numbers, strict=True):
+        places += 1 + sum(segment.text().count(mark) for mark in separators if mark)
+        if places > MAX_PLACES:
+            break
+        found.append((segment, number))
+    return found
 
 
 def message_text(data: bytes | None, charset: str = "utf-8") -> str:

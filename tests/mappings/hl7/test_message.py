@@ -4,7 +4,15 @@ import pytest
 
 from mappings.hl7.elements import is_null
 from mappings.hl7.header import peek
-from mappings.hl7.lines import MAX_ESCAPES, MAX_LINES, MAX_SEGMENTS
+from mappings.hl7.lines import (
+    MAX_COMPONENTS,
+    MAX_ESCAPES,
+    MAX_FIELDS,
+    MAX_LINES,
+    MAX_REPETITIONS,
+    MAX_SEGMENTS,
+    MAX_SUBCOMPONENTS,
+)
 from mappings.hl7.message import Message, null_place
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
@@ -226,6 +234,24 @@ def test_lines_of_a_text_are_no_segments() -> None:
     with pytest.raises(MalformedMessage) as raised:
         Message.parse(b"MSH|^~\\&|A" + b"\r" * MAX_LINES + b"PID|1")
     assert raised.value.reason is MalformedReason.TOO_MANY_SEGMENTS
+
+
+@pytest.mark.parametrize(
+    ("mark", "most"),
+    [
+        (b"|", MAX_FIELDS),
+        (b"^", MAX_COMPONENTS),
+        (b"~", MAX_REPETITIONS),
+        (b"&", MAX_SUBCOMPONENTS),
+    ],
+)
+def test_parts_of_a_message_cost_memory_however_short_they_are(mark: bytes, most: int) -> None:
+    """A message with too many fields, components or repetitions is refused before it is read."""
+    many = b"MSH|^~\\&|A\rPID|" + (b"ab" + mark) * (most + 1)
+    for read in (Message.parse, lambda raw: null_place(raw, peek(raw))):
+        with pytest.raises(MalformedMessage) as raised:
+            read(many)
+        assert raised.value.reason is MalformedReason.TOO_MANY_FIELDS
 
 
 def test_escape_sequences_cost_time() -> None:

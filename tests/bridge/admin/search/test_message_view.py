@@ -3,7 +3,12 @@
 import pytest
 
 from bridge.admin.errors import InvalidEdit
-from bridge.admin.search.message_search import editable_message, encode_edit, segment_tree
+from bridge.admin.search.message_search import (
+    MAX_PLACES,
+    editable_message,
+    encode_edit,
+    segment_tree,
+)
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"
@@ -76,3 +81,11 @@ def test_the_segment_tree_names_each_place() -> None:
     assert parts["PID-3(2).1"] == "N2"
     assert parts["PID-5.2"] == "JANE"
     assert segment_tree(ORDERS)[4]["place"] == "OBR[2]"
+
+
+@pytest.mark.parametrize("mark", [b"|", b"^", b"~", b"&"])
+def test_a_message_with_very_many_parts_is_shown_in_part(mark: bytes) -> None:
+    """A sender's message of 1 MiB would take 170 MB, each time that it is opened."""
+    tree = segment_tree(MESSAGE + b"NTE|1||" + (b"a" + mark) * MAX_PLACES + b"\rNTE|2\r")
+    assert [each["place"] for each in tree] == ["MSH", "PID", "ORC", "…"]
+    assert segment_tree(MESSAGE)[-1]["place"] == "ORC"
