@@ -86,6 +86,12 @@ class _BoundedRequest(Request):
             self.channel.report_memory(self.content.tell())
 
     @override
+    def setHeader(self, name: bytes | str, value: bytes | str) -> None:
+        """Set a header of the response, except Twisted's `Server`."""
+        if name.lower() not in {b"server", "server"}:
+            super().setHeader(name, value)  # type: ignore[no-untyped-call]  # Twisted's
+
+    @override
     def process(self) -> None:
         if self._too_long and not (self._given_up or self._refused):
             self._give_up()

@@ -13,6 +13,7 @@ from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery
 from bridge.queue.states import QueueState
 from bridge.request_body import Model
+from mappings.hl7.batch import MAX_MESSAGES
 
 Text = Annotated[str, Field(max_length=200)]
 RowId = Annotated[int, Field(ge=1, lt=2**63)]
@@ -221,6 +222,12 @@ class SampleMessagesBody(_Body):
         for each in value:
             _decoded(each)
         return value
+
+    @model_validator(mode="after")
+    def _are_few(self) -> "SampleMessagesBody":
+        if self.text.count("MSH") + sum(each.count(b"MSH") for each in self.data) > MAX_MESSAGES:
+            raise ValueError(f"more than {MAX_MESSAGES} messages")
+        return self
 
     @property
     def data(self) -> list[bytes]:

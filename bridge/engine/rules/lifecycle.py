@@ -96,6 +96,10 @@ class Reason(StrEnum):
     BAD_CURSOR = "bad_cursor"
     BAD_SORT = "bad_sort"
     TOO_MANY_MACROS = "too_many_macros"
+    TOO_MANY_TOKENS = "too_many_tokens"
+    TOO_MANY_WORDS = "too_many_words"
+    TOO_MUCH_TEXT = "too_much_text"
+    TOO_MANY_PRELIM_TAGS = "too_many_prelim_tags"
 
 
 REASON_TEXTS: Mapping[Reason, str] = {
@@ -140,6 +144,10 @@ REASON_TEXTS: Mapping[Reason, str] = {
     Reason.BAD_CURSOR: "the cursor is not one that this endpoint gave out",
     Reason.BAD_SORT: "the sort order is not one of those documented",
     Reason.TOO_MANY_MACROS: "there are as many macros as there may be; remove some first",
+    Reason.TOO_MANY_TOKENS: "the user has as many access tokens as there may be; revoke some first",
+    Reason.TOO_MANY_WORDS: "at most 20 words can be searched",
+    Reason.TOO_MUCH_TEXT: "as much text as may be stored is stored here already",
+    Reason.TOO_MANY_PRELIM_TAGS: "the site has as many prelim groups or tags as it may have",
 }
 
 

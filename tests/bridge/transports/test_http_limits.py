@@ -112,6 +112,9 @@ def test_a_refused_request_is_answered_before_its_body() -> None:
     channel, transport = site.call("192.0.2.2")
     send(channel, HEAD + b"authorization: " + SECRET + b"\r\ncontent-length: 3\r\n\r\nMSH")
     assert [each.payload for each in site.frames] == [b"MSH"]
+    site.replies[0].callback([b"MSH|^~\\&|A"])
+    assert transport.value().startswith(b"HTTP/1.1 200 ")
+    assert b"server:" not in transport.value().lower()
 
 
 @pytest.mark.parametrize("began", [b"POST", HEAD, HEAD + b"content-length: 9\r\n\r\nMSH"])

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Table, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Table, func, insert, or_, select, true, update
 
-from bridge.engine.errors import NotFound
+from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import metadata
+from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.store.connections import KeyReader
@@ -22,6 +23,8 @@ from bridge.store.statements import execute_keys, key_statement
 
 PREFIX = "rbt_"
 SECRET_BYTES = 32
+MAX_TOKENS = 1000
+"""Valid tokens of an account; lists of tokens show all of them."""
 USE_RECORDED_EVERY_MS = 60_000
 
 TOKENS = metadata.tables["engine_access_token"]
@@ -105,8 +108,12 @@ def create_token(
     """
     Make a token for an account; return its id and the secret, which cannot be read again.
 
-    A token with a `site_id` is valid for that site only.
+    A token with a `site_id` is valid for that site only. Raises RuleBroken for too many tokens.
     """
+    valid = or_(TOKENS.c.expires_at.is_(None), TOKENS.c.expires_at > now)
+    own = (TOKENS.c.account_id == account_id, TOKENS.c.revoked_at.is_(None), valid)
+    if connection.execute(select(func.count()).where(*own)).scalar_one() >= MAX_TOKENS:
+        raise RuleBroken(Reason.TOO_MANY_TOKENS)
     secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
     statement = insert(TOKENS).values(
         token_hash=token_hash(secret),

@@ -7,6 +7,8 @@ text of that time, so that a page can compare preliminary and final text.
 
 from typing import Any
 
+from sqlalchemy import ColumnElement
+from sqlalchemy.orm import defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -26,6 +28,8 @@ from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
 
 SHOWN = 50
+EXAMINED = 1000
+"""Reports that are compared with the present one; a placeholder of a patient may have more."""
 _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "StudyTime")
 
 
@@ -47,7 +51,7 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
     """Return an earlier report of the same patient with its text; raise `ReportNotFound`."""
     report = lock_report_by_id(work, report_id)
     mrns = {order.mrn for order in orders_of(work.session, key_of(report))}
-    prior = next((e for e in _signed(work, report, mrns) if e.report_id == prior_id), None)
+    prior = next(iter(_signed(work, report, mrns, col(Report.report_id) == prior_id)), None)
     if prior is None:
         raise ReportNotFound
     return {
@@ -60,7 +64,10 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
     }
 
 
-def _signed(work: Work, report: Report, mrns: set[str]) -> list[Report]:
+def _signed(
+    work: Work, report: Report, mrns: set[str], *conditions: ColumnElement[bool]
+) -> list[Report]:
+    """Return the newest signed reports of a patient; their texts are loaded on access."""
     same_patient = select(ReportOrder.report_pk).where(
         ReportOrder.site_id == report.site_id, col(ReportOrder.mrn).in_(mrns)
     )
@@ -68,8 +75,12 @@ def _signed(work: Work, report: Report, mrns: set[str]) -> list[Report]:
         col(Report.pk).in_(same_patient),
         col(Report.pk) != key_of(report),
         col(Report.status).in_(SIGNED),
+        *conditions,
     )
-    return list(work.session.exec(query.order_by(col(Report.pk))))
+    texts = (Report.document, Report.content_text)
+    query = query.options(*(defer(each) for each in texts))  # type: ignore[arg-type]  # SQLModel's
+    newest = query.order_by(col(Report.pk).desc()).limit(EXAMINED)
+    return list(work.session.exec(newest))[::-1]
 
 
 def _summary(report: Report, orders: list[ReportOrder]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from bridge.engine.service.report_transitions import (
     signed_addenda,
 )
 from bridge.engine.service.signing import releases
+from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
 
 
@@ -75,6 +76,7 @@ def create_addendum(work: Work, report: Report, author_id: int | None) -> Addend
     apply_event(work, report, LifecycleEvent.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
         raise RuleBroken(Reason.ADDENDUM_OPEN)
+    require_room_for_states(work, report)
     addendum = Addendum(
         report_pk=key_of(report),
         number=_next_number(work, report),

@@ -41,8 +41,12 @@ from bridge.engine.service.report_transitions import (
     read_author,
     require_author,
 )
+from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
+
+MAX_GROUPS, MAX_TAGS = 1000, 100
+"""Groups of a site, and tags of a group, that a site gets by their first use."""
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
@@ -66,6 +70,7 @@ def prelim_report(
     if reason is not None:
         named = "prelimTag" if reason is Reason.UNKNOWN_PRELIM_TAG else "prelimGroup"
         raise RuleBroken(reason, pointer=f"/{named}")
+    require_room_for_states(work, report)
     _add_to_group(work, report.site_id, groups, group, tag)
     review(work, report, reader_id)
     work.session.add(
@@ -158,6 +163,9 @@ def _add_to_group(
     """Add a group and tag that a site without configured groups uses for the first time."""
     if group in groups and tag in groups[group].tags:
         return
+    most = len(groups[group].tags) >= MAX_TAGS if group in groups else len(groups) >= MAX_GROUPS
+    if most:
+        raise RuleBroken(Reason.TOO_MANY_PRELIM_TAGS, pointer="/prelimGroup")
     query = select(PrelimGroup).where(PrelimGroup.site_id == site_id, PrelimGroup.name == group)
     locked = query.with_for_update().execution_options(populate_existing=True)
     row = work.session.exec(locked).first()

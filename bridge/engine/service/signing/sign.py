@@ -55,6 +55,7 @@ from bridge.engine.service.report_transitions import (
 )
 from bridge.engine.service.signing import releases
 from bridge.engine.service.signing.prelims import review
+from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import (
     BoundStatement,
@@ -145,6 +146,7 @@ def sign_report(
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
     require_permitted(role, ReportAction.SIGN, owner=signer_id == report.owner_id)
+    require_room_for_states(work, report)
     # The connection bypasses the ORM session, so that one statement writes the report's changes.
     context = ReportContext.by(work.connection, report, work.now, summary, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)

@@ -13,6 +13,7 @@ from bridge.engine.records.tables import Macro, metadata
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.service.sites.site_settings import lock_site
+from bridge.engine.service.stored_texts import require_room
 
 MACROS = metadata.tables[str(Macro.__tablename__)]
 MAX_MACROS = 2000
@@ -45,6 +46,7 @@ def set_macro(
         lock_site(connection, site_id)  # the unique key does not cover macros without an account
     values = {"name": name, "document": to_json(document), "updated_at": now}
     own = _own(site_id, account_id)
+    require_room(connection, MACROS.c.document, *own, MACROS.c.trigger != trigger)
     statement = update(MACROS).where(*own, MACROS.c.trigger == trigger).values(**values)
     if connection.execute(statement).rowcount:
         return

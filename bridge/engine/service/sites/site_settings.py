@@ -22,6 +22,7 @@ from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.document import restore
 from bridge.engine.rules.text.plain_text import outline
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
+from bridge.engine.service.stored_texts import require_room
 
 SITES = metadata.tables["engine_site"]
 GROUPS = metadata.tables["engine_prelim_group"]
@@ -206,6 +207,8 @@ def set_template(
     connection: Connection, site_id: str, number: int, name: str, document: Any, now: int
 ) -> None:
     """Create or replace a numbered template; the document must have been checked."""
+    others = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number != number)
+    require_room(connection, TEMPLATES.c.document, *others)
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
     values = {"name": name, "document": document, "settings": {}, "updated_at": now}
     if connection.execute(update(TEMPLATES).where(*here).values(**values)).rowcount == 0:

@@ -59,6 +59,9 @@ _VALUES: Mapping[str, Any] = {
 }
 """The sort values; those of orders are the anchor's."""
 
+MAX_WORDS = 20
+"""Words to search; each is compared with all orders of the site."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorklistQuery:
@@ -131,10 +134,10 @@ def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]
         own.append(col(ReportOrder.mrn) == pointers.get(query.mrn, query.mrn))
     if query.accession:
         own.append(col(ReportOrder.accession) == query.accession)
-    own += [
-        col(ReportOrder.search).contains(word, autoescape=True)
-        for word in folded_name(query.text).split()
-    ]
+    words = dict.fromkeys(folded_name(query.text).split())
+    if len(words) > MAX_WORDS:
+        raise RuleBroken(Reason.TOO_MANY_WORDS, pointer="/q")
+    own += [col(ReportOrder.search).contains(word, autoescape=True) for word in words]
     own += _study_filters(query)
     filters: list[ColumnElement[bool]] = []
     if len(own) > 1:

@@ -2,8 +2,13 @@
 
 import json
 
+import pytest
+from pydantic import ValidationError
+
+from bridge.console.http.bodies import SampleMessagesBody
 from bridge.console.http.guard import LARGE_LIMIT, LIMIT, ConsoleRoute
 from bridge.request_body import BUDGET, MAX_VALUES
+from mappings.hl7.batch import MAX_MESSAGES
 from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.unread import METHODS, UnreadRequest, flat, paths_of
 
@@ -64,3 +69,10 @@ def test_a_body_of_many_small_values_is_refused(console: RunningConsole) -> None
         console.client.request("POST", address, content=text, headers=headers)
     )
     assert (response.status_code, response.json()["code"]) == (413, "too_large")
+
+
+def test_sample_messages_are_counted_before_they_are_read() -> None:
+    """A definition is inferred from all of them; 4 MB of text could hold 800,000."""
+    assert SampleMessagesBody(text="MSH|\r" * MAX_MESSAGES).text
+    with pytest.raises(ValidationError):
+        SampleMessagesBody(text="MSH|\r" * (MAX_MESSAGES + 1))

@@ -8,6 +8,7 @@ from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import OrderInput, create_draft
+from bridge.engine.service.reports import priors
 from bridge.engine.service.reports.priors import list_priors, read_prior
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.sign import sign
@@ -32,3 +33,18 @@ def test_reports_of_another_site_are_no_priors(harness: ServiceHarness) -> None:
     assert [each["reportId"] for each in harness.do(list_priors, ann, report_id)] == [prior_id]
     with pytest.raises(ReportNotFound):
         harness.do(read_prior, ann, report_id, foreign_id)
+
+
+def test_only_the_newest_reports_are_examined(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A placeholder of a patient may have any number of reports; each can still be opened."""
+    monkeypatch.setattr(priors, "EXAMINED", 2)
+    ann = Editor(harness.ann, SiteRole.USER, "s")
+    orders = [harness.draft(f"A{number}") for number in range(4)]
+    for order in orders[1:]:
+        harness.do(sign, order)
+    present, *earlier = (harness.record(each).report_id for each in orders)
+    listed = {each["reportId"] for each in harness.do(list_priors, ann, present)}
+    assert listed == set(earlier[1:])
+    assert harness.do(read_prior, ann, present, earlier[0])["document"]

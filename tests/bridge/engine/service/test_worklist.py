@@ -13,6 +13,7 @@ from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, work_within
 from bridge.engine.service.worklist.worklist import (
+    MAX_WORDS,
     Sort,
     WorklistQuery,
     WorklistResult,
@@ -202,3 +203,14 @@ def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> N
     with harness.database.write() as connection:
         assert change_feed.prune_changes(connection, harness.now + 1, 10, cursors[1]) == 2
     assert [each["cursor"] for each in harness.changes()] == cursors[2:]
+
+
+def test_words_of_a_search_are_limited(harness: ServiceHarness) -> None:
+    """Each word is compared with each order of the site; a repeated one counts once."""
+    order = harness.order("A1")
+    many = " ".join(chr(ord("a") + number) for number in range(MAX_WORDS + 1))
+    (found,) = ask(harness, WorklistQuery(SITE, text="example " * 100)).items
+    assert found["orders"][0]["Accession"] == order.accession
+    with pytest.raises(RuleBroken) as refused:
+        ask(harness, WorklistQuery(SITE, text=many))
+    assert (refused.value.code, refused.value.pointer) == ("too_many_words", "/q")
