@@ -1,6 +1,8 @@
 """Plans of messages with many orders."""
 
-from bridge.intake.process.order_plans import OrderTask, plan
+from dataclasses import replace
+
+from bridge.intake.process.order_plans import OrderTask, merge_events, plan
 from bridge.intake.process.order_rules import SourceMessage
 from mappings.inbound.events import OrderEvent
 from tests.calls import counted
@@ -42,3 +44,28 @@ def test_the_procedures_of_an_accession_cost_their_number() -> None:
         f"ORC|XO|P{number}"[:9] for number in range(200)
     ]
     assert many < 3 * few
+
+
+def planned(control: str, name: str, source: int, before: OrderTask | None = None) -> OrderTask:
+    """Plan a message about one order, without a time; return its task."""
+    order = f"OBR|1|P1||X^{name}" + "|" * 14 + "A1"
+    events = ORDERS.apply(message(f"ORC|{control}|P1", order), DEFAULTS)
+    known = {before.after.key: before.after} if before else {}
+    (task,) = plan(events, known, SourceMessage(source, None))
+    return task
+
+
+def test_a_message_that_is_tried_again_undoes_no_newer_one() -> None:
+    """Without times the order of arrival decides: of values, and of a cancellation."""
+    newer = planned("XO", "New", 2)
+    names = [planned("XO", "Other", each, newer).after.tags["StudyDescription"] for each in (1, 3)]
+    assert names == ["New", "Other"]
+    cancelled = planned("CA", "New", 2, newer)
+    states = [planned("NW", "New", each, cancelled).after.state for each in (1, 3)]
+    assert states == ["cancelled", "ordered"]
+
+
+def test_an_accession_of_two_patients_is_two_orders() -> None:
+    """Events are merged only if they are about the same patient."""
+    events = procedures(2)
+    assert len(merge_events([*events, *(replace(each, mrn="M2") for each in events)])) == 2

@@ -45,14 +45,22 @@ def test_a_new_order_that_was_overtaken(
     assert (after is state) is overtaken
 
 
-def test_only_a_new_order_reopens_a_cancelled_one() -> None:
-    """A change after a cancel has no effect."""
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        (OrderState.CANCELLED, {OrderAction.CREATE}),
+        (OrderState.AWAITED, {OrderAction.CREATE}),
+        (OrderState.HELD, {OrderAction.CREATE, OrderAction.RELEASE}),
+    ],
+)
+def test_only_a_new_order_or_a_release_reopens(
+    state: OrderState, actions: set[OrderAction]
+) -> None:
+    """A change after a cancel or a hold has no effect, nor one before the examination."""
     reviving = {
-        action
-        for action in ORDER_ACTIONS
-        if TRANSITIONS[action, OrderState.CANCELLED][0] is OrderStep.REGISTER
+        action for action in ORDER_ACTIONS if TRANSITIONS[action, state][0] is OrderStep.REGISTER
     }
-    assert reviving == {OrderAction.CREATE}
+    assert reviving == actions
 
 
 @pytest.mark.parametrize("action", sorted(CLOSING_ACTIONS))

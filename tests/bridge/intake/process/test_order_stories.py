@@ -24,12 +24,15 @@ class TestReplacement:
         assert await hospital.descriptions() == {"F3": "CT Body"}
 
     @pytest.mark.parametrize("turned", [False, True])
-    async def test_under_the_same_accession(self, hospital: Hospital, *, turned: bool) -> None:
+    @pytest.mark.parametrize("numbers", [("P2", "F2"), ("P1", "F1")], ids=["new", "the same"])
+    async def test_under_the_same_accession(
+        self, hospital: Hospital, numbers: tuple[str, str], *, turned: bool
+    ) -> None:
         """A replacement with the same accession changes the order."""
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
         groups = [
             order_group("RP", "P1", "F1", accession="A1"),
-            order_group("RO", "P2", "F2", accession="A1", what="MR Head"),
+            order_group("RO", *numbers, accession="A1", what="MR Head"),
         ]
         await hospital.send(order_message(*(groups[::-1] if turned else groups), sent=2))
         assert await hospital.descriptions() == {"A1": "MR Head"}
