@@ -15,9 +15,13 @@ from bridge.store.errors import Conflict
 Links = Mapping[int, int | None]
 """Sender (a hash) to the number that was accepted last; None if none is known."""
 
+MAX_SENDERS = 10_000
+"""Senders of a listener whose numbers are stored; of the others any number may follow."""
+
 _READ = text(
     "SELECT sender, number FROM sequence_number WHERE listener = :listener AND sender IN :senders"
 ).bindparams(bindparam("senders", expanding=True))
+_COUNT = text("SELECT count(*) FROM sequence_number WHERE listener = :listener")
 _KEEP = text(
     "INSERT INTO sequence_number (listener, sender, number) VALUES (:listener, :sender, :number) "
     "ON CONFLICT (listener, sender) DO UPDATE SET number = :number"
@@ -35,7 +39,7 @@ class SequenceLinks:
         """Return the numbers that were accepted last. Raises StoreError."""
         wanted = sorted(set(senders))
         with self._database.read() as connection:
-            return self._read(connection, wanted)
+            return dict.fromkeys(wanted) | self._read(connection, wanted)
 
     def keep(self, before: Links, after: Links) -> None:
         """Store the accepted numbers; raises Conflict if they changed since `before`."""
@@ -43,15 +47,23 @@ class SequenceLinks:
         with self._database.write() as connection:
             self._database.serialize(connection, f"sequence {self._listener}")
             known = self._read(connection, wanted)
-            if any(known[each] != before.get(each) for each in wanted):
+            if any(known.get(each) != before.get(each) for each in wanted):
                 raise Conflict("sequence_number")
+            new = [each for each in wanted if each not in known]
+            stored = [*known, *new[: self._room(connection) if new else 0]]
             rows = [
                 {"listener": self._listener, "sender": each, "number": after[each]}
-                for each in wanted
+                for each in stored
             ]
-            connection.execute(_KEEP, rows)
+            if rows:
+                connection.execute(_KEEP, rows)
+
+    def _room(self, connection: Connection) -> int:
+        count = connection.execute(_COUNT, {"listener": self._listener}).scalar_one()
+        return max(MAX_SENDERS - int(count), 0)
 
     def _read(self, connection: Connection, senders: list[int]) -> dict[int, int | None]:
+        """Return the numbers of the senders that have a row."""
         parameters = {"listener": self._listener, "senders": senders}
         rows = connection.execute(_READ, parameters).all()
-        return dict.fromkeys(senders) | {row.sender: row.number for row in rows}
+        return {row.sender: row.number for row in rows}

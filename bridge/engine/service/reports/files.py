@@ -25,6 +25,7 @@ from bridge.engine.records.tables import PatientPointer, Report, ReportFile, Rep
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
+from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import joined, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
@@ -207,9 +208,18 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
                 withdrawn = True
         _add_orders(work, row, [order_pk])
     work.session.flush()
+    if added:
+        _require_editable(structured_texts(work, report))
     if withdrawn and report.status is Status.DRAFT:
         refresh_findings(work, report, withdrawn=True)
     return added
+
+
+def _require_editable(texts: Sequence[str]) -> None:
+    """Raise RuleBroken for texts with which the report could not be saved any more."""
+    size, lines = sum(map(len, texts)), sum(text.count("\n") + 1 for text in texts)
+    if size > MAX_CHARACTERS // 2 or lines > MAX_NODES // 2:
+        raise RuleBroken(Reason.TOO_MUCH_TEXT, pointer="/dicomSR")
 
 
 def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:

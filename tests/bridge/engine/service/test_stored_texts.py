@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.launch import Attachment
+from bridge.engine.rules.lifecycle import FileKind
+from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from bridge.engine.service import stored_texts
+from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import MAX_TAGS, prelim
 from bridge.engine.service.signing.sign import sign, unsign
@@ -105,3 +108,19 @@ def test_tags_that_a_site_gets_by_their_use(harness: ServiceHarness) -> None:
         harness.do(prelim, orders[-1], "Night", "another")
     assert code_of(refused) == ("too_many_prelim_tags", 400)
     harness.do(prelim, orders[-1], "Night", "T0")
+
+
+def test_a_report_with_its_structured_reports_can_be_saved(harness: ServiceHarness) -> None:
+    """Files whose texts would make the report too large for the editor are refused."""
+    order = harness.order("A1")
+
+    def file(number: int, text: str) -> Attachment:
+        digest = f"{number:064d}"
+        kind = FileKind.STRUCTURED_REPORT
+        return Attachment(kind, digest, b"", sop_instance_uid=f"1.{number}", details={"text": text})
+
+    small, large = file(1, "Nodule."), file(2, "a\n" * MAX_NODES)
+    harness.do(update_structured_reports, order, [small], UpdateMode.APPEND)
+    with pytest.raises(RuleBroken) as refused:
+        harness.do(update_structured_reports, order, [large], UpdateMode.APPEND)
+    assert (*code_of(refused), refused.value.pointer) == ("too_much_text", 400, "/dicomSR")

@@ -10,6 +10,8 @@ from typing_extensions import override
 from bridge.intake.receive.sequence_numbers import has_only_header
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
+from bridge.store.records import sequence_numbers
+from bridge.store.records.sequence_numbers import SequenceLinks
 from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
@@ -242,3 +244,14 @@ def test_bare() -> None:
         b"\r" * 70_000: False,  # longer than a header, so that it is not split into lines
     }.items():
         assert has_only_header(head + body, peek(head)) is bare
+
+
+async def test_senders_are_limited(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender that changes its name in each message does not fill the table."""
+    monkeypatch.setattr(sequence_numbers, "MAX_SENDERS", 2)
+    async with open_intake(database):
+        links = SequenceLinks(database, "another")
+        links.keep({}, {1: 5})
+        links.keep({}, {2: 6, 3: 7})
+        links.keep({1: 5}, {1: 6})
+        assert links.read([1, 2, 3]) == {1: 6, 2: 6, 3: None}
