@@ -129,14 +129,30 @@ def _segments(found: MessageSample) -> list[dict[str, Any]]:
     return segments
 
 
+def is_shown_whole(payload: bytes, charset: str) -> bool:
+    """Tell whether `segment_tree` shows all segments of a message."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except MessageRefusal:
+        return True
+    return len(first_segments(message)) == len(message.names)
+
+
 def mapping_result(
     settings: Settings, database: Database, mapping: InboundMapping | None, detail: MessageDetail
 ) -> Mapping[str, Any]:
-    """Map a stored message with its definition, with the present settings of its listener."""
+    """
+    Map a stored message with its definition, with the present settings of its listener.
+
+    A message with more fields than are shown is not mapped: it would take seconds.
+    """
     known = active_settings.current(settings, database).listener
     listener = next((each for each in known if each.name == detail.row.listener), None)
     if mapping is None or listener is None:
         return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
+    if not is_shown_whole(detail.payload, listener.charset):
+        issues = ["the message has too many fields to be mapped here"]
+        return {"accepted": False, "issues": issues, "events": [], "used": [], "unused": []}
     received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
     done = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
