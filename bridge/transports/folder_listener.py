@@ -237,7 +237,7 @@ class FolderListener:
         many = data.count(b"MSH") > MAX_MESSAGES
         messages = [] if many else await Threads.FOLDERS.run(messages_in, data)
         if many:
-            self._log.warning("file not split: too many messages", most=MAX_MESSAGES)
+            self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)
         payloads = messages if len(messages) > 1 else [data]
         replies: list[bytes] = []
         loop = asyncio.get_running_loop()
