@@ -3,11 +3,22 @@ The limit of texts that are kept together: a site's templates, its macros, the s
 
 Each text has its own limit (`rules.text.document`). Pages and exports read all texts of a kind at
 once, and a request of a few bytes can copy a text of megabytes: a preliminary read, a signature.
+The signatures of a report are limited by its recalls, so that a signature is not refused.
 """
 
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Text, cast, func, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    cast,
+    func,
+    select,
+    union_all,
+)
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, Signature, metadata
@@ -30,20 +41,20 @@ _TABLES: Final = tuple(
 
 def require_room(connection: Connection, documents: Column[Any], *rows: Condition) -> None:
     """Raise RuleBroken if the documents of these rows already have MAX_STORED characters."""
-    if _stored(connection, documents, *rows) >= MAX_STORED:
-        raise RuleBroken(Reason.TOO_MUCH_TEXT)
+    _require_room(connection, _sizes(documents).where(*rows))
 
 
 def require_room_for_states(work: Work, report: Report) -> None:
     """Raise RuleBroken if addenda, reads and signatures of a locked report have as much text."""
-    stored = sum(
-        _stored(work.connection, table.c.document, table.c.report_pk == key_of(report))
-        for table in _TABLES
-    )
-    if stored >= MAX_STORED:
+    own = (_sizes(each.c.document).where(each.c.report_pk == key_of(report)) for each in _TABLES)
+    _require_room(work.connection, *own)
+
+
+def _sizes(documents: Column[Any]) -> Select[tuple[int]]:
+    return select((func.coalesce(func.length(cast(documents, Text)), 0) + _ROW).label("size"))
+
+
+def _require_room(connection: Connection, *sizes: Select[tuple[int]]) -> None:
+    size = union_all(*sizes).subquery().c.size
+    if connection.execute(select(func.coalesce(func.sum(size), 0))).scalar_one() >= MAX_STORED:
         raise RuleBroken(Reason.TOO_MUCH_TEXT)
-
-
-def _stored(connection: Connection, documents: Column[Any], *rows: Condition) -> int:
-    size = func.sum(func.coalesce(func.length(cast(documents, Text)), 0) + _ROW)
-    return int(connection.execute(select(func.coalesce(size, 0)).where(*rows)).scalar_one())

@@ -146,7 +146,6 @@ def sign_report(
     if signer_id is None:
         raise RuleBroken(Reason.NOT_OWNED)
     require_permitted(role, ReportAction.SIGN, owner=signer_id == report.owner_id)
-    require_room_for_states(work, report)
     # The connection bypasses the ORM session, so that one statement writes the report's changes.
     context = ReportContext.by(work.connection, report, work.now, summary, orders)
     signature = _signature(work, report, signer_id, signer, orders, time_zone)
@@ -224,6 +223,7 @@ def unsign(work: Work, identity: OrderId) -> Report:
 def unsign_report(work: Work, report: Report) -> Report:
     """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
     apply_event(work, report, LifecycleEvent.UNSIGN)
+    require_room_for_states(work, report)
     signed_at = report.signed_at or 0
     releases.withdraw(work, report)
     addenda = addenda_of(work, report)
