@@ -53,7 +53,7 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
     """
     Return the segments with their non-empty fields; [] if the payload is not HL7.
 
-    A segment "…" stands for those beyond MAX_PLACES.
+    Segments beyond MAX_PLACES are replaced by one with the name "…".
     """
     try:
         message = Message.parse(payload, fallback=charset)

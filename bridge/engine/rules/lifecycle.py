@@ -144,10 +144,10 @@ REASON_TEXTS: Mapping[Reason, str] = {
     Reason.BAD_CURSOR: "the cursor is not one that this endpoint gave out",
     Reason.BAD_SORT: "the sort order is not one of those documented",
     Reason.TOO_MANY_MACROS: "there are as many macros as there may be; remove some first",
-    Reason.TOO_MANY_TOKENS: "the user has as many access tokens as there may be; revoke some first",
+    Reason.TOO_MANY_TOKENS: "the user has the largest number of access tokens; revoke some first",
     Reason.TOO_MANY_WORDS: "at most 20 words can be searched",
-    Reason.TOO_MUCH_TEXT: "as much text as may be stored is stored here already",
-    Reason.TOO_MANY_PRELIM_TAGS: "the site has as many prelim groups or tags as it may have",
+    Reason.TOO_MUCH_TEXT: "the stored texts have their largest size together",
+    Reason.TOO_MANY_PRELIM_TAGS: "the site has the largest number of prelim groups or tags",
 }
 
 

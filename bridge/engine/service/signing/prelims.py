@@ -163,8 +163,8 @@ def _add_to_group(
     """Add a group and tag that a site without configured groups uses for the first time."""
     if group in groups and tag in groups[group].tags:
         return
-    most = len(groups[group].tags) >= MAX_TAGS if group in groups else len(groups) >= MAX_GROUPS
-    if most:
+    is_full = len(groups[group].tags) >= MAX_TAGS if group in groups else len(groups) >= MAX_GROUPS
+    if is_full:
         raise RuleBroken(Reason.TOO_MANY_PRELIM_TAGS, pointer="/prelimGroup")
     query = select(PrelimGroup).where(PrelimGroup.site_id == site_id, PrelimGroup.name == group)
     locked = query.with_for_update().execution_options(populate_existing=True)
