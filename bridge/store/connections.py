@@ -14,7 +14,7 @@ of these statements.
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -85,6 +85,17 @@ class ConnectionCache:
         return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()
 
 
+def close_driver(driver: Any) -> None:
+    """
+    Close a driver connection that another thread may be using.
+
+    psycopg frees the memory of a connection that it closes, even while another thread executes a
+    statement on it: the process would crash.
+    """
+    with getattr(driver, "lock", nullcontext()):
+        driver.close()
+
+
 T = TypeVar("T")
 
 
@@ -142,7 +153,7 @@ class KeyReader:
     def _disconnect(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
-            driver.close()
+            close_driver(driver)
 
     def _execute(
         self, of: KeyStatement, keys: Sequence[str], others: dict[str, Any]

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
+from bridge.store.connections import close_driver
 from bridge.store.database import Database
 from bridge.store.errors import NameTaken, driver_errors, translate
 from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
@@ -291,7 +292,7 @@ class SessionLocks:
             if self._driver is driver:
                 self._driver = None
         if driver is not None:
-            driver.close()
+            close_driver(driver)
 
     def _keep_alive(self, driver: Any) -> None:
         while not driver.closed:
