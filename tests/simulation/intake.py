@@ -74,8 +74,9 @@ class ReportService:
     """
     A service that keeps the last step of each order. It outlives all faults.
 
-    In a cluster a call that is under way during a failover, or begins before its node can notice
-    the failover, is executed at any time before its client gives up.
+    A call for a claim that a restore of the database has lost is not executed: the product does
+    not cover it. In a cluster a call that is under way during a failover, or begins before its
+    node can notice the failover, is executed at any time before its client gives up.
     """
 
     world: World
@@ -86,8 +87,8 @@ class ReportService:
     """Orders that the service refuses until an operator has corrected their cause."""
     steps: dict[str, int] = field(default_factory=dict)
 
-    async def call(self, order: str, step: int) -> None:
-        """Store a step of an order. Raises EngineFailure."""
+    async def call(self, order: str, step: int, claimed_at: float) -> None:
+        """Store a step of an order, for a claim of this time in seconds. Raises EngineFailure."""
         loop, random = self.world.peers, self.world.random
         path = "/api/report/create"
         seconds, began = random.choice(_CALL_SECONDS) + loop.delay(), self.world.now
@@ -96,9 +97,8 @@ class ReportService:
             raise no_answer(path)  # not modelled: a call that a frozen caller had sent
         if self.world.now < self.faults.peer_down_until:
             raise unreachable(path)
-        unnoticed = GRACE_SECONDS if self.is_cluster else 0.0
-        if self.faults.failed_over_at > began - unnoticed:
-            if self.is_cluster:  # else not modelled
+        if self.faults.failed_over_at > (began - GRACE_SECONDS if self.is_cluster else claimed_at):
+            if self.is_cluster:
                 late = random.uniform(0.0, began + DEADLINE - self.world.now)
                 loop.call_later(late, self._store, order, step)
             raise no_answer(path)
@@ -127,11 +127,11 @@ class IntakeParts:
         self._waiting: list[ArrivalGroup] = []
         self._is_writing = False
         self._member = None if server is None else Membership(node, server)
-        lease = LEASE_MS if server is None else CLUSTER_LEASE_MS
+        self._lease_ms = LEASE_MS if server is None else CLUSTER_LEASE_MS
         inbox = Inbox(
             node.database,
             node.name,
-            lease=lease,
+            lease=self._lease_ms,
             timer=node.timer,
             acknowledgments=self._notes,
             session=no_heartbeat_session if self._member is None else self._member.session,
@@ -195,7 +195,8 @@ class IntakeParts:
         try:
             claimed.lease.require()
             self._claims.check_call(self._node.name, claimed.message_id)
-            await self._service.call(order, step)
+            claimed_at = claimed.lease.ends_at - self._lease_ms / 1000
+            await self._service.call(order, step, claimed_at)
         except LeaseEnded:
             return interrupted_outcome(claimed)
         except EngineFailure as failure:

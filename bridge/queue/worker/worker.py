@@ -225,6 +225,7 @@ class Worker:
             _log.warning("no messages claimed: %s", error)
             self._unconfirmed.possible = True
             await asyncio.sleep(_STORE_RETRY_SECONDS)
+            self.notify()  # claim again at once: the notification of before has been cleared
             return _EMPTY
         self._note(batch)
         return batch
