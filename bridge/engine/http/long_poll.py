@@ -19,7 +19,7 @@ from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import QuotaName, consume_quota
 from bridge.engine.http.requests.response_bodies import unauthorized
-from bridge.engine.service import change_feed
+from bridge.engine.service import released_texts
 from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes, require_cursor
@@ -117,7 +117,7 @@ def _read(
 ) -> tuple[FeedPage, Mapping[str, Any]]:
     after = require_cursor(connection, cursor)
     if texts:
-        page, found = change_feed.read_with_texts(connection, sites, after, limit, without)
+        page, found = released_texts.read_with_texts(connection, sites, after, limit, without)
     else:
         page, found = read_changes(connection, sites, after, limit, without), {}
     reached = cursor if page.cursor == after else cursor_at(connection, page.cursor)
@@ -135,7 +135,7 @@ def _with_texts(request: Request, page: FeedPage, texts_by_report: Mapping[str, 
     ]
     audit_events = access_events(request, "export", (site for site, _ in shown), shown)
     engine_of(request).audit_buffer.add(audit_events)
-    return replace(page, changes=change_feed.with_texts(page.changes, texts_by_report))
+    return replace(page, changes=released_texts.with_texts(page.changes, texts_by_report))
 
 
 def _site_of(change: Mapping[str, Any]) -> str:

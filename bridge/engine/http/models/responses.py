@@ -289,7 +289,8 @@ class StatusAnswerBody(StatusRecordBody):
 
     text: ReleasedTextBody | None = Field(
         default=None,
-        description="With `texts`, for a signed report, if the export quota is sufficient",
+        description="With `texts`, for a signed report, if the export quota is sufficient and "
+        "the texts of the response have at most 16,000,000 characters together",
     )
 
 
@@ -310,7 +311,9 @@ class ChangeBody(BaseModel):
         default=None, description="For a deleted report: whether its order is cancelled for good"
     )
     text: ReleasedTextBody | None = Field(
-        default=None, description="With `texts`, if the export quota is sufficient"
+        default=None,
+        description="With `texts`, if the export quota is sufficient and the texts of the "
+        "response have at most 16,000,000 characters together",
     )
 
 

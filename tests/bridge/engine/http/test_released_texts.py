@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bridge.engine.service import released_texts
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 
@@ -146,3 +147,25 @@ def test_texts_of_status_records_count_as_exports(service: Service) -> None:
     orders = [identity(f"A{number}") for number in range(101)]
     response = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
     assert (response.status_code, response.json()["code"]) == (400, "too_many_orders")
+
+
+def test_the_texts_of_a_response_are_limited(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that does not fit is left out with its addenda, and the next one is tried."""
+    for accession, findings in (("A1", "Clear."), ("A2", "Nodule."), ("A3", "Normal.")):
+        service.launch(accession=accession, tags={"KeyFindings": findings})
+        body = {"clinicalInfo": identity(accession), "ignoreSignDelay": True}
+        assert service.post("report/sign", body).status_code == 200
+    page = service.page(service.launch(accession="A2"))
+    page("addendum/create", {})
+    page("addendum/save", {"version": 1, "text": "Benign."})
+    page("addendum/sign", {"version": 2})
+    body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
+    assert service.post("report/addendum/sign", body).status_code == 200
+    monkeypatch.setattr(released_texts, "MAX_CHARACTERS", len("Clear.Nodule.Normal"))
+    feed = releases(service, ADMIN, texts="true")
+    assert ["text" in each for each in feed] == [True, False, True, False]
+    found = records(service, "A1", "A2", "A3", who=ADMIN, texts=True)
+    assert [each["text"] is not None for each in found] == [True, False, True]
+    assert records(service, "A2", who=ADMIN, texts=True)[0]["text"] is not None

@@ -34,7 +34,7 @@ from bridge.engine.http.requests.use_cases import (
     site_of,
 )
 from bridge.engine.rules.lifecycle import Status
-from bridge.engine.service import change_feed
+from bridge.engine.service import released_texts
 from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
@@ -125,7 +125,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         connection = session.connection()
         records = query_status(connection, identities, now)
         names = [each.report_id for each in records] if body.texts else []
-        return records, change_feed.report_texts(connection, names)
+        return records, released_texts.report_texts(connection, names)
 
     records, texts = await read_as_administrator(
         request,

@@ -1,0 +1,191 @@
+"""
+Texts of released reports, for pages of the change feed and for status records.
+
+Texts, times and people are those of the JSON export without images, tags and preliminary reads. Two
+statements read them for a whole page of the feed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from bridge.engine.documents.exports.json_record import timestamp
+from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
+from bridge.engine.rules.text.document import from_text
+from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.service.change_feed import (
+    FeedPage,
+    change_statements,
+    read_change_page,
+    read_changes,
+)
+from bridge.engine.service.reports.export import utc_time
+from bridge.store.statements import (
+    BoundStatement,
+    StatementResult,
+    bind_keys,
+    execute_all,
+    execute_keys,
+    is_postgresql,
+    key_statement,
+    stored_json,
+)
+
+TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
+"""Kinds of releases that have a text. A retraction has none."""
+
+MAX_CHARACTERS: Final = 16_000_000
+"""Characters of all texts of several reports; the reader exports the other reports."""
+
+# Every release runs these statements: they bypass SQLAlchemy's statement objects.
+_REPORT_TEXTS: Final = key_statement(
+    """
+    SELECT pk, report_id, content_text, document IS NULL AS is_plain, signed_at, signed_by
+    FROM engine_report
+    WHERE report_id IN :reports AND signed_at IS NOT NULL
+    """,
+    "reports",
+    "text",
+)
+_ADDENDUM_TEXTS: Final = key_statement(
+    """
+    SELECT d.report_pk, d.content_text, d.document IS NULL AS is_plain, d.signed_at, d.signed_by
+    FROM engine_report AS r JOIN engine_addendum AS d ON d.report_pk = r.pk
+    WHERE r.report_id IN :reports AND d.state = :signed
+    ORDER BY d.report_pk, d.signed_at, d.number
+    """,
+    "reports",
+    "text",
+)
+_SIZES: Final = key_statement(
+    """
+    SELECT r.report_id, length(r.content_text) + (
+        SELECT coalesce(sum(length(d.content_text)), 0) FROM engine_addendum AS d
+        WHERE d.report_pk = r.pk AND d.state = :signed
+    ) AS characters
+    FROM engine_report AS r WHERE r.report_id IN :reports AND r.signed_at IS NOT NULL
+    """,
+    "reports",
+    "text",
+)
+
+# On PostgreSQL these run in one batch with the page and select the reports that it releases.
+_RELEASED_ON_PAGE: Final = """ = ANY(
+        ARRAY(
+            SELECT n.report_id FROM (
+                SELECT report_id, body FROM engine_change
+                WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
+                ORDER BY cursor LIMIT %(limit)s
+            ) AS n WHERE n.body::jsonb #>> '{release,kind}' = ANY(%(kinds)s::text[])
+        )
+    )"""
+_LISTED: Final = " = ANY(%(reports)s::text[])"
+_NEXT_REPORTS: Final = _REPORT_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
+_NEXT_ADDENDA: Final = _ADDENDUM_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
+
+
+def read_with_texts(
+    connection: Connection,
+    sites: Collection[str] | None,
+    after: int,
+    limit: int,
+    without: Collection[str] = (),
+) -> tuple[FeedPage, dict[str, dict[str, Any]]]:
+    """Return a page as `read_changes` does, and the texts of the reports that it releases."""
+    if sites is not None or not is_postgresql(connection):
+        page = read_changes(connection, sites, after, limit, without)
+        return page, report_texts(connection, released_reports(page.changes))
+    parameters = {
+        "after": after,
+        "limit": limit,
+        "without": sorted(map(str, without)),
+        "kinds": sorted(TEXT_RELEASES),
+    }
+    statements = [
+        *change_statements(connection, after, limit, without),
+        BoundStatement(_NEXT_REPORTS, parameters),
+        BoundStatement(_NEXT_ADDENDA, {**parameters, "signed": AddendumState.SIGNED.value}),
+    ]
+    *answers, found, added = execute_all(connection, statements)
+    page = read_change_page(answers, after, limit, without)
+    wanted = released_reports(page.changes)
+    texts = _by_report(found, added) if wanted else {}
+    return page, {name: texts[name] for name in wanted if name in texts}
+
+
+def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the ids of the reports whose text a page of the feed releases."""
+    return list(dict.fromkeys(str(each["reportId"]) for each in changes if _releases_text(each)))
+
+
+def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """
+    Return the signed texts of reports by id.
+
+    Deleted and unsigned reports are absent, and those whose text does not fit into MAX_CHARACTERS.
+    """
+    if len(reports) > 1:
+        reports = _that_fit(connection, reports)
+    if not reports:
+        return {}
+    statements = [
+        bind_keys(connection, _REPORT_TEXTS, reports),
+        bind_keys(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
+    ]
+    return _by_report(*execute_all(connection, statements))
+
+
+def _that_fit(connection: Connection, reports: Sequence[str]) -> list[str]:
+    rows = execute_keys(connection, _SIZES, reports, signed=AddendumState.SIGNED.value)
+    sizes = {row.report_id: int(row.characters) for row in rows}
+    fitting, left = [], MAX_CHARACTERS
+    for each in reports:
+        if sizes.get(each, 0) <= left:
+            left -= sizes.get(each, 0)
+            fitting.append(each)
+    return fitting
+
+
+def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict[str, Any]]:
+    signed = {row.pk: row for row in found}
+    addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
+    for row in added:
+        if row.report_pk in addenda:
+            addenda[row.report_pk].append(_text_json(row))
+    return {
+        row.report_id: {"reportInfo": _text_json(row), "addendumInfo": addenda[key]}
+        for key, row in signed.items()
+    }
+
+
+def with_texts(
+    changes: Iterable[Mapping[str, Any]], found: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """Add `text` to the changes that release one of the given texts."""
+    return tuple(
+        {**each, "text": found[each["reportId"]]}
+        if _releases_text(each) and each["reportId"] in found
+        else each
+        for each in changes
+    )
+
+
+def _releases_text(change: Mapping[str, Any]) -> bool:
+    return (change["release"] or {}).get("kind") in TEXT_RELEASES
+
+
+def _text_json(row: Any) -> dict[str, Any]:
+    """Return a text as the JSON export does. A stored document already has its plain text."""
+    text = row.content_text
+    return {
+        "content": plain_text(from_text(text)) if row.is_plain else text,
+        "signedAt": timestamp(utc_time(row.signed_at)),
+        "signedBy": _person(stored_json(row.signed_by)),
+    }
+
+
+def _person(stored: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if not stored:
+        return None
+    return {name: str(stored.get(name, "")) for name in ("name", "email")}
