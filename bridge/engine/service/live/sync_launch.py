@@ -24,7 +24,7 @@ class LaunchSuperseded(StateConflict):
     """A newer launch exists, or there was none."""
 
     code = "superseded"
-    text = "there is another launch to follow by now"
+    text = "a newer launch has replaced this one"
 
 
 @dataclass(frozen=True, slots=True)
