@@ -6,6 +6,7 @@ If a part cannot start, the parts before it are stopped. Notifications are datag
 """
 
 import asyncio
+import faulthandler
 import os
 import socket
 import time
@@ -103,6 +104,7 @@ class BridgeService:
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
+    faulthandler.enable()  # a crash in a C library leaves no other trace
     log = structlog.get_logger("service")
     if not migrate_in_child_process(settings, roles):
         log.info("stopped")

@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import json
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -205,6 +206,19 @@ def test_retention_archives_what_it_removes(watched: tuple[House, Sink], tmp_pat
     assert lines[0]["payload"].startswith("MSH|")
     assert file.stat().st_mode & 0o077 == 0
     house.bridge("prune", expect=2)
+
+
+def test_a_crash_writes_the_stack(watched: tuple[House, Sink]) -> None:
+    """A crash in a library writes the functions of all threads, and a start continues the work."""
+    house, _ = watched
+    assert house.service is not None
+    house.service.process.send_signal(signal.SIGSEGV)
+    house.service.process.wait()
+    assert "Fatal Python error: Segmentation fault" in house.log()
+    assert 'bridge/runtime/loop.py", line' in house.log()
+    house.start()
+    with Sender(house.mllp_port) as sender:
+        assert verdict(sender.ask(order(6999))) == ("AA", "C6999")
 
 
 @contextmanager
