@@ -3,7 +3,8 @@ The content of a disk after a power failure.
 
 The rules are those of a journaling file system in ordered mode (ext4, XFS):
 
-* A sync of a file makes durable what was written to it before, its length, and its first name.
+* A sync of a file makes durable what was written to it before, its length, and its first name
+  (POSIX does not promise the name: with `posix` only a sync of the folder makes it durable).
 * A sync of a folder makes its names durable.
 * Changes of names reach the disk in their order: a durable one makes all earlier ones durable.
 * Each unsynced sector of 512 bytes may be on the disk or not, in any order.
@@ -54,9 +55,10 @@ class Disk:
     image of the moment that has been reached.
     """
 
-    def __init__(self, initial: Path, log: Sequence[Change]) -> None:
+    def __init__(self, initial: Path, log: Sequence[Change], *, posix: bool = False) -> None:
         """`initial` is a copy of the folder as it was when the log began."""
         self._initial = initial
+        self._posix = posix
         self._log = log
         self._at = 0
         self._files: dict[int, _Contents] = {}
@@ -80,7 +82,8 @@ class Disk:
             self._file(change.file).pending.append(change)
         elif change.kind == "sync":
             self._file(change.file).sync()
-            self._make_durable(lambda each: each.kind == "create" and each.file == change.file)
+            if not self._posix:
+                self._make_durable(lambda each: each.kind == "create" and each.file == change.file)
         elif change.kind == "sync names":
             folders = {change.path}
             self._make_durable(

@@ -49,8 +49,16 @@ class Worst(random.Random):
         return min(seq)
 
 
-def _image(target: Path, initial: Path, log: Sequence[Change], moment: int, *, names: bool) -> Path:
-    disk = Disk(initial, log)
+def _image(
+    target: Path,
+    initial: Path,
+    log: Sequence[Change],
+    moment: int,
+    *,
+    names: bool,
+    posix: bool = False,
+) -> Path:
+    disk = Disk(initial, log, posix=posix)
     disk.replay(moment)
     disk.write(target, Worst(names=names))
     return target
@@ -69,9 +77,10 @@ def cut_after(act: Callable[[Path, ExitStack], object], folder: Path) -> list[Pa
     with recording_disk(disk, log) as mounted, ExitStack() as later:
         act(mounted.path, later)
         moment = time.monotonic_ns()
+    disks = {"least": (False, False), "names": (True, False), "posix": (False, True)}
     return [
-        _image(folder / f"image {names}", folder / "initial", changes(log), moment, names=names)
-        for names in (False, True)
+        _image(folder / kind, folder / "initial", changes(log), moment, names=names, posix=posix)
+        for kind, (names, posix) in disks.items()
     ]
 
 

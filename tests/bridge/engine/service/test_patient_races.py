@@ -7,12 +7,17 @@ from typing import Any
 from sqlmodel import select
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import PatientPointer, ReportOrder
+from bridge.engine.launch import LaunchInput
+from bridge.engine.records.tables import PatientPointer, ReportOrder, Site
+from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem
 from bridge.engine.rules.text.document import from_text
+from bridge.engine.service.caller import Caller
+from bridge.engine.service.launch.batches import execute_all
 from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.launch_users import LaunchUsers
 from bridge.engine.service.launch.report_updates import assign_report
-from bridge.engine.service.report_lookup import find_orders, lock_report
+from bridge.engine.service.report_lookup import find_orders, lock_patients, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.sites import site_settings
@@ -101,6 +106,30 @@ def test_a_patient_update_during_a_launch_includes_its_order(harness: ServiceHar
     with harness.work() as work:
         names = {each.tags["PatientName"] for each in work.session.exec(select(ReportOrder))}
     assert names == {"SAMPLE^ADA"}
+
+
+def _register_on(work: Work, *sites: str) -> int:
+    caller = Caller(0, None, "", service=True)
+    tags = {"PatientMRN": "M1", "Accession": "A1"}
+    orders = [LaunchInput(OrderId(site, "M1", "A1"), tags, register_order=True) for site in sites]
+    return len(execute_all(work, LaunchUsers(work.connection, caller, work.now), orders))
+
+
+def test_batches_of_several_sites_lock_their_patients_in_one_order(harness: ServiceHarness) -> None:
+    """A batch for two sites waits for the first one's patient and has not locked the second's."""
+    with harness.database.session() as session:
+        session.add(Site(site_id="SITE2", name="Second", created_at=harness.now))
+
+    def lock_both(work: Work) -> None:
+        lock_patients(work, SITE, ["M1"])
+        waiting.append(pool.submit(harness.do, _register_on, "SITE2", SITE))
+        harness.await_lock(waiting[0])
+        lock_patients(work, "SITE2", ["M1"])
+
+    waiting: list[Future[int]] = []
+    with ThreadPoolExecutor(1) as pool:
+        harness.do(lock_both)
+        assert waiting[0].result(PATIENCE) == 2
 
 
 def test_a_merged_identifier_is_locked_as_its_survivor(harness: ServiceHarness) -> None:

@@ -122,6 +122,14 @@ async def test_a_move_of_a_merged_patient(hospital: Hospital) -> None:
     assert (await known(hospital))["A1"][:2] == ("M2", "V9")
 
 
+async def test_a_move_that_overtook_its_merge(hospital: Hospital) -> None:
+    """An order that a late merge brings to the survivor follows its visit, which moved since."""
+    await hospital.send(at(EARLY, order("A1")))
+    await hospital.send(a45(of="M4"))
+    await hospital.send(at("20261121103000", adt("A40", "M4", "M1")))
+    assert (await known(hospital))["A1"][:2] == ("M2", "V9")
+
+
 async def test_there_and_back(hospital: Hospital) -> None:
     """The remaining row of a moved order does not count as a cancelled order."""
     await hospital.send(at("20261121090000", order("A1")))

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 from bridge.intake.process.order_plans import OrderTask, merge_events, plan
 from bridge.intake.process.order_rules import SourceMessage
+from bridge.intake.process.order_values import as_moved_away
+from bridge.store.records.message_time import MessageTime, Resolution, clock
+from bridge.store.records.order_index import IndexedOrder
 from mappings.inbound.events import OrderEvent
 from tests.calls import counted
 from tests.mappings.definitions import DEFAULTS, inbound_mapping, message
@@ -46,13 +49,42 @@ def test_the_procedures_of_an_accession_cost_their_number() -> None:
     assert many < 3 * few
 
 
-def planned(control: str, name: str, source: int, before: OrderTask | None = None) -> OrderTask:
-    """Plan a message about one order, without a time; return its task."""
+def planned(
+    control: str,
+    name: str,
+    source: int,
+    before: OrderTask | IndexedOrder | None = None,
+    sent: int | None = None,
+) -> OrderTask:
+    """Plan a message about one order; return its task."""
     order = f"OBR|1|P1||X^{name}" + "|" * 14 + "A1"
     events = ORDERS.apply(message(f"ORC|{control}|P1", order), DEFAULTS)
-    known = {before.after.key: before.after} if before else {}
-    (task,) = plan(events, known, SourceMessage(source, None))
+    row = before.after if isinstance(before, OrderTask) else before
+    sent_at = None if sent is None else MessageTime(sent, clock(1, Resolution.MILLISECOND))
+    (task,) = plan(events, {row.key: row} if row else {}, SourceMessage(source, sent_at))
     return task
+
+
+def test_a_cancellation_keeps_the_segments_of_its_order() -> None:
+    """A report that was begun stays, and its result repeats the order, not the cancellation."""
+    ordered = planned("NW", "Ordered", 1)
+    assert planned("CA", "Other", 2, ordered).after.echo == ordered.after.echo
+
+
+def test_changes_of_a_cancelled_order_overtake_each_other() -> None:
+    """The change that was sent last gives the values of a new order that arrives later."""
+    row = planned("CA", "Old", 2, planned("NW", "Old", 1, sent=1), sent=2)
+    for source, (name, sent) in enumerate([("Newest", 5), ("Older", 4)], start=3):
+        row = planned("XO", name, source, row, sent=sent)
+    ordered = planned("NW", "Late", 5, row, sent=3).after
+    assert (ordered.state, ordered.tags["StudyDescription"]) == ("ordered", "Newest")
+
+
+def test_a_change_does_not_reach_the_row_of_an_order_that_moved_away() -> None:
+    """The row that remains with the former patient keeps its values."""
+    cancelled = planned("CA", "Old", 2, planned("NW", "Old", 1, sent=1), sent=2)
+    left = as_moved_away(cancelled.after)
+    assert planned("XO", "New", 3, left, sent=3).after.tags == left.tags
 
 
 def test_a_message_that_is_tried_again_undoes_no_newer_one() -> None:
