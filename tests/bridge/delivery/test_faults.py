@@ -8,7 +8,7 @@ import pytest
 
 from bridge.store.database import Database
 from mappings.hl7.message import Message
-from mllp.errors import LossReason, NotConnected, ReplyLost
+from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
 from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
@@ -87,16 +87,30 @@ async def test_failed_connections_open_the_circuit(tmp_path: Path, database: Dat
         await eventually_async(lambda: hospital.couriers[0].circuit_status[0])
 
 
-async def test_settings_override_the_reply_policy(tmp_path: Path, database: Database) -> None:
+def unframeable(payload: bytes) -> bytes:
+    """Refuse to frame the message: it contains an end block."""
+    raise Unframeable(0)
+
+
+PARKED = {
+    **{kind: FAULTS[kind] for kind in ("AR", "silence", "mismatch", "garbage")},
+    "unframeable": unframeable,
+}
+
+
+@pytest.mark.parametrize("kind", PARKED)
+async def test_a_parked_result_delays_only_those_of_its_report(
+    tmp_path: Path, database: Database, kind: str
+) -> None:
     """`AR = "park"`: no retry; later results of the report wait, others are sent."""
 
     def reply(payload: bytes) -> bytes:
-        return coded(b"AR")(payload) if b"|A1|" in payload else accepting(payload)
+        return PARKED[kind](payload) if b"|A1|" in payload else accepting(payload)
 
     async with open_hospital(
         tmp_path,
         database,
-        destination(replies={"AR": "park"}),
+        destination(replies={kind: "park"}),
         reply_with={"ris": reply},
     ) as hospital:
         await hospital.send(order("ID1", "A1"))

@@ -61,17 +61,40 @@ def test_positive() -> None:
     )
 
 
-def test_negative_from_2_5() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (b"|RIS|", b"|LIS|", b"|LIS|NORD|"),
+        (b"|NORD|", b"|WEST|", b"|RIS|WEST|"),
+        (b"|PACS|", b"|VNA|", b"|VNA|SUED|"),
+        (b"|SUED|", b"|OST|", b"|PACS|OST|"),
+        (b"ORM^O01", b"ADT^A08", b"|ACK^A08^ACK|"),
+        (b"|P|", b"|T|", b"|T|2.5.1"),
+        (b"|2.5.1", b"|2.6", b"|P|2.6"),
+    ],
+)
+def test_messages_that_differ_in_one_field(before: bytes, after: bytes, shown: bytes) -> None:
+    """Each acknowledgment repeats its own message, not an earlier one of the same sender."""
+    assert shown not in answer(order())
+    assert shown in answer(order().replace(before, after))
+
+
+@pytest.mark.parametrize("version", ["2.5", "2.5.1", "2.6"])
+def test_negative_from_2_5(version: str) -> None:
     """ERR-2 has the location, ERR-3 the code, ERR-4 E, ERR-7 and ERR-8 the text."""
     patient, control = b"required field missing: PID-3[2].1", b"table value not found: ORC[2]-1"
-    assert answer(order(), MissingField("PID-3[2].1"), TableValueNotFound("ORC[2]-1")).split(b"\r")[
-        1:
-    ] == [
+    refusals = MissingField("PID-3[2].1"), TableValueNotFound("ORC[2]-1")
+    assert answer(order(version), *refusals).split(b"\r")[1:] == [
         b"MSA|AE|ID7|" + patient,
         b"ERR||PID^1^3^2^1|101^Required field missing^HL70357|E|||%b|%b" % (patient, patient),
         b"ERR||ORC^2^1^1|103^Table value not found^HL70357|E|||%b|%b" % (control, control),
         b"",
     ]
+
+
+def test_msa_from_2_7() -> None:
+    """MSA-3 is withdrawn in v2.7: ERR has the text."""
+    assert answer(order("2.7"), MissingField("PID-3")).split(b"\r")[1] == b"MSA|AE|ID7"
 
 
 def test_negative_up_to_2_4() -> None:
