@@ -28,9 +28,11 @@ _FOLDER_ONLY: Final = ("answer_files", "scan_every")
 class ListenerTLS(Section):
     """TLS of a listener; `client_ca` makes it mutual."""
 
-    certificate: Path = Field(description="our certificate, with its chain")
+    certificate: Path = Field(description="certificate of the listener, with its chain")
     key: Path = Field(description="private key of the certificate")
-    client_ca: Path | None = Field(None, description="authorities of senders; makes it mutual")
+    client_ca: Path | None = Field(
+        None, description="authorities of senders' certificates; required for mutual TLS"
+    )
     client_crl: Path | None = Field(None, description="revocation list; needs client_ca")
 
     @model_validator(mode="after")
@@ -103,21 +105,24 @@ class ListenerSettings(Section):
     bind: AnyAddress = Field(
         description='2575 is the registered HL7 port; also "folder:PATH", "http://host:port/path"'
     )
-    enabled: bool = Field(True, description="false: kept here, and switched off")
+    enabled: bool = Field(
+        True, description="false: the listener is kept in the settings, but does not run"
+    )
     mappings: list[str] = Field(
         ["orders", "patients"],
         min_length=1,
-        description="definitions; the first that accepts a message maps it",
+        description="definitions; the first one that accepts a message maps it",
     )
-    site: str = Field("", description="SiteID where the mapping yields none")
-    time_zone: TimeZone = Field("UTC", description="of date-times that carry none")
+    site: str = Field("", description="SiteID of orders for which the mapping returns none")
+    time_zone: TimeZone = Field("UTC", description="time zone of times without an offset")
     acknowledge: Acknowledge = Field(Acknowledge.CHECKED, description="stored | checked | applied")
     reused_control_id: ReusedControlId = Field(
-        ReusedControlId.ACCEPT, description="accept | refuse: other bytes under a used MSH-10"
+        ReusedControlId.ACCEPT,
+        description="accept | refuse: a new message with an MSH-10 that was used",
     )
     merged_patients: MergedPatients = Field(
         MergedPatients.REDIRECT,
-        description="redirect | refuse (parked): messages about an identifier that was merged",
+        description="redirect | refuse (parked): messages about a merged identifier",
     )
     patient_conflict: PatientConflict = Field(
         PatientConflict.PARK,
@@ -128,22 +133,24 @@ class ListenerSettings(Section):
     )
     sequence_numbers: SequenceNumbers = Field(
         SequenceNumbers.OFF,
-        description="off | check | require: MSH-13 counts each sender's messages, MSA-4 answers",
+        description="off | check | require: sequence numbers of each sender (MSH-13, MSA-4)",
     )
     validation: Validation = Field(
         Validation.OFF,
         alias="validate",
-        description="off | warn | refuse: by hl7apy against the version's structure; slow",
+        description="off | warn | refuse: compare with the structure of the version; slow",
     )
     profile: Path | None = Field(
-        None, description="validate against this conformance profile (XML) instead"
+        None, description="conformance profile (XML) that validate uses instead of the version"
     )
-    processing_ids: list[str] = Field(["P"], description="MSH-11 values accepted")
-    charset: str = Field("utf-8", description="where MSH-18 is silent")
+    processing_ids: list[str] = Field(["P"], description="accepted values of MSH-11")
+    charset: str = Field("utf-8", description="character set of messages without MSH-18")
     max_frame: Bytes = Field(16 * 2**20, gt=0, description="largest message")
-    max_connections: int = Field(500, ge=1, description="idle ones are closed for new ones")
+    max_connections: int = Field(
+        500, ge=1, description="connections at a time; idle ones are closed for new ones"
+    )
     max_connections_per_source: int = Field(
-        0, ge=0, description="from one address (IPv6: /64); 0: half of max_connections, at least 16"
+        0, ge=0, description="connections of one address (IPv6: /64); 0: half of all, at least 16"
     )
     allow: list[str] = Field(
         default_factory=list,
@@ -156,14 +163,20 @@ class ListenerSettings(Section):
     commit_blocks: bool = Field(
         False, description="MLLP release 2: a commit block before each acknowledgment"
     )
-    frame_timeout: Seconds = Field(10.0, description="from a frame's first byte to its last")
-    idle_timeout: Seconds = Field(0.0, description="0: keep silent connections, TCP keep-alive on")
-    tls: ListenerTLS | None = Field(None, description="TLS; empty: unencrypted")
-    alert_after: Seconds = Field(0.0, description="alert when nothing came for so long; 0: never")
-    authorization_file: Path | None = Field(
-        None, description="HTTP: the Authorization header that senders must show"
+    frame_timeout: Seconds = Field(
+        10.0, description="time from the first byte of a frame to its last"
     )
-    scan_every: Seconds = Field(1.0, description="folder: how often it is looked into")
+    idle_timeout: Seconds = Field(
+        0.0, description="time of silence until a connection is closed; 0: never (TCP keep-alive)"
+    )
+    tls: ListenerTLS | None = Field(None, description="TLS; empty: unencrypted")
+    alert_after: Seconds = Field(
+        0.0, description="time without a message after which there is an alert; 0: none"
+    )
+    authorization_file: Path | None = Field(
+        None, description="HTTP: file with the Authorization header that senders must send"
+    )
+    scan_every: Seconds = Field(1.0, description="folder: time between two scans")
     answer_files: bool = Field(
         False, description="folder: write each acknowledgment to its acks/ folder"
     )

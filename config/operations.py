@@ -47,10 +47,12 @@ class Alerts(Section):
     )
     hold_down: Seconds = Field(
         600.0,
-        description="an alert that came back three times within this time ends after it",
+        description="three returns within this time: flapping, until absent for this time",
     )
     queue_depth: int = Field(1000, ge=0, description="messages or results that wait")
-    queue_age: Seconds = Field(600.0, description="time that the oldest has waited")
+    queue_age: Seconds = Field(
+        600.0, description="time that the oldest message or result has waited"
+    )
     parked: int = Field(1, ge=0, description="parked messages or results")
     refused: int = Field(50, ge=0, description="messages that a listener refused within an hour")
     disk_free: Bytes = Field(2**30, description="free space on the disk of HOME, at least")
@@ -73,7 +75,7 @@ class Retention(Section):
         0, description="largest size of messages and acknowledgments; 0: no limit"
     )
     archive: Path | None = Field(
-        None, description="a folder for what is removed, compressed, with patient data"
+        None, description="folder for removed messages, compressed; contains patient data"
     )
     every: Seconds = Field(3600.0, gt=0, description="time between two runs")
 

@@ -22,11 +22,13 @@ class Rates(Section):
     Hospitals launch for all readers with the token of one administrator, so the limits are high.
     """
 
-    reads: int = Field(6000, ge=0, description="a minute and token; 0: no limit, as below")
+    reads: int = Field(
+        6000, ge=0, description="requests that read, a minute and token; here and below 0: no limit"
+    )
     launches: int = Field(1200, ge=0, description="launch and init")
     exports: int = Field(600, ge=0, description="exported documents")
     failed_authentications: int = Field(
-        20, ge=0, description="in 15 minutes from one address, but for loopback"
+        20, ge=0, description="failures in 15 minutes from one address, except loopback"
     )
 
 
@@ -35,10 +37,10 @@ class Sizes(Section):
 
     body: Bytes = Field(64 * 2**20, ge=2**10, description="the whole request")
     structured_reports: int = Field(20, ge=1, description="dicomSR files")
-    structured_report: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
+    structured_report: Bytes = Field(10 * 2**20, ge=1, description="size of one file, decoded")
     key_images: int = Field(50, ge=1, description="key images of a launch")
-    key_image: Bytes = Field(10 * 2**20, ge=1, description="one of them, decoded")
-    key_image_pixels: int = Field(40_000_000, ge=1, description="pixels of one of them")
+    key_image: Bytes = Field(10 * 2**20, ge=1, description="size of one image, decoded")
+    key_image_pixels: int = Field(40_000_000, ge=1, description="pixels of one image")
     key_findings: int = Field(
         100_000, ge=1, description="characters; also of Notes and ReasonForExam"
     )
@@ -57,8 +59,15 @@ class LifetimeSettings(Section):
         72 * 3600.0, ge=60, description="a one-time link to set a password"
     )
     login_link: Seconds = Field(90 * 86400.0, ge=60, description="a link that asks to sign in")
-    session: Seconds = Field(12 * 3600.0, ge=300, description="from its beginning")
-    session_idle: Seconds = Field(30 * 60.0, ge=300, le=480 * 60, description="without activity")
+    session: Seconds = Field(
+        12 * 3600.0, ge=300, description="time from the sign-in to the end of the session"
+    )
+    session_idle: Seconds = Field(
+        30 * 60.0,
+        ge=300,
+        le=480 * 60,
+        description="time without activity after which the session ends",
+    )
 
 
 _EXAMPLE = "https://id.example.org/realm"
@@ -92,9 +101,9 @@ class OpenIDConnect(Section):
 class SignIn(Section):
     """Sign-in with passwords, an OpenID Connect provider, or both."""
 
-    passwords: bool = Field(True, description="false: by the provider alone")
+    passwords: bool = Field(True, description="false: sign-in with the provider only")
     second_factor: Literal["required", "optional"] = Field(
-        "required", description="one-time codes of accounts with a console role, without oidc"
+        "required", description="required | optional: one-time codes of console roles, without oidc"
     )
     oidc: OpenIDConnect | None = Field(
         None, description="also label, scopes, email_claim, verified_only, ca"

@@ -39,13 +39,13 @@ class Rendering(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     version: Literal["2.3", "2.3.1", "2.4", "2.5.1"] | None = Field(
-        None, description="2.3 | 2.3.1 | 2.4 | 2.5.1; this and the next: else as the mapping says"
+        None, description="2.3 | 2.3.1 | 2.4 | 2.5.1; unset, up to metadata: as the mapping"
     )
     content: list[Literal["text", "pdf", "rtf"]] | None = Field(
-        None, min_length=1, description="text, pdf, rtf: what of the report is sent"
+        None, min_length=1, description="text, pdf, rtf: forms of the report that are sent"
     )
     layout: Literal["lines", "repetitions", "formatted"] | None = Field(
-        None, description="lines | repetitions | formatted: OBX per line, TX with ~, FT"
+        None, description="lines | repetitions | formatted: an OBX a line, repetitions, or FT"
     )
     sections: str | None = Field(
         None, min_length=1, description="none | loinc | dicom: an OBX-3 for each section"
@@ -63,10 +63,10 @@ class Rendering(BaseModel):
         None, description="offset | local: date-times with or without their offset to UTC"
     )
     echo: Literal["fields", "whole"] | None = Field(
-        None, description="fields | whole: how much of the order's PV1, ORC and OBR returns"
+        None, description="fields | whole: fields of the order's PV1, ORC and OBR that return"
     )
     metadata: dict[str, Target] = Field(
-        default_factory=dict, description="where keys go: OBX, NTE, none, a Z segment, a field"
+        default_factory=dict, description="place of each key: OBX, NTE, none, a Z segment, a field"
     )
 
 
@@ -91,37 +91,46 @@ class DatabaseSettings(Section):
 
     url: str = Field(
         "sqlite:///bridge.db",
-        description="relative to HOME; postgresql+psycopg://… for several nodes",
+        description="address, relative to HOME; for several nodes: postgresql+psycopg://…",
     )
     engine_url: str = Field(
         "",
-        description="the report engine's own; empty: the same PostgreSQL, or a file beside",
+        description="database of the report engine; empty: url, or on SQLite a second file",
     )
     pool_size: int = Field(
-        10, ge=2, le=500, description="connections a process keeps, for each of the two"
+        10,
+        ge=2,
+        le=500,
+        description="connections that a process keeps open to each of the two databases",
     )
     pool_overflow: int = Field(
-        10, ge=0, le=500, description="further ones in a rush; three more are never pooled"
+        10,
+        ge=0,
+        le=500,
+        description="further connections under load; a process adds three without a pool",
     )
     pool_timeout: Seconds = Field(
-        30.0, gt=0, le=300, description="how long work waits for one before it is tried again"
+        30.0,
+        gt=0,
+        le=300,
+        description="how long work waits for a connection before it is tried again",
     )
 
     require_synchronous: bool = Field(
         False,
-        description="PostgreSQL: write only where commits wait for a synchronous standby",
+        description="PostgreSQL: write only if commits wait for a synchronous standby",
     )
     short_work_on_loop: bool = Field(
         True,
-        description="SQLite: commit small transactions on the event loop while the disk is quick",
+        description="SQLite: commit small transactions on the event loop if the disk is fast",
     )
     commit_delay: bool = Field(
         True,
-        description="on a slow disk, wait up to 0.4 of a commit for more messages to share it",
+        description="slow disk: wait up to 0.4 of a commit for messages that share it",
     )
     index_key_file: Path = Field(
         Path("secrets/index.key"),
-        description="keys the hashes of patient identifiers; the same for all nodes",
+        description="key of the hashes of patient identifiers; the same on all nodes",
     )
 
     @field_validator("url", "engine_url")
@@ -140,37 +149,44 @@ class Http(Section):
         None, description="health and metrics of a process without the engine or console role"
     )
     public_url: str = Field(
-        "http://127.0.0.1:8575", description="what links begin with, as browsers reach it"
+        "http://127.0.0.1:8575", description="address that browsers use; all links begin with it"
     )
     regional_urls: list[str] = Field(
         default_factory=list, description="further public addresses of the same service"
     )
     trusted_proxies: list[str] = Field(
-        default_factory=list, description="whose X-Forwarded-* headers are believed"
+        default_factory=list,
+        description="addresses of proxies whose X-Forwarded-* headers are used",
     )
     max_connections: int = Field(
-        1000, ge=16, le=50_000, description="at a time; at most half of the file descriptors"
+        1000,
+        ge=16,
+        le=50_000,
+        description="connections at a time; at most half of the file descriptors",
     )
     max_connections_per_source: int = Field(
-        250, ge=4, le=50_000, description="from one address (IPv6: /64), but for trusted_proxies"
+        250,
+        ge=4,
+        le=50_000,
+        description="connections of one address (IPv6: /64) except trusted_proxies",
     )
     head_timeout: Seconds = Field(
-        10.0, gt=0, le=300, description="for a request's first line and headers"
+        10.0, gt=0, le=300, description="seconds for the first line and the headers of a request"
     )
     body_timeout: Seconds = Field(
-        10.0, gt=0, le=300, description="without a byte of a request's body"
+        10.0, gt=0, le=300, description="seconds without a byte of a request's body"
     )
     body_rate: Bytes = Field(
-        16 * 2**10, ge=1, description="a second, that a request's body has at least"
+        16 * 2**10, ge=1, description="minimum bytes a second of a request's body"
     )
     idle_timeout: Seconds = Field(
-        75.0, gt=0, le=3600, description="between two requests of a connection"
+        75.0, gt=0, le=3600, description="time between two requests of a connection"
     )
     write_timeout: Seconds = Field(
-        30.0, gt=0, le=3600, description="without the client reading the response"
+        30.0, gt=0, le=3600, description="seconds in which the client reads nothing of the response"
     )
     body_memory: Bytes = Field(
-        96 * 2**20, ge=2**20, description="of all request bodies in progress; then 503"
+        96 * 2**20, ge=2**20, description="bytes of all request bodies in progress; more get 503"
     )
 
     @field_validator("public_url")
@@ -188,20 +204,21 @@ class Engine(Section):
     """The report engine that the bridge calls."""
 
     base_url: str = Field(
-        "internal", description="or the address of a service that speaks the interface document"
+        "internal", description="internal, or the address of a service with the same interface"
     )
     token_file: Path = Field(
         Path("secrets/engine.token"),
-        description="written by init: a service token, administrator of every site",
+        description="service token with all rights on all sites; init writes the file",
     )
     tokens: dict[str, Path] = Field(
-        default_factory=dict, description="one a site, for a service that issues tokens by site"
+        default_factory=dict,
+        description="a token file for each site, for a service with tokens by site",
     )
     link_keys_file: Path = Field(
         Path("secrets/link.keys"), description="the key ring that seals links; newest first"
     )
     browser_init: bool = Field(
-        True, description="GET /reporting/init, whose address carries a token"
+        True, description="allow GET /reporting/init, whose address contains a token"
     )
     second_process: str = Field(
         "", deprecated="has no effect since 2026-11-24: use the roles of `bridge serve`"
@@ -222,15 +239,15 @@ class Assistance(Section):
     """Assistance in writing reports; the models are endpoints that the installation chooses."""
 
     browser_speech: bool = Field(
-        True, description="dictation by the browser's own recognizer, whose maker may hear it"
+        True, description="dictate with the browser's recognizer; its vendor may get the speech"
     )
     transcription_url: str = Field(
-        "", description="OpenAI-compatible, whole: …/v1/audio/transcriptions; empty: none"
+        "", description="full address …/v1/audio/transcriptions (OpenAI); empty: none"
     )
     transcription_model: str = Field("whisper-1", description="name of the speech model")
     transcription_key_file: Path | None = Field(None, description="holds the API key")
     placing_url: str = Field(
-        "", description="sorts key findings; …/v1/chat/completions; empty: by rules"
+        "", description="model that places key findings, …/v1/chat/completions; empty: rules"
     )
     placing_model: str = Field("", description="name of the language model")
     placing_key_file: Path | None = Field(None, description="holds the API key")
@@ -251,7 +268,7 @@ class DestinationTLS(Section):
     """TLS towards a destination; certificate and key make it mutual."""
 
     ca: Path | None = Field(None, description="authorities; empty: those of the system")
-    certificate: Path | None = Field(None, description="our certificate, for mutual TLS")
+    certificate: Path | None = Field(None, description="certificate of the service, for mutual TLS")
     key: Path | None = Field(None, description="private key of the certificate")
     server_name: str | None = Field(None, description="name in the certificate; empty: the host")
     crl: Path | None = Field(None, description="revocation list; needs ca")
@@ -288,35 +305,39 @@ class DestinationSettings(Section, Rendering):
     address: AnyAddress = Field(
         description='also "folder:PATH", "http://host:port/path", "https://…"'
     )
-    enabled: bool = Field(True, description="false: kept here, and sent nothing")
-    mapping: str = Field("results", description="definition that writes the messages")
+    enabled: bool = Field(
+        True, description="false: the destination is kept in the settings, but gets nothing"
+    )
+    mapping: str = Field("results", description="definition that composes the messages")
     sites: list[str] = Field(
         ["*"], min_length=1, description="sites whose results are sent; *: all"
     )
     events: list[DestinationEvent] = Field(
         ["final", "addendum"], description="also: preliminary, recall, order-status"
     )
-    time_zone: TimeZone = Field("UTC", description="of the date-times we write")
+    time_zone: TimeZone = Field("UTC", description="time zone of times in the messages")
     fields: dict[str, str] = Field(
         default_factory=dict, description="$destination.… of the mapping, MSH-3 to MSH-6 first"
     )
-    connect_timeout: Seconds = Field(10.0, gt=0, description="for a connection")
-    ack_timeout: Seconds = Field(30.0, gt=0, description="for each acknowledgment")
-    retry_first: Seconds = Field(1.0, gt=0, description="doubled with jitter up to retry_max")
+    connect_timeout: Seconds = Field(10.0, gt=0, description="time to connect")
+    ack_timeout: Seconds = Field(30.0, gt=0, description="time to wait for each acknowledgment")
+    retry_first: Seconds = Field(
+        1.0, gt=0, description="time until the second attempt; doubled with jitter up to retry_max"
+    )
     retry_max: Seconds = Field(60.0, description="longest time between two attempts")
     breaker_after: int = Field(
-        5, ge=0, description="unanswered in a row, then pauses up to retry_max; 0: never"
+        5, ge=0, description="attempts in a row without a reply before the circuit opens; 0: never"
     )
     replies: dict[ReplyKey, ReplyAction] = Field(
         default_factory=dict,
-        description='what AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http lead to',
+        description='actions for AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http',
     )
     tls: DestinationTLS | None = Field(None, description="TLS; empty: unencrypted")
     authorization_file: Path | None = Field(
-        None, description="HTTP: holds the Authorization header that is sent"
+        None, description="HTTP: file with the Authorization header that is sent"
     )
     answer_files: bool = Field(
-        False, description="folder: delivered when acks/NAME.ack says so, not when written"
+        False, description="folder: delivered when acks/NAME.ack accepts the file"
     )
 
     @model_validator(mode="after")
@@ -345,7 +366,7 @@ class IntakeSettings(Section):
     frame_memory: Bytes = Field(
         256 * 2**20,
         ge=2**20,
-        description="of unfinished and unanswered frames of a process; then senders wait",
+        description="memory of frames in progress of a process; then senders wait",
     )
 
 
@@ -353,7 +374,7 @@ class ScheduleSettings(Section):
     """How often recurring work runs."""
 
     poll_status_every: Seconds = Field(
-        5.0, description="how often a report service without a change feed is asked"
+        5.0, description="time between two calls of a report service without a change feed"
     )
 
 
