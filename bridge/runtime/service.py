@@ -125,13 +125,9 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         await supervisor.begin()
         tune_process()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
-        for role, path in _PAGES.items():
-            if role in roles:
-                log.info(
-                    "pages",
-                    role=role.value,
-                    address=f"{settings.http.public_url.rstrip('/')}{path}",
-                )
+        for role in sorted(roles & _PAGES.keys()):
+            address = f"{settings.http.public_url.rstrip('/')}{_PAGES[role]}"
+            log.info("pages", role=role.value, address=address)
         await stop.wait()
         supervisor.stopping()
         log.info("stopping")
