@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from bridge.contract import FeedFault, ReportStatus
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
+from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
     ChangePage,
@@ -25,6 +26,7 @@ from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
+from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
@@ -179,6 +181,16 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
+
+
+async def test_a_retracted_report_is_not_known_as_released(database: Database) -> None:
+    """The reconciler must find its next release, if the feed loses it."""
+    processor = ChangeProcessor(database, Outbox(database, "test"), [destination()], lambda: 0)
+    story = [("final", {"R1"}), ("retraction", set()), ("final", {"R1"})]
+    for number, (kind, known) in enumerate(story, start=1):
+        processor.process("changes", ChangePage((released(number, kind, number),), number))
+        with database.read() as connection:
+            assert released_reports(connection, [OrderIndexKey(SITE, "M1", "A1")]) == known
 
 
 async def test_a_page_that_is_read_again_changes_no_count(database: Database) -> None:

@@ -47,14 +47,15 @@ async def test_a_report_signed_again_is_delivered_again(
 ) -> None:
     """The feed is read from its beginning; earlier results are not sent twice."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        await hospital.send(order("ID2", "A2"))
+        for number in range(3):
+            await hospital.send(order(f"ID{number}", f"A{number}"))
+        await hospital.read_and_sign("A0", "In the backup.")
         page = await hospital.page("A1")
         await page("save", text="First.")
         backup = newest(hospital)
         await page("sign")
         await hospital.follow()
-        await hospital.delivered(1)
+        await hospital.delivered(2)
         restore(hospital, backup)
         if grown:
             for number in range(10):
@@ -68,14 +69,14 @@ async def test_a_report_signed_again_is_delivered_again(
         await hospital.read_and_sign("A1", "Second.")
         await hospital.read_and_sign("A2", "Other.")
 
-        sent = await hospital.delivered(3)
+        sent = await hospital.delivered(4)
         await hospital.feed_reader.stop()
         sent_bytes = b"".join(sent)
         assert all(part in sent_bytes for part in (b"First.", b"Second.", b"Other."))
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
         assert hospital.rows("SELECT code FROM exception WHERE kind = 'feed'") == [(code,)]
         await hospital.follow()
-        assert hospital.rows("SELECT count(*) FROM delivery") == [(3,)]
+        assert hospital.rows("SELECT count(*) FROM delivery") == [(4,)]
 
 
 async def test_two_nodes_restart_a_feed_once(database: Database) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.delivery.composer import Composer, plan_message
 from bridge.delivery.preparation import ReportContent, ReportTexts
+from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
@@ -45,8 +46,14 @@ def outbound(made: object) -> OutboundMapping:
 
 
 @pytest.mark.anyio
-async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Database) -> None:
-    """The result is parked with table and place, and composed again with the added code."""
+async def test_a_refused_code_parks_the_result(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The result is parked with table and place, and composed again with the added code.
+
+    The definition is activated, and the result is retried, while the courier claims.
+    """
     street = SOURCES["street.yaml"].replace("codes: bodies", "codes: bodies, unknown: refuse")
     sources = {**SOURCES, "street.yaml": street}
     known = {**sources, "codes/bodies.csv": "code,value\nA1,SEVEN\n"}
@@ -59,9 +66,16 @@ async def test_a_refused_code_parks_the_result(tmp_path: Path, database: Databas
         parked = "SELECT id, code, detail FROM delivery WHERE state = 'parked'"
         await eventually_async(lambda: hospital.rows(parked))
         ((number, code, detail),) = hospital.rows(parked)
-        hospital.couriers[0].adopt(after)
-        retry_delivery(database, number)
-        hospital.couriers[0].notify()
+        claim, retried = Outbox.claim, list[int]()
+
+        def retry_first(outbox: Outbox, name: str, now: int, limit: int) -> list[ClaimedDelivery]:
+            if not retried:
+                retried.append(number)
+                hospital.couriers[0].adopt(after)
+                retry_delivery(database, number)
+            return claim(outbox, name, now, limit)
+
+        monkeypatch.setattr(Outbox, "claim", retry_first)
         (sent,) = await hospital.delivered(1)
     assert (code, detail) == (
         "unknown_code",

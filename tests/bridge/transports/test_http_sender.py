@@ -4,15 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectError, ConnectionLost
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
+from twisted.web._newclient import ResponseNeverReceived
 from twisted.web.client import ResponseDone
 
 from bridge.transports.http_sender import HttpSender
-from mllp.errors import LossReason, ReplyLost
+from mllp.errors import LossReason, NotConnected, ReplyLost
 from tests.acceptance.orders import order
 from tests.acceptance.wire import ack
 
@@ -94,6 +96,43 @@ def test_a_reply_that_does_not_count(code: int, matches: bool, reason: LossReaso
     (failure,) = outcome
     assert isinstance(failure.value, ReplyLost)
     assert failure.value.reason is reason
+
+
+def test_a_connection_that_closes_within_the_reply(receiver: Receiver) -> None:
+    """A part of a reply is no reply, even if it contains an AA."""
+    outcome = post(receiver)
+    receiver.send(ack(order(1)))
+    assert receiver.body is not None
+    receiver.body.connectionLost(Failure(ConnectionLost()))
+    (failure,) = outcome
+    assert isinstance(failure.value, ReplyLost)
+    assert failure.value.reason is LossReason.CLOSED
+
+
+@dataclass
+class FailingAgent:
+    """An agent that cannot complete a request."""
+
+    error: Exception
+
+    def request(self, *_: object) -> Deferred[Receiver]:
+        """Fail."""
+        return fail(self.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectError(), NotConnected),
+        (ResponseNeverReceived([Failure(ConnectionLost())]), ReplyLost),
+    ],
+)
+def test_whether_the_receiver_may_have_the_message(
+    error: Exception, expected: type[Exception]
+) -> None:
+    """After the connection is made, the state at the receiver is unknown."""
+    (failure,) = post(FailingAgent(error))
+    assert type(failure.value) is expected
 
 
 class SilentAgent:

@@ -43,6 +43,24 @@ def test_released_texts_equal_the_export(service: Service) -> None:
     assert "Heart & vessels" in final["text"]["reportInfo"]["content"]
 
 
+def test_each_report_of_a_page_has_its_own_addenda(service: Service) -> None:
+    """Two reports with an addendum each are read together."""
+    for accession in ("A1", "A2"):
+        now = {"clinicalInfo": identity(accession), "ignoreSignDelay": True}
+        service.launch(accession=accession, tags={"KeyFindings": REPORT_TEXT})
+        assert service.post("report/sign", now).status_code == 200
+        page = service.page(service.launch(accession=accession))
+        page("addendum/create", {})
+        page("addendum/save", {"version": 1, "text": f"More about {accession}."})
+        page("addendum/sign", {"version": 2})
+        assert service.post("report/addendum/sign", now).status_code == 200
+    found = releases(service, texts="true")
+    assert len(found) == 4
+    for each in found:
+        (addendum,) = each["text"]["addendumInfo"]
+        assert addendum["content"] == f"More about {each['orders'][0]['Accession']}."
+
+
 def test_a_draft_addendum_is_not_sent(service: Service) -> None:
     """The text of a release has the signed addenda only."""
     release(service)
