@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.errors import NoSignedAddendum, RuleBroken
+from bridge.engine.errors import CoolingElapsed, NoSignedAddendum, RuleBroken
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.report_status import read_report
@@ -56,18 +56,41 @@ def test_an_addendum_names_its_own_signer(harness: ServiceHarness) -> None:
     assert addendum.signed_by.email == "bob@example.org"
 
 
-def test_an_addendum_is_not_released_with_its_report(harness: ServiceHarness) -> None:
+@pytest.mark.parametrize("early", [False, True])
+def test_an_addendum_is_not_released_with_its_report(
+    harness: ServiceHarness, *, early: bool
+) -> None:
     """Each is released at the end of its own period, so that the addendum can be recalled."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)
     harness.later(30)
     add_signed_addendum(harness, order)
+    if early:
+        harness.do(sign, order, ignore_delay=True)
+        assert harness.releases() == [("final", 1)]
     harness.later(30)
-    assert release_due(harness.database, harness.now) == 1
+    assert release_due(harness.database, harness.now) == (0 if early else 1)
     assert harness.releases() == [("final", 1)]
     harness.later(30)
     assert release_due(harness.database, harness.now) == 1
+    assert harness.releases() == [("final", 1), ("addendum", 1)]
+
+
+def test_a_released_addendum_is_not_recalled(harness: ServiceHarness) -> None:
+    """A release before its period ends also ends the period; a later addendum has its own."""
+    order = signed_report(harness)
+    add_signed_addendum(harness, order)
+    harness.do(addenda.release_addendum, order)
+    with pytest.raises(CoolingElapsed):
+        harness.do(addenda.unsign_addendum, order)
+    add_signed_addendum(harness, order)
+
+    harness.do(addenda.unsign_addendum, order)
+
+    assert harness.status(order) == "Addendum"
+    harness.later(60)
+    assert release_due(harness.database, harness.now) == 0
     assert harness.releases() == [("final", 1), ("addendum", 1)]
 
 

@@ -4,21 +4,26 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from sqlmodel import select
 
 from bridge.engine.errors import BadLaunch, Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
     PrelimGroup,
+    ReportFile,
     SiteMembership,
 )
+from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.launch.creation import MAX_METADATA, OrderInput
 from bridge.engine.service.launch.registration import Registration
 from bridge.engine.service.launch.report_updates import open_for
-from bridge.engine.service.report_lookup import lock_report
+from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.reports.deletion import discard, reset_order
 from bridge.engine.service.reports.order_links import link_orders
+from bridge.engine.service.signing import lease
+from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
-from bridge.engine.service.signing.sign import sign
+from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.worklist.ownership import assign_order
 from tests.bridge.engine.registrations import register, register_many
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
@@ -136,6 +141,31 @@ def test_discard(harness: ServiceHarness) -> None:
     assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
 
 
+def test_a_reset_order_has_nothing_of_its_reader(harness: ServiceHarness) -> None:
+    """Text, key findings and files are deleted, and another session may write."""
+    order = harness.order("A1")
+    harness.on_report(order, open_for, harness.ann)
+    with harness.work() as work:
+        report = lock_report(work, order).report
+        report.content_text, report.key_findings = "Begun.", "Nodule."
+        file: dict[str, Any] = {
+            "kind": FileKind.KEY_IMAGE,
+            "sha256": "1",
+            "data": b"1",
+            "created_at": harness.now,
+        }
+        work.session.add(ReportFile(report_pk=key_of(report), **file))
+        lease.renew(work, Editor(harness.ann, SiteRole.USER, "session 1"), report)
+
+    harness.do(reset_order, order)
+
+    with harness.work() as work:
+        report = lock_report(work, order).report
+        assert (report.content_text, report.key_findings) == ("", "")
+        assert work.session.exec(select(ReportFile)).all() == []
+        assert lease.is_free(work, Editor(harness.bob, SiteRole.USER, "session 2"), report)
+
+
 def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
     """A preliminary read makes a report Preliminary; the longest-waiting report is listed first."""
     one, two = harness.draft("A1"), harness.draft("A2")
@@ -191,6 +221,19 @@ def test_withdrawing_the_only_read_makes_the_report_a_draft(harness: ServiceHarn
         with pytest.raises(RuleBroken) as refused:
             harness.do(withdraw, order)
         assert refused.value.code == code
+
+
+def test_a_withdrawn_read_does_not_count(harness: ServiceHarness) -> None:
+    """Neither the next withdrawal nor a recall of the signature restores it."""
+    harness.delay(60)
+    order = harness.draft("A1")
+    for _ in range(2):
+        harness.do(prelim, order, "Night", "CT")
+        harness.do(withdraw, order)
+        assert harness.status(order) == "Draft"
+    harness.do(sign, order)
+    harness.do(unsign, order)
+    assert harness.status(order) == "Draft"
 
 
 def test_withdrawing_a_read_undoes_its_review(harness: ServiceHarness) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlmodel import select
 
 from bridge.engine.errors import AuthorNotPermitted
@@ -24,7 +25,7 @@ from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing import addenda
-from bridge.engine.service.signing.prelims import prelim
+from bridge.engine.service.signing.prelims import prelim, withdraw
 from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.engine.service.work import Work
@@ -111,6 +112,25 @@ def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarnes
         assert next_due(connection) is None
 
 
+def test_a_report_that_cannot_be_released_delays_no_other(harness: ServiceHarness) -> None:
+    """The other reports are released, and this one is tried again."""
+    harness.delay(60)
+    for accession in ("A1", "A2"):
+        harness.do(sign, harness.draft(accession))
+    harness.later(60)
+    errors: list[Exception] = []
+
+    def fail(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "UPDATE engine_release" in statement and not errors:
+            raise ZeroDivisionError
+
+    event.listen(harness.database.engine, "before_cursor_execute", fail)
+    assert release_due(harness.database, harness.now, on_error=errors.append) == 1
+    assert list(map(type, errors)) == [ZeroDivisionError]
+    assert release_due(harness.database, harness.now) == 1
+    assert harness.releases() == [("final", 1)] * 2
+
+
 def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
     harness: ServiceHarness,
 ) -> None:
@@ -136,12 +156,20 @@ def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
 
 def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) -> None:
     """Unsign, an active prelim read exists: Preliminary, its text restored, its review open."""
+
+    def write(text: str) -> None:
+        with harness.work() as work:
+            lock_report(work, order).report.content_text = text
+
     harness.delay(60)
-    order = harness.draft("A1", text="first read")
-    harness.do(prelim, order, "Residents", "CT")
+    order = harness.draft("A1", text="earlier read")
+    for text in ("earlier read", "newest read", "withdrawn read"):
+        write(text)
+        harness.do(prelim, order, "Residents", "CT")
+        harness.later(1)
+    harness.do(withdraw, order)
     harness.on_report(order, open_for, harness.bob)
-    with harness.work() as work:
-        lock_report(work, order).report.content_text = "corrected by Bob"
+    write("corrected by Bob")
     harness.later(5)
     harness.do(sign, order)
     with harness.work() as work:
@@ -153,7 +181,7 @@ def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) ->
 
     harness.do(unsign, order)
 
-    assert (harness.status(order), harness.content(order)) == ("Preliminary", "first read")
+    assert (harness.status(order), harness.content(order)) == ("Preliminary", "newest read")
     with harness.work() as work:
         assert (
             export_report(work.session, read_report(work.session, order)).prelims[0].reviewed_by
