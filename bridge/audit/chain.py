@@ -70,33 +70,34 @@ class Chain:
             Column("sequence", BigInteger, primary_key=True),
             *(Column(each, _type_of(each)) for each in COLUMNS if each != "sequence"),
         )
-        self._insertion = prepare_insert(self.table, COLUMNS)
-        end = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
-        self._newest = dialect_statement(end)
-        self._chaining = _chaining(self.table)
+        self._insert = prepare_insert(self.table, COLUMNS)
+        newest = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
+        self._newest = dialect_statement(newest)
+        self._append_one = _append_one(self.table)
 
     def record(
         self, connection: Connection, database: Database, events: Sequence[AuditEvent], now: int
     ) -> None:
-        """Append events of one moment to the chain, in this transaction of the database."""
+        """Append events of one time (ms) to the chain, in this transaction of the database."""
         self.record_all(connection, database, [(now, event) for event in events])
 
     def record_all(
         self, connection: Connection, database: Database, events: Sequence[tuple[int, AuditEvent]]
     ) -> None:
         """
-        Append events, each with its moment in milliseconds, in this transaction.
+        Append events, each with its time in milliseconds, in this transaction.
 
-        On PostgreSQL the server appends them at the commit and computes their hashes. It ignores an
-        event whose `event_id` is in the chain already.
+        On PostgreSQL the server appends them at the commit and computes their hashes. There, an
+        event whose `event_id` is in the chain already is ignored.
         """
         if not events:
             return
         if connection.dialect.name == "postgresql":
-            words = [_chained(self._chaining, event.members(at)) for at, event in events]
+            statements = [_bind_event(self._append_one, event.members(at)) for at, event in events]
         else:
-            words = [bind_insert(connection, self._insertion, self._rows(connection, events))]
-        database.append_at_commit(connection, LOCK, words)
+            rows = self._rows(connection, events)
+            statements = [bind_insert(connection, self._insert, rows)]
+        database.append_at_commit(connection, LOCK, statements)
 
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
@@ -157,7 +158,7 @@ class Chain:
             after = page[-1]["sequence"]
 
 
-def _chaining(table: Table) -> str:
+def _append_one(table: Table) -> str:
     """
     Return the PostgreSQL statement that appends one event at the end of the chain.
 
@@ -187,7 +188,7 @@ def _chaining(table: Table) -> str:
     """  # noqa: S608  # our own names
 
 
-def _chained(statement: str, members: Mapping[str, Any]) -> BoundStatement:
+def _bind_event(statement: str, members: Mapping[str, Any]) -> BoundStatement:
     head, middle, tail = form_around(members)
     documents = {
         name: None if members[name] is None else to_json(members[name]).decode()

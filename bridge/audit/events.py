@@ -21,6 +21,7 @@ GENESIS: Final = "0" * 64
 """The hash before the first event."""
 
 FIRST_FORM, SECOND_FORM = 1, 2
+"""Versions of the canonical form; new events have the second one."""
 _FIRST_MEMBERS: Final = (
     *("at", "site_id", "action", "outcome", "account_id", "token_id", "report_id", "details"),
     "previous_hash",

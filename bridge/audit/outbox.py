@@ -148,7 +148,7 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
         with chained.write() as connection:
             known = chain.known(connection, [row.event_id for row in rows])
             new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
-            chain.record_all(connection, chained, new)  # ignores known events
+            chain.record_all(connection, chained, new)  # PostgreSQL ignores events of other nodes
         with database.write() as connection:
             for row in rows:
                 connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})

@@ -38,7 +38,7 @@ class ConnectionCache:
     """Lends connections of an engine outside of transactions, and keeps up to `limit` of them."""
 
     def __init__(self, engine: Engine, limit: int, *, pooled: bool = False) -> None:
-        """With `pooled`, `without_waiting` may also use the pool while it has a free connection."""
+        """With `pooled`, `at_once` may also use the pool while it has a free connection."""
         self._engine = engine
         self._limit = limit
         self._pooled = pooled
@@ -120,16 +120,16 @@ class KeyReader:
         """Run a query without tables. Errors as for `Database.read`."""
         self._with_reconnect(lambda: self._connected().execute("SELECT 1").fetchall())
 
-    def _with_reconnect(self, ask: Callable[[], T]) -> T:
+    def _with_reconnect(self, query: Callable[[], T]) -> T:
         was_kept = self._driver is not None
         try:
-            return ask()
+            return query()
         except driver_errors() as error:
             self._disconnect()
             if self._closed or not was_kept or not is_connection_lost(error):
                 raise translate(error) from None  # the driver's message may quote the row
         try:  # the server was restarted since the last query
-            return ask()
+            return query()
         except driver_errors() as error:
             self._disconnect()
             raise translate(error) from None
@@ -199,14 +199,14 @@ class DriverWriter:
     def __init__(
         self,
         engine: Engine,
-        turns: WriteLock,
+        write_lock: WriteLock,
         begin: TransactionStart,
         prepare: Callable[[Any], None] | None = None,
         *,
         urgent: bool = False,
     ) -> None:
         self._engine = engine
-        self._turns = turns
+        self._write_lock = write_lock
         self._begin = begin
         self._prepare = prepare
         self._urgent = urgent
@@ -219,14 +219,14 @@ class DriverWriter:
 
         Raises Busy instead of waiting for another process within `WriteLock.hold_without_waiting`.
         """
-        with self._turns.hold(urgent=self._urgent):
+        with self._write_lock.hold(urgent=self._urgent):
             was_kept = self._connection is not None
             try:
                 connection = self._connection or self._connect()
                 driver: Any = connection.driver_connection
                 cursor = driver.cursor()
                 try:
-                    self._begin(cursor, not self._turns.is_nonblocking)
+                    self._begin(cursor, not self._write_lock.is_nonblocking)
                     yield cursor
                     driver.commit()
                 except BaseException:
@@ -240,7 +240,7 @@ class DriverWriter:
         """
         Yield a cursor whose single statement is a transaction: no begin, no commit.
 
-        Saves two round trips to a server. Errors as for `transaction`.
+        PostgreSQL only. Saves two round trips to the server. Errors as for `transaction`.
         """
         was_kept = self._connection is not None
         try:
@@ -320,9 +320,9 @@ class CommitStatements:
             return
         # All nodes of all releases lock in this order: no deadlocks.
         keys = [postgres.lock_key(name) for name in sorted(self._lock_names)]
-        notices = [{"channel": each, "mark": mark} for each in self._channels]
+        notifications = [{"channel": each, "mark": mark} for each in self._channels]
         statements = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._statements]
-        statements += [BoundStatement(postgres.NOTIFY, each) for each in notices]
+        statements += [BoundStatement(postgres.NOTIFY, each) for each in notifications]
         if has_listeners(connection):
             for each in statements:
                 execute_bound(connection, each)

@@ -1,9 +1,8 @@
 """
 `Database`: transactions on SQLite or PostgreSQL.
 
-Only this module, `sqlite` and `postgresql` depend on the dialect. This module guarantees
-durability: when `write()` returns, the transaction has been flushed to disk. It contains no tables
-and no queries.
+Hides how the two dialects open connections, begin transactions and lock. Guarantees durability:
+when `write()` returns, the transaction has been flushed to disk. Contains no tables and no queries.
 """
 
 import secrets
@@ -45,10 +44,10 @@ def before_commit(action: "Callable[[Database, Connection], None] | None") -> It
 
 
 class Database:
-    """One database, given as `sqlite:///path` or `postgresql+psycopg://…`. |"""
+    """One database, given as `sqlite:///path` or `postgresql+psycopg://…`."""
 
-    def __init__(self, url: str, pool: DatabaseOptions | None = None) -> None:
-        pool = pool or DEFAULT_OPTIONS
+    def __init__(self, url: str, options: DatabaseOptions | None = None) -> None:
+        options = options or DEFAULT_OPTIONS
         address = make_url(url)
         self.dialect = address.get_backend_name()
         self.notification_id = secrets.token_hex(8)  # marks notifications of this process
@@ -58,22 +57,21 @@ class Database:
             case "sqlite":
                 self.file = sqlite.file_of(address)
                 fair_lock = lock_of_file(self.file)
-                self.engine = sqlite.engine(address, pool)
+                self.engine = sqlite.engine(address, options)
             case "postgresql":
-                self.engine = postgres.engine(address, pool)
+                self.engine = postgres.engine(address, options)
             case other:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
-        required = pool.require_synchronous and self.dialect == "postgresql"
+        required = options.require_synchronous and self.dialect == "postgresql"
         self.synchronous_commit = SynchronousCommit(self.dedicated_connection, required=required)
         self.write_lock = WriteLock(fair_lock, LOCK_TIMEOUT)
-        self.commit_delay = pool.commit_delay
+        self.commit_delay = options.commit_delay
         self.short_work: ShortWork | None = None
-        if fair_lock is not None and pool.short_work_on_loop:
+        if fair_lock is not None and options.short_work_on_loop:
             self.short_work = ShortWork(self.write_lock)
         self._on_dispose: list[Callable[[], None]] = []
-        self._commit_statements: dict[
-            Connection, CommitStatements
-        ] = {}  # of open write transactions
+        # Of open write transactions.
+        self._commit_statements: dict[Connection, CommitStatements] = {}
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
         cached = 1 if self.file else 0
         self._write_cache = ConnectionCache(self._writer, cached, pooled=True)
@@ -86,7 +84,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Yield a connection with one snapshot of the database; read only."""
+        """
+        Yield a connection in a transaction that only reads.
+
+        On SQLite all statements see one snapshot. On PostgreSQL (READ COMMITTED) each statement
+        sees what was committed before it.
+        """
         self._refuse_without_connection()
         with self._translated(), self.engine.begin() as connection:
             yield connection
@@ -94,10 +97,10 @@ class Database:
     @contextmanager
     def read_committed(self) -> Iterator[Connection]:
         """
-        Yield a connection as `read` does; each statement may see newer commits.
+        Yield a connection as `read` does, with less overhead.
 
-        On PostgreSQL the statements run in autocommit mode, which saves the round trips of a
-        transaction.
+        On SQLite the connection is kept open. On PostgreSQL the statements run in autocommit mode,
+        which saves the round trips of a transaction.
         """
         self._refuse_without_connection()
         if self.dialect != "postgresql":
@@ -164,10 +167,10 @@ class Database:
     @contextmanager
     def write_without_sync(self) -> Iterator[Connection]:
         """
-        Yield a connection as `write` does, for changes that may be lost together with this process.
+        Yield a connection as `write` does, for changes that a power cut may undo.
 
-        On SQLite the commit does not wait for the disk; only a power cut can undo it. On PostgreSQL
-        the server survives this process, so this is `write`.
+        On SQLite the commit does not wait for the disk: it survives the end of this process, but
+        not a power cut. On PostgreSQL this is `write`.
         """
         if self.dialect != "sqlite":
             with self.write() as connection:
@@ -232,10 +235,10 @@ class Database:
 
     def serialize(self, connection: Connection, name: str) -> None:
         """
-        Commit one after the other with all transactions that serialize on `name`.
+        Exclude other transactions that serialize on `name`, from now until the commit.
 
-        Rows that they append then become visible in the order of their ids. On SQLite writers are
-        always serialized.
+        So the rows that these transactions append become visible in the order of their ids. On
+        SQLite writers are always serialized.
         """
         self.serialize_on_all(connection, [name])
 
@@ -249,7 +252,8 @@ class Database:
         """
         Return the statements of `serialize_on_all`, to run before others; none on SQLite.
 
-        The server ends a transaction that then pauses (`postgresql.connection.BRIEF_SECONDS`).
+        After them the server ends a transaction that pauses between two statements for two seconds
+        (`postgresql.connection.BRIEF_SECONDS`).
         """
         keys = sorted({postgres.lock_key(name) for name in names})
         if not keys or self.dialect != "postgresql":
@@ -257,7 +261,11 @@ class Database:
         return [BoundStatement(postgres.LOCK_ALL_BRIEFLY, {"keys": keys})]
 
     def append_at_commit(
-        self, connection: Connection, name: str, words: Sequence[BoundStatement], channel: str = ""
+        self,
+        connection: Connection,
+        name: str,
+        statements: Sequence[BoundStatement],
+        channel: str = "",
     ) -> None:
         """
         Append rows immediately before the commit, serialized on `name`.
@@ -267,17 +275,17 @@ class Database:
         process. `channel` is notified.
         """
         if self.dialect != "postgresql":
-            for each in words:
+            for each in statements:
                 execute_bound(connection, each)
             return
-        self._commit_statements[connection].add(name, words, channel)
+        self._commit_statements[connection].add(name, statements, channel)
 
     def try_lock(self, connection: Connection, name: str) -> bool:
-        """Lock `name` until the commit if no other transaction holds it; return whether it did."""
+        """Try to lock `name` until the commit, without waiting; return whether this succeeded."""
         if self.dialect != "postgresql":
             return True
-        question = text("SELECT pg_try_advisory_xact_lock(:key)")
-        return bool(connection.execute(question, {"key": postgres.lock_key(name)}).scalar_one())
+        statement = text("SELECT pg_try_advisory_xact_lock(:key)")
+        return bool(connection.execute(statement, {"key": postgres.lock_key(name)}).scalar_one())
 
     def notify(self, connection: Connection, channel: str) -> None:
         """Notify the listeners of other processes at the commit."""
@@ -329,9 +337,8 @@ class Database:
 
     def dedicated_connection(self) -> Any:
         """Return a driver connection outside of the pool; the caller closes it."""
-        connection = (
-            self.engine.pool.recreate().connect()
-        )  # from a separate pool, because it may outlive the others
+        # From a separate pool, because it may outlive the others.
+        connection = self.engine.pool.recreate().connect()
         driver = connection.driver_connection
         connection.detach()
         return driver
@@ -344,7 +351,7 @@ class Database:
         pool = self.engine.pool
         self._dispose()
         event.listen(pool, "checkin", _close_returned)
-        pool.dispose()  # connections that were returned before the line above
+        pool.dispose()  # connections that were returned before `_close_returned` was registered
 
     def _dispose(self) -> None:
         self._write_cache.close()
@@ -353,6 +360,7 @@ class Database:
 
     def _refuse_without_connection(self) -> None:
         """Raise Busy if this thread must not wait and no connection is free."""
+        # Reads and writes share the engine's pool, so either cache can tell.
         if self.write_lock.is_nonblocking and not self._write_cache.has_free_connection():
             raise Busy("no connection is free")
 

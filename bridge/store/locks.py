@@ -92,8 +92,8 @@ class WriteLock:
 
     @contextmanager
     def hold(self, *, urgent: bool = False) -> Iterator[None]:
-        """Hold the lock unless this thread already does (see `FairLock`). Raises Busy."""
-        if self.fair_lock is None or self.is_nonblocking:
+        """Hold the lock; `urgent` as in `FairLock`. Raises Busy."""
+        if self.fair_lock is None or self.is_nonblocking:  # in `hold_without_waiting`
             yield
             return
         if not self.fair_lock.acquire(self.timeout, urgent=urgent):

@@ -5,10 +5,10 @@ Each package with tables has a folder of Alembic scripts, `migrations/versions`,
 numbers in their names, and a version table. Several nodes may start at once: one migrates, the
 others wait.
 
-Columns with keyed hashes (`bridge.index_key`) are migrated by the fingerprint of their key, which
-the database stores. Without a fingerprint it is new or from an older release: one transaction then
-replaces all hashes by keyed hashes. A node of an older release must not run meanwhile or
-afterwards.
+Some columns contain keyed hashes (`bridge.index_key`), and the database stores the fingerprint of
+their key. A database without a fingerprint is new or from an older release: one transaction then
+replaces all hashes by keyed hashes. A node of an older release must not run during this transaction
+or after it.
 """
 
 import importlib.util
@@ -199,7 +199,7 @@ def _fingerprint(connection: Connection, table: str) -> str | None:
 def _key_in_sqlite(connection: Connection, keyed: KeyedColumn) -> None:
     driver: Any = connection.connection.driver_connection
     driver.create_function("bridge_keyed", 1, keyed.key)
-    _, table, name, condition = keyed, keyed.table, keyed.column, keyed.condition
+    table, name, condition = keyed.table, keyed.column, keyed.condition
     connection.exec_driver_sql(
         f"UPDATE {table} SET {name} = bridge_keyed({name}) WHERE {name} IS NOT NULL AND {condition}"  # noqa: S608
     )

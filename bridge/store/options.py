@@ -13,7 +13,10 @@ LOCK_TIMEOUT = 30.0
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """
-    Pool size, additional connections at peak load, and seconds to wait for one before `Busy`.
+    Options of the connection pool and of the features below.
+
+    `size` is the number of pooled connections, `overflow` that of additional ones at peak load, and
+    `timeout` the seconds to wait for one before `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.connection`; `lease_clock`:
     `bridge.store.lease_clock`, with `boot_clock` on SQLite; `short_work_on_loop`:

@@ -43,11 +43,11 @@ def file_of(address: URL) -> Path:
     return Path(address.database)
 
 
-def engine(address: URL, pool: DatabaseOptions) -> Engine:
+def engine(address: URL, options: DatabaseOptions) -> Engine:
     """Create an engine whose commits are durable."""
     # isolation_level None: `_begin` opens transactions, not the sqlite3 module.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
-    options = replace(pool, overflow=pool.overflow + 2)  # two for `ConnectionCache`
+    options = replace(options, overflow=options.overflow + 2)  # two for `ConnectionCache`
     created = sqlalchemy.create_engine(
         address,
         connect_args=arguments,
@@ -56,9 +56,8 @@ def engine(address: URL, pool: DatabaseOptions) -> Engine:
         **options.engine_arguments,
     )
     file = file_of(address)
-    event.listen(
-        created, "do_connect", lambda *_: create_empty(file)
-    )  # creates the file with our file mode, before SQLite does
+    # Creates the file with our file mode, before SQLite does.
+    event.listen(created, "do_connect", lambda *_: create_empty(file))
     event.listen(created, "connect", _prepare)
     event.listen(created, "begin", _begin)
     return created

@@ -40,7 +40,7 @@ _VALID_SECONDS: Final = 1.0  # after which the server is asked again
 
 
 class SynchronousCommit:
-    """The server's guarantee; checked before each write, from any thread."""
+    """The server's guarantee of synchronous commits; checked before each write, from any thread."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class PostgreSQLTransactionStart:
         self._synchronous_commit.require()
 
     def restore(self, driver: Any) -> None:
-        """Do nothing."""
+        """Do nothing: no setting was changed."""
 
 
 def force_index_scans(driver: Any) -> None:
@@ -276,15 +276,15 @@ def _head(kind: str, values: Sequence[Any], *, nulls: bool) -> bytes:
     return _HEAD.pack(1, nulls, _TYPES[kind], len(values), 1)
 
 
-def _numbers(kind: str, width: str) -> Callable[[Sequence[Any]], bytes]:
-    one = struct.Struct(f">i{width}")
+def _numbers(kind: str, code: str) -> Callable[[Sequence[Any]], bytes]:
+    one = struct.Struct(f">i{code}")  # length and value
     size = one.size - _SIZE.size
 
     def pack(values: Sequence[Any]) -> bytes:
         if None not in values:
             pairs = chain.from_iterable((size, value) for value in values)
             return _head(kind, values, nulls=False) + struct.pack(
-                f">{f'i{width}' * len(values)}", *pairs
+                f">{f'i{code}' * len(values)}", *pairs
             )
         parts = [_NULL if value is None else one.pack(size, value) for value in values]
         return b"".join((_head(kind, values, nulls=True), *parts))

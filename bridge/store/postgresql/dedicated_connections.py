@@ -112,7 +112,8 @@ class Presence:
         """
         `jobs` names the leadership; empty if this process does not compete for it.
 
-        `late_seconds` after the loss of a server no process acts on a claim of that server.
+        At the latest `late_seconds` after the loss of a server, no process acts any more on a claim
+        that it made on that server.
         """
         self._database = database
         self._late_seconds = late_seconds

@@ -14,11 +14,11 @@ from bridge.store.postgresql.connection import BinaryArray
 
 ERRORS = psycopg.Error
 
-# SQLSTATE codes, PostgreSQL manual appendix A. A prefix matches all codes that begin with it.
+# SQLSTATE codes, PostgreSQL manual appendix A. `_UNAVAILABLE` also contains prefixes of codes.
 _TRANSACTION_TIMEOUT = ("25P03", "25P04")
 """The server ended a transaction that was idle or open for too long, and its connection."""
 _BUSY = {"40001", "40P01", "55P03", "57014", *_TRANSACTION_TIMEOUT}
-_UNAVAILABLE = ("08", "25006", *_TRANSACTION_TIMEOUT, "53", "57", "58", "F0", "XX")
+_UNAVAILABLE = ("08", "25006", "53", "57", "58", "F0", "XX")
 _UNIQUE_VIOLATION = "23505"
 _CONNECT_FAILURES = ("connection failed", "connection timeout", "failed to resolve host")
 _MAX_TEXT = 300

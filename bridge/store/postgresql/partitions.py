@@ -1,8 +1,8 @@
 """
 Partitions of messages, payloads and numbers on PostgreSQL, by ranges of ids.
 
-Creates partitions ahead and drops them. Retention decides which ones to drop. Each range is a
-partition of each table; other ids are in the default partition.
+Creates partitions ahead and drops them. Retention decides which ones to drop. Each range of ids has
+one partition in each table. Ids outside of these ranges are in the default partitions.
 """
 
 import re
@@ -69,7 +69,7 @@ def last_id(connection: Connection) -> int:
 
 def create_ahead(database: Database, size: int = SIZE) -> int:
     """
-    Create partitions until half of one is free beyond the last id; return their number.
+    Create partitions until the last one has room for half its ids; return how many were created.
 
     Several nodes may call it at once. It gives up if a lock takes longer than LOCK_TIMEOUT_MS; call
     it again later.
@@ -91,9 +91,9 @@ def detach(database: Database, connection: Connection, partition: Partition) -> 
     """
     Detach a partition from its tables.
 
-    Raises Busy if others would wait longer than LOCK_TIMEOUT_MS. The tables are locked first, and
-    in the same order by all nodes. A generic plan locks all partitions, and would deadlock with a
-    transaction that holds one of them and waits for a table.
+    Raises Busy if a lock takes longer than LOCK_TIMEOUT_MS. All nodes lock the tables in the same
+    order, and each table before its partition. A statement with a generic plan locks a table and
+    then all its partitions: it would deadlock with a transaction that locks a partition first.
     """
     database.serialize(connection, "partitions")
     database.set_lock_timeout(connection, LOCK_TIMEOUT_MS)
@@ -116,8 +116,8 @@ def drop(connection: Connection, partition: Partition, kept_ids: Sequence[int]) 
     for table, key in TABLES.items():
         old = f"{table}_{partition.name}"
         if kept_ids:
-            moved = f"INSERT INTO {table} SELECT * FROM {old} WHERE {key} = ANY(:ids)"  # noqa: S608  # our own names
-            connection.execute(text(moved), {"ids": list(kept_ids)})
+            move = f"INSERT INTO {table} SELECT * FROM {old} WHERE {key} = ANY(:ids)"  # noqa: S608  # our own names
+            connection.execute(text(move), {"ids": list(kept_ids)})
         connection.execute(text(f"DROP TABLE {old}"))
 
 
@@ -131,18 +131,18 @@ def _free_ids(connection: Connection) -> int:
 
 
 def _create_next(database: Database, connection: Connection, size: int) -> int:
-    """Create one more partition unless another node has; it begins above all ids without one."""
+    """Create the next partition; return 1, or 0 if another node has created it meanwhile."""
     if _free_ids(connection) >= size / 2:
         return 0
     database.set_lock_timeout(connection, LOCK_TIMEOUT_MS)
     rest = ", ".join(f"{table}_{_DEFAULT}" for table in TABLES)
     connection.execute(text(f"LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE"))
-    # Ids without a partition are in the default partition and stay there.
-    low = max(last_id(connection) + 1, *(each.high for each in partitions(connection)))
+    # Assigned ids outside of all ranges are in the default partitions and stay there.
+    low = max([last_id(connection) + 1, *(each.high for each in partitions(connection))])
     for table in TABLES:
         name = f"{table}_from_{low}"
-        created = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
-        joined = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + size})"
-        connection.execute(text(created))
-        connection.execute(text(f"ALTER TABLE {table} {joined}"))
+        create = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
+        attach = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + size})"
+        connection.execute(text(create))
+        connection.execute(text(f"ALTER TABLE {table} {attach}"))
     return 1

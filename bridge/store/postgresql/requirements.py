@@ -20,7 +20,7 @@ _QUERY: Final = text("""
         current_setting('synchronous_standby_names') <> '' AS has_synchronous_standbys,
         (SELECT count(*) FROM pg_stat_replication) AS standbys,
         current_user AS role,
-        current_schema() AS place,
+        current_schema() AS schema,
         COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
         (
             SELECT count(*) FROM pg_class AS c
@@ -31,7 +31,7 @@ _QUERY: Final = text("""
                     AND has_table_privilege(c.oid, 'UPDATE')
                     AND has_table_privilege(c.oid, 'DELETE')
                 )
-        ) AS closed
+        ) AS inaccessible_tables
 """)
 
 
@@ -66,13 +66,15 @@ def server_problems(database: Database) -> Iterator[ServerProblem]:
         yield ServerProblem(False, f"{message}; stop it and run pg_checksums --enable")
     yield from _failover(found)
     if not found.may_create:
-        where = found.place or "public"
+        where = found.schema or "public"
         message = (
             f"role {found.role} may not create tables: GRANT USAGE, CREATE ON SCHEMA {where} TO it"
         )
         yield ServerProblem(True, message)
-    if found.closed:
-        message = f"role {found.role} may not use {found.closed} tables: make it their owner"
+    if found.inaccessible_tables:
+        message = (
+            f"role {found.role} may not use {found.inaccessible_tables} tables: make it their owner"
+        )
         yield ServerProblem(True, message)
 
 

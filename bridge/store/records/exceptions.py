@@ -44,7 +44,7 @@ _CURRENT = text(
 ).bindparams(bindparam("ids", expanding=True))
 _IN_RANGE = text(
     "SELECT DISTINCT row_id FROM exception "
-    "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :but"
+    "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :excluded"
 )
 _WITH_CODE = text("SELECT row_id FROM exception WHERE kind = :kind AND code = :code")
 _UNSEEN = text(
@@ -83,17 +83,17 @@ def replace_all(
         before = {(row.row_id, row.code) for row in connection.execute(_CURRENT, parameters)}
         if before == found:
             return
-        over = sorted({row_id for row_id, _ in before - found})
-        if over:
-            connection.execute(_DELETE, {"kind": kind.value, "ids": over})
+        outdated = sorted({row_id for row_id, _ in before - found})
+        if outdated:
+            connection.execute(_DELETE, {"kind": kind.value, "ids": outdated})
     add(connection, kind, found, now)
 
 
 def rows_in_range(
-    connection: Connection, kind: ExceptionSubject, after: int, upto: int, but: str
+    connection: Connection, kind: ExceptionSubject, after: int, upto: int, excluded: str
 ) -> set[int]:
-    """Return rows with ids above `after` and up to `upto` that have another code than `but`."""
-    criteria = {"kind": kind.value, "after": after, "upto": upto, "but": but}
+    """Return rows with ids above `after` and up to `upto` with another code than `excluded`."""
+    criteria = {"kind": kind.value, "after": after, "upto": upto, "excluded": excluded}
     return set(connection.execute(_IN_RANGE, criteria).scalars())
 
 

@@ -1,8 +1,8 @@
 """
 Merged patient identifiers.
 
-Pointers never chain: if a survivor is merged, all pointers to it are moved. Orders are stored in
-`order_index`.
+A row points from a merged identifier to the surviving one. Pointers never chain: if a survivor is
+merged, all pointers to it are moved.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def merge(connection: Connection, site: str, prior_mrn: str, mrn: str) -> str:
     """
     Merge a prior identifier, and all that were merged into it; return the surviving MRN.
 
-    If the survivor was merged before, its survivor is returned. A cycle changes nothing.
+    If `mrn` was merged before, its own survivor is used. If that is `prior_mrn`, nothing changes.
     """
     target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
     if target != prior_mrn:

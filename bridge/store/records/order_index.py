@@ -273,7 +273,7 @@ def find_related(
         for site, mrns in _patients_by_site(patients)
     )
     ids = [row.id for rows in own for row in rows]
-    shown = {
+    with_signal = {
         each.order_id
         for start in range(0, len(ids), _CHUNK)
         for each in execute_keys(connection, _SIGNALS_OF, ids[start : start + _CHUNK])
@@ -281,7 +281,7 @@ def find_related(
     }
     found: list[Row[Any]] = []
     for start in range(0, len(ids), _CHUNK):
-        some = [each for each in ids[start : start + _CHUNK] if each in shown]
+        some = [each for each in ids[start : start + _CHUNK] if each in with_signal]
         if some:
             found += connection.execute(select(ORDERS).where(ORDERS.c.id.in_(some))).all()
     return _with_signals(connection, found)

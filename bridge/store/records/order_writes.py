@@ -101,11 +101,11 @@ def _save(connection: Connection, orders: Sequence[IndexedOrder]) -> None:
         ids = {OrderIndexKey(row.site, row.mrn, row.accession): row.id for row in stored}
     else:
         ids = _ids(connection, [order.key for order in orders])
-    numbers = [ids[order.key] for order in orders]
-    execute_keys(connection, DELETE_SIGNALS, numbers)
+    row_ids = [ids[order.key] for order in orders]
+    execute_keys(connection, DELETE_SIGNALS, row_ids)
     signals = [
-        (number, each.kind, each.signal)
-        for number, order in zip(numbers, orders, strict=True)
+        (row_id, each.kind, each.signal)
+        for row_id, order in zip(row_ids, orders, strict=True)
         for each in order.signals
     ]
     execute_rows(connection, INSERT_SIGNALS, signals)

@@ -87,13 +87,13 @@ def save(connection: Connection, update: DemographicsUpdate) -> None:
 
 def delete_old(database: Database, before: int) -> int:
     """Delete updates before a time (ms) of patients without orders; return the number."""
-    gone = 0
+    deleted = 0
     while True:
         with database.delete_without_sync() as connection:
             rows = connection.execute(_OLD, {"before": before, "limit": _BATCH}).all()
             old = [{"site": row.site, "mrn": row.mrn, "before": before} for row in rows]
             if old:
                 connection.execute(_DELETE, old)
-        gone += len(old)
+        deleted += len(old)
         if len(old) < _BATCH:
-            return gone
+            return deleted

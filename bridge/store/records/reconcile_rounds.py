@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 EXAMPLES = 20
+"""Maximum number of report ids in `ReconcileRound.not_ordered`."""
 NEVER_COMPARED = (
     "names and birth dates; orders that are on hold, awaited or cancelled here, except those that "
     "are still Ordered there; reports in progress without an order here; orders that the sender "

@@ -1,8 +1,10 @@
-"""Codes of messages that their code table does not contain: how often, and since when.
+"""
+Codes of messages that their code table does not contain: how often, and since when.
 
-One row for each code of a table. Only codes that the active version has met count. While messages
-are read or written, codes are counted in memory; they are stored periodically. Counting never waits
-for a database. If a node is killed, the counts since the last write are lost; messages are not.
+One row for each code of a table. The list for operators contains only codes that the active version
+has met. Codes are counted in memory, and the counts are stored periodically: processing a message
+never waits for a database. If a node is killed, the counts since the last write are lost; messages
+are not.
 Codes that may identify a person are counted without their text.
 """
 
@@ -155,7 +157,7 @@ class UnmappedCodeCounter:
     def __init__(self) -> None:
         self._guard = Lock()
         self._counts: Counter[CodeKey] = Counter()
-        self._about: dict[CodeKey, CodeUse] = {}
+        self._latest_uses: dict[CodeKey, CodeUse] = {}
 
     def note(self, mapping: str, version: str, unmapped: Collection[UnmappedCode]) -> None:
         """Count the unmapped codes of one message, each code once."""
@@ -165,14 +167,14 @@ class UnmappedCodeCounter:
                 full = len(self._counts) >= MAX_COUNTED_CODES and key not in self._counts
                 kept = key._replace(code=UNNAMED) if full else key
                 self._counts[kept] += 1
-                self._about[kept] = CodeUse(version, each.place, each.policy, back=each.back)
+                self._latest_uses[kept] = CodeUse(version, each.place, each.policy, back=each.back)
 
     def take(self) -> Mapping[CodeKey, CodeUse]:
         """Return the counts since the last call, and reset them."""
         with self._guard:
-            counts, about = self._counts, self._about
-            self._counts, self._about = Counter(), {}
-        return {key: replace(met, count=counts[key]) for key, met in about.items()}
+            counts, uses = self._counts, self._latest_uses
+            self._counts, self._latest_uses = Counter(), {}
+        return {key: replace(use, count=counts[key]) for key, use in uses.items()}
 
 
 def storable_code(unmapped: UnmappedCode) -> str:

@@ -1,7 +1,8 @@
 """
 Visits that moved to another patient or got another number.
 
-Later orders may name the former visit. Pointers never chain. Orders are stored in `order_index`.
+Later orders may name the former visit. A row points from it to the current visit. Pointers never
+chain.
 """
 
 import json

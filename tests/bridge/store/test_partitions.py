@@ -10,7 +10,7 @@ from bridge.queue import queries
 from bridge.queue.retention.policy import prune
 from bridge.store.database import Database
 from bridge.store.migration import revisions, upgrade
-from bridge.store.postgresql.partitions import Partition, create_ahead, parse_bounds
+from bridge.store.postgresql.partitions import TABLES, Partition, create_ahead, parse_bounds
 from tests.bridge.queue.partitioned_databases import (
     FIRST,
     continue_after,
@@ -78,6 +78,16 @@ def test_concurrent_creation(store: Database) -> None:
         node.join()
     assert sorted(made) == [0, 0, 0, 1]
     assert names(store) == ["from_0", f"from_{FIRST}"]
+
+
+def test_no_partition_is_left(store: Database) -> None:
+    """If somebody has dropped all partitions, the next one begins after the last id."""
+    with store.write() as connection:
+        connection.execute(text("SELECT setval('message_ids', 41)"))
+        for table in TABLES:
+            connection.execute(text(f"DROP TABLE {table}_from_0"))
+    assert create_ahead(store, 100) == 1
+    assert names(store) == ["from_42"]
 
 
 def test_ids_without_a_partition(store: Database) -> None:
