@@ -63,7 +63,7 @@ class Account(Record, table=True):
     second_factor_required: bool = False  # the account has a console role
     totp_key_id: str | None = None
     totp_sealed: bytes | None = binary_or_none()
-    totp_step: int | None = moment_or_none()
+    totp_step: int | None = Field(default=None, sa_type=BigInteger)
     created_at: int = moment()
     enrolled_at: int | None = moment_or_none()  # when the owner first set a password or signed in
     disabled_at: int | None = moment_or_none()
@@ -86,7 +86,11 @@ class Enrolment(Record, table=True):
 
 
 class SignInBucket(Record, table=True):
-    """The remaining sign-in attempts of a bucket: the moment at which it is full again (GCRA)."""
+    """
+    The remaining sign-in attempts of a bucket: the moment at which it is full again (GCRA).
+
+    Rows with a `full_at` of 0 are no buckets: they name undeclared proxies.
+    """
 
     __tablename__ = "engine_sign_in_bucket"
 
@@ -283,7 +287,7 @@ class AnonymousRefusals(Record, table=True):
     action: str = Field(primary_key=True)
     code: str = Field(primary_key=True)
     source: str = Field(primary_key=True)
-    count: int = moment()
+    count: int = Field(sa_type=BigInteger)
 
 
 class IndexKey(Record, table=True):

@@ -8,14 +8,16 @@ bucket is a generic cell rate algorithm (GCRA): it stores only the moment at whi
     account and source   half of the limit: an attacker at one address leaves the rest to others
     account              the limit, over all sources
     source               the limit, over all accounts
-    device               half of the limit, for a browser in which the owner has signed in before
+    owner                half of the limit, for each proof that only the owner has: the cookie of a
+                         browser in which they have signed in, a session, or an enrolment link
+    purpose and source   the limit, for attempts that name no account: single sign-on, enrolment
 
-An attempt of a known device counts only in its own bucket, so nobody else can exhaust it. No bucket
+An attempt with a proof counts only in the bucket `owner`, so nobody else can exhaust it. No bucket
 counts all accounts and sources together, because exhausting it would lock out all users.
 `bridge.engine.live.credential_checks` bounds the computation for unknown browsers.
 
-The clock cannot be set by users: the time since boot for SQLite, which runs on one machine, and the
-server's clock for PostgreSQL.
+Times are milliseconds of a clock that users cannot set: the time since boot for SQLite, which runs
+on one machine, and the server's clock for PostgreSQL.
 """
 
 import hashlib
@@ -30,8 +32,8 @@ from bridge.engine.settings import Quota
 from bridge.network_source import source_of
 from bridge.store.database import Database
 
-_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_SERVER: Final = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_SERVER_TIME: Final = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
 _TAKE: Final = text("""
     INSERT INTO engine_sign_in_bucket AS b (name, full_at) VALUES (:name, :now + :cost)
     ON CONFLICT (name) DO UPDATE SET full_at = :cost + CASE
@@ -40,14 +42,15 @@ _TAKE: Final = text("""
     RETURNING name
 """)
 """
-Takes an attempt from a bucket.
+Takes an attempt from a bucket; returns no row if the bucket is empty.
 
-A bucket that is full only far in the future was filled before the clock was reset.
+A `full_at` more than two spans ahead was written before the clock was reset: the bucket is full.
 """
 _SELECT_FULL_AT: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
 _GIVE_BACK: Final = text(
     "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
 )
+# The rows of `_ADD_PROXY` have a `full_at` of 0 and are kept.
 _FORGET: Final = text("""
     DELETE FROM engine_sign_in_bucket WHERE name IN (
         SELECT name FROM engine_sign_in_bucket
@@ -57,12 +60,14 @@ _FORGET: Final = text("""
 
 _PROXY: Final = "undeclared proxy "
 _MAX_PROXIES: Final = 16
-_NOTE: Final = text("""
+_ADD_PROXY: Final = text("""
     INSERT INTO engine_sign_in_bucket (name, full_at) SELECT :name, 0
-    WHERE (SELECT count(*) FROM engine_sign_in_bucket WHERE name LIKE :every) < :most
+    WHERE (SELECT count(*) FROM engine_sign_in_bucket WHERE name LIKE :pattern) < :maximum
     ON CONFLICT (name) DO NOTHING
 """)
-_NOTED: Final = text("SELECT name FROM engine_sign_in_bucket WHERE name LIKE :every ORDER BY name")
+_SELECT_PROXIES: Final = text(
+    "SELECT name FROM engine_sign_in_bucket WHERE name LIKE :pattern ORDER BY name"
+)
 
 Moment = Callable[[Connection], int]
 
@@ -122,10 +127,10 @@ class SignInLimiter:
         return address not in self._proxies and len(self._proxies) < _MAX_PROXIES
 
     def note_undeclared_proxy(self, address: str) -> None:
-        """Record for `bridge check` that clients behind an untrusted proxy share one address."""
-        row = {"name": f"{_PROXY}{address}", "every": f"{_PROXY}%", "most": _MAX_PROXIES}
+        """Record for `bridge check` a proxy that is not in `http.trusted_proxies`."""
+        row = {"name": f"{_PROXY}{address}", "pattern": f"{_PROXY}%", "maximum": _MAX_PROXIES}
         with self._database.write_without_sync() as connection:
-            connection.execute(_NOTE, row)
+            connection.execute(_ADD_PROXY, row)
         self._proxies.add(address)
 
     def _take(self, connection: Connection, bucket: Bucket) -> None:
@@ -148,8 +153,8 @@ class SignInLimiter:
 
 
 def undeclared_proxies(connection: Connection) -> list[str]:
-    """List the addresses of untrusted proxies that forwarded a request."""
-    rows = connection.execute(_NOTED, {"every": f"{_PROXY}%"}).scalars()
+    """List the addresses that `note_undeclared_proxy` has recorded on any node."""
+    rows = connection.execute(_SELECT_PROXIES, {"pattern": f"{_PROXY}%"}).scalars()
     return [str(each).removeprefix(_PROXY) for each in rows]
 
 
@@ -165,23 +170,23 @@ def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
 
 
 def attempt_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
-    """Return the buckets of an attempt with a proof that only the owner has: device or session."""
+    """Return the bucket of an attempt with a proof that only the account's owner has."""
     return (Bucket(f"owner {_digest(proof)}", max(1, limit.count // 2)),)
 
 
 def attempt_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
-    """Return the buckets of an attempt that names no account."""
+    """Return the bucket of an attempt that names no account."""
     return (Bucket(f"{purpose} {_digest(source_of(source))}", limit.count),)
 
 
 def _digest(value: str) -> str:
-    """Hash an address, so that the table contains no addresses of persons."""
+    """Hash an address or a proof, so that the table contains neither."""
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _since_boot(_: Connection) -> int:
-    return time.clock_gettime_ns(_BOOT) // 1_000_000
+    return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
 
 def _of_server(connection: Connection) -> int:
-    return int(connection.execute(_SERVER).scalar_one())
+    return int(connection.execute(_SERVER_TIME).scalar_one())
