@@ -109,8 +109,8 @@ def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> 
         anchor = (col(ReportOrder.report_pk) == col(Report.pk)) & _ANCHOR
         statement = statement.join(ReportOrder, anchor, isouter=True)
     value = _value(query)
-    last = col(Report.pk)
-    order = (value.desc(), last.desc()) if query.descending else (value.asc(), last.asc())
+    pk = col(Report.pk)
+    order = (value.desc(), pk.desc()) if query.descending else (value.asc(), pk.asc())
     reports = list(session.exec(statement.order_by(*order).offset(query.offset).limit(query.limit)))
     return WorklistRows(
         _with_reads(session, reports, now), total, newest_change(session, query.site_id)

@@ -2,7 +2,7 @@
 The worklist of the API: a site's reports, filtered, sorted, page by page.
 
 A cursor contains the sort value and key of the last report. A change between two requests can move
-a report to an earlier page, but a report never appears again on a later page.
+a report to another page: a client that reads page by page may miss that report or get it twice.
 """
 
 import base64
@@ -29,7 +29,7 @@ from bridge.engine.service.report_status import orders_by_report, status_records
 
 
 class Sort(StrEnum):
-    """Orders of the worklist; a minus sign means descending."""
+    """Sort orders of the worklist; a minus sign means descending."""
 
     UPDATED = "updated"
     NEWEST_UPDATED = "-updated"
@@ -49,7 +49,7 @@ _STUDY_DAY = func.substr(
     func.replace(func.coalesce(_TAGS["StudyDate"].as_string(), ""), "-", ""), 1, 8
 )
 """The day of DICOM, HL7 and ISO dates; other formats are compared as text."""
-_FIRST_DAY = "10000101"
+_FIRST_DAY = "10000101"  # excludes orders without a study date
 _ANCHOR = (col(ReportOrder.report_pk) == col(Report.pk)) & (col(ReportOrder.position) == 0)
 _VALUES: Mapping[str, Any] = {
     "updated": col(Report.updated_at),
@@ -57,10 +57,10 @@ _VALUES: Mapping[str, Any] = {
     "studyDate": func.coalesce(_STUDY_DAY, ""),
     "patient": func.coalesce(func.lower(_TAGS["PatientName"].as_string()), ""),
 }
-"""The sort values; those of orders are the anchor's."""
+"""The sort values. Study date and patient are those of the anchor, the report's first order."""
 
 MAX_WORDS = 20
-"""Words to search; each is compared with all orders of the site."""
+"""Maximum number of words to search; each is compared with all orders of the site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistR
     """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).where(Report.site_id == query.site_id)
-    if not _is_moment(query.sort):
+    if not _sorts_by_time(query.sort):
         statement = statement.join(ReportOrder, _ANCHOR, isouter=True)
     for condition in filters(session, query):
         statement = statement.where(condition)
     if query.cursor:
-        statement = statement.where(_beyond(query, value))
+        statement = statement.where(_after_cursor(query, value))
     descending = query.sort.startswith("-")
     order = (value.desc(), col(Report.pk).desc()) if descending else (value, col(Report.pk))
     rows = list(session.exec(statement.order_by(*order).limit(query.limit + 1)))
@@ -128,28 +128,29 @@ def _with_iso_times(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
     """Return the conditions of a query's filters, except its site."""
-    own = [col(ReportOrder.site_id) == query.site_id]
+    of_order = [col(ReportOrder.site_id) == query.site_id]
     if query.mrn:
         pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
-        own.append(col(ReportOrder.mrn) == pointers.get(query.mrn, query.mrn))
+        of_order.append(col(ReportOrder.mrn) == pointers.get(query.mrn, query.mrn))
     if query.accession:
-        own.append(col(ReportOrder.accession) == query.accession)
+        of_order.append(col(ReportOrder.accession) == query.accession)
     words = dict.fromkeys(folded_name(query.text).split())
     if len(words) > MAX_WORDS:
         raise RuleBroken(Reason.TOO_MANY_WORDS, pointer="/q")
-    own += [col(ReportOrder.search).contains(word, autoescape=True) for word in words]
-    own += _study_filters(query)
-    filters: list[ColumnElement[bool]] = []
-    if len(own) > 1:
-        filters.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*own)))
+    of_order += [col(ReportOrder.search).contains(word, autoescape=True) for word in words]
+    of_order += _study_filters(query)
+    conditions: list[ColumnElement[bool]] = []
+    if len(of_order) > 1:
+        conditions.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*of_order)))
     if query.status:
-        filters.append(col(Report.status).in_(query.status))
+        conditions.append(col(Report.status).in_(query.status))
     if query.reader == NOBODY:
-        filters.append(col(Report.owner_id).is_(None))
+        conditions.append(col(Report.owner_id).is_(None))
     elif query.reader:
         email = canonical_email(query.reader)
-        filters.append(col(Report.owner_id).in_(select(Account.id).where(Account.email == email)))
-    return filters
+        owner = select(Account.id).where(Account.email == email)
+        conditions.append(col(Report.owner_id).in_(owner))
+    return conditions
 
 
 def _study_filters(query: WorklistQuery) -> list[ColumnElement[bool]]:
@@ -166,7 +167,7 @@ def _study_filters(query: WorklistQuery) -> list[ColumnElement[bool]]:
     return found
 
 
-def _beyond(query: WorklistQuery, value: Any) -> ColumnElement[bool]:
+def _after_cursor(query: WorklistQuery, value: Any) -> ColumnElement[bool]:
     last, pk = _read_cursor(query)
     key = col(Report.pk)
     if query.sort.startswith("-"):
@@ -179,7 +180,7 @@ def _cursor(sort: Sort, report: Report, value: int | str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _is_moment(sort: Sort) -> bool:
+def _sorts_by_time(sort: Sort) -> bool:
     return "created" in sort or "updated" in sort
 
 
@@ -189,8 +190,8 @@ def _read_cursor(query: WorklistQuery) -> tuple[int | str, int]:
         sort, value, pk = json.loads(base64.urlsafe_b64decode(padded))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor") from None
-    sound = _is_key(value) if _is_moment(query.sort) else _is_storable(value)
-    if sort != query.sort.value or not (sound and _is_key(pk)):
+    is_valid = _is_key(value) if _sorts_by_time(query.sort) else _is_storable(value)
+    if sort != query.sort.value or not (is_valid and _is_key(pk)):
         raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
     return value, pk
 
