@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts.sessions import purge_sessions
-from bridge.engine.service.idempotency import purge_repeats
+from bridge.engine.service.idempotency import purge_responses
 from bridge.engine.service.launch.links import purge as purge_links
 from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.work import ChangeEvent
@@ -81,7 +81,7 @@ class ReleaseScheduler:
     async def tidy(self) -> None:
         """Delete expired links, sessions and stored responses, in small batches."""
         now = self._clock()
-        for purge in (purge_sessions, purge_links, purge_repeats):  # sessions refer to links
+        for purge in (purge_sessions, purge_links, purge_responses):  # sessions refer to links
             while await self._executor.run(partial(self._purge, purge, now)):
                 pass
 

@@ -33,7 +33,7 @@ class KeyReused(StateConflict):
 
 @dataclass(frozen=True, slots=True)
 class RepeatableRequest:
-    """Identifies a request: idempotency key, token and route. `digest` is that of the body."""
+    """A request with an Idempotency-Key; `digest` is that of its body."""
 
     key: str
     token_id: int
@@ -72,7 +72,7 @@ def stored_answer(
     if row is None:
         return None
     try:
-        stored = json.loads(keys.open(_sealed(row.response), repeat.binding))
+        stored = json.loads(keys.open(_from_json(row.response), repeat.binding))
     except LinkError:  # the sealing key was removed: the request must not run twice
         raise KeyReused from None
     if stored["digest"] != repeat.digest:
@@ -92,7 +92,7 @@ def store_answer(
             route=repeat.route,
             request_hash=_SEALED,
             status=200,
-            response=_stored(keys.seal(stored, repeat.binding)),
+            response=_to_json(keys.seal(stored, repeat.binding)),
             at=now,
         )
     )
@@ -113,7 +113,8 @@ def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
     moved = unreadable = 0
     for row in connection.execute(select(REPEATS).where(REPEATS.c.request_hash == _SEALED)).all():
         try:
-            fresh = keys.reseal(_sealed(row.response), _binding(row.token_id, row.route, row.key))
+            binding = _binding(row.token_id, row.route, row.key)
+            fresh = keys.reseal(_from_json(row.response), binding)
         except LinkError:
             unreadable += 1
             continue
@@ -127,22 +128,22 @@ def _replace(connection: Connection, row: Any, sealed: Sealed) -> None:
     statement = update(REPEATS).where(
         REPEATS.c.key == row.key, REPEATS.c.token_id == row.token_id, REPEATS.c.route == row.route
     )
-    connection.execute(statement.values(request_hash=_SEALED, response=_stored(sealed)))
+    connection.execute(statement.values(request_hash=_SEALED, response=_to_json(sealed)))
 
 
 def _binding(token_id: int, route: str, key: str) -> Binding:
     return Binding(handle_hash(f"{token_id} {route} {key}"), "", Purpose.REPEAT)
 
 
-def _stored(sealed: Sealed) -> dict[str, str]:
+def _to_json(sealed: Sealed) -> dict[str, str]:
     return {"key_id": sealed.key_id, "sealed": base64.b64encode(sealed.data).decode("ascii")}
 
 
-def _sealed(stored: dict[str, str]) -> Sealed:
+def _from_json(stored: dict[str, str]) -> Sealed:
     return Sealed(stored["key_id"], base64.b64decode(stored["sealed"]))
 
 
-def purge_repeats(connection: Connection, now: int, limit: int = 1000) -> int:
+def purge_responses(connection: Connection, now: int, limit: int = 1000) -> int:
     """Delete responses older than a day, at most `limit`; return their number."""
     return purge_before(connection, now - KEPT_MS, limit)
 

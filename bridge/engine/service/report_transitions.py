@@ -100,18 +100,18 @@ def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[st
 
 
 def person_statement(work: Work, site_id: str, account_id: int | None) -> BoundStatement:
-    """Return the statement of `describe_person` for a batch; `read_person` reads its answer."""
+    """Return the statement of `describe_person` for a batch; `read_person` reads its result."""
     return bind(work.connection, _PERSON, site=site_id, account=account_id)
 
 
-def read_person(answer: StatementResult) -> dict[str, Any]:
+def read_person(result: StatementResult) -> dict[str, Any]:
     """Read the result of `person_statement`; empty values for an unknown person."""
-    return _person(answer.first())
+    return _person(result.first())
 
 
-def read_author(answer: StatementResult) -> tuple[dict[str, Any], SiteRole | None]:
+def read_author(result: StatementResult) -> tuple[dict[str, Any], SiteRole | None]:
     """Read a person with their role; the role is None for a former member or a disabled account."""
-    found: Any = answer.first()
+    found: Any = result.first()
     inactive = found is None or found.left_at is not None or found.disabled_at is not None
     return _person(found), None if inactive else SiteRole(found.role)
 
@@ -229,8 +229,8 @@ def apply_event(
     """
     Set the report's status by the state table; raise RuleBroken or a BusinessFailure.
 
-    `facts` are collected if they are not given. The caller applies the branch's `clears` and
-    removes a report that the branch deletes.
+    `facts` are collected if they are not given. The caller applies the transition's `clears`, and
+    deletes the report if its `to` is None.
     """
     outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
     if isinstance(outcome, Reason):
@@ -243,12 +243,12 @@ def apply_event(
     return outcome
 
 
-def clear(work: Work, report: Report, branch: Transition) -> None:
-    """Clear the owner and the content if the branch requires it."""
-    if ClearedPart.OWNER in branch.clears:
+def clear(work: Work, report: Report, transition: Transition) -> None:
+    """Clear the owner and the content if the transition requires it."""
+    if ClearedPart.OWNER in transition.clears:
         report.owner_id = None
         report.lease_holder = report.lease_until = None
-    if ClearedPart.CONTENT in branch.clears:
+    if ClearedPart.CONTENT in transition.clears:
         _clear_content(work, report)
     work.session.add(report)
 

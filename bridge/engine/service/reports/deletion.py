@@ -35,15 +35,16 @@ def delete_report(
     """
     Delete the report of an order with all its linked orders; return False if there is none.
 
-    Links that would have created a report are revoked even then, so the caller commits before it
-    responds "not found". With `only_ordered` a report that was started, or has further orders, is
-    refused (400). The feed reports the order as cancelled, unless it is only `set_aside`.
+    Without a report the links to the order are still revoked, because opening one would create the
+    report. The caller therefore commits before it responds "not found". With `only_ordered` a
+    report that was started, or has further orders, is refused (400). The feed reports the order as
+    cancelled, except with `set_aside`.
     """
     found = lock_orders(work, [identity])[0]
     if found is None:
-        revoke_links(
-            work.connection, [current_identity(work.connection, identity), identity], work.now
-        )
+        # A link names its order by the patient identifier of its launch, which may be merged since.
+        identities = [current_identity(work.connection, identity), identity]
+        revoke_links(work.connection, identities, work.now)
         return False
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
@@ -58,7 +59,11 @@ def _is_untouched(work: Work, report: Report) -> bool:
 
 
 def reset_order(work: Work, identity: OrderId) -> Report:
-    """Reset a Draft that began as an order to an empty, unassigned order; order links stay."""
+    """
+    Reset the report of an order to an empty, unassigned Ordered report; linked orders stay linked.
+
+    It must be a Draft that began as an order, or an Ordered report with content.
+    """
     report = lock_report(work, identity).report
     clear(work, report, apply_event(work, report, LifecycleEvent.RESET))
     change_feed.announce(work, report, ChangeEvent.REPORT_RESET)
@@ -71,11 +76,11 @@ def discard(work: Work, report: Report) -> Report | None:
 
     A registered order becomes Ordered again. Any other report is deleted; the result is then None.
     """
-    branch = apply_event(work, report, LifecycleEvent.DISCARD)
-    if branch.to is None:
+    transition = apply_event(work, report, LifecycleEvent.DISCARD)
+    if transition.to is None:
         _remove(work, report, ChangeEvent.REPORT_DISCARDED)
         return None
-    clear(work, report, branch)
+    clear(work, report, transition)
     change_feed.announce(work, report, ChangeEvent.REPORT_DISCARDED)
     return report
 
