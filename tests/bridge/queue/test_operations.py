@@ -73,7 +73,9 @@ class TestOperating:
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
         """A replay reports how many later messages of the patient were applied."""
-        parked, second, _ = enqueue(intake, "1", "1", "2")
+        earlier, parked, second, _ = enqueue(intake, "1", "1", "1", "2")
+        inbox.claim(NOW, 10)
+        settle_all(inbox, earlier)
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(parked, QueueEvent.GIVEN_UP)], NOW)
         inbox.claim(NOW, 10)
@@ -161,7 +163,7 @@ class TestOperating:
 
     def test_replay_of_parked_messages(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         """Messages that are replayed together keep their positions, and others stay parked."""
-        first, second, other, newer = enqueue(intake, "1", "2", "3", "1")
+        first, second, other, newer = enqueue(intake, "1", ("9", "2"), "3", "1")
         inbox.claim(NOW, 10)
         for each in (other, second, first):
             inbox.settle([MessageOutcome(each, QueueEvent.GIVEN_UP, code="name")], NOW)

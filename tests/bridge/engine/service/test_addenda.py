@@ -1,10 +1,13 @@
 """Addenda and their own cooling period. tests/conformance has the table of the document."""
 
 import pytest
+from sqlmodel import select
 
 from bridge.engine.errors import CoolingElapsed, NoSignedAddendum, RuleBroken
+from bridge.engine.records.tables import Addendum
 from bridge.engine.rules.order import OrderId
-from bridge.engine.rules.text.document import from_text
+from bridge.engine.rules.signing import fingerprint
+from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing import addenda
@@ -47,13 +50,18 @@ def test_a_signed_addendum_cools_on_its_own(harness: ServiceHarness) -> None:
 
 
 def test_an_addendum_names_its_own_signer(harness: ServiceHarness) -> None:
-    """An addendum by another user than the report's owner has that user's signature."""
+    """Another user than the report's owner; the fingerprint covers the addendum's own text."""
     order = signed_report(harness)
     add_signed_addendum(harness, order)
     with harness.work() as work:
-        (addendum,) = export_report(work.session, read_report(work.session, order)).addenda
+        report = read_report(work.session, order)
+        (addendum,) = export_report(work.session, report).addenda
+        stored = work.session.exec(select(Addendum)).one()
+        signed = {"addendum": 1, "document": to_json(from_text("More."))}
+        expected = fingerprint(report.report_id, [order], signed, "bob@example.org", harness.now)
     assert addendum.signed_by is not None
     assert addendum.signed_by.email == "bob@example.org"
+    assert stored.content_hash == expected
 
 
 @pytest.mark.parametrize("early", [False, True])

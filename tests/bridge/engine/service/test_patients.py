@@ -8,6 +8,7 @@ from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile,
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId, link_target
 from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
 from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.order_links import link_orders
@@ -94,6 +95,16 @@ def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) ->
     with pytest.raises(MergeConflict):
         harness.do(merge_patients, SITE, "M1", "X")
     assert harness.record(harness.identity("C1", "X")).orders[0].mrn == "X"
+
+
+def test_a_merge_keeps_the_text_of_an_unassigned_report(harness: ServiceHarness) -> None:
+    """It is Ordered again, and its text is more than an empty order."""
+    harness.do(unassign, harness.draft("A1", mrn="OLD", text="begun"))
+    harness.order("A1")
+
+    harness.do(merge_patients, SITE, "M1", "OLD")
+
+    assert harness.content(harness.identity("A1")) == "begun"
 
 
 def test_a_merge_leaves_other_sites_as_they_are(harness: ServiceHarness) -> None:

@@ -144,7 +144,8 @@ def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
 
     assert harness.status(order) == "Draft"
     assert harness.content(order) == "Clear lungs."
-    assert harness.record(order).user_email == "ann@example.org"
+    record = harness.record(order)
+    assert (record.user_email, record.unsign_until) == ("ann@example.org", None)
     harness.later(100)
     assert release_due(harness.database, harness.now) == 0
     assert harness.releases() == []

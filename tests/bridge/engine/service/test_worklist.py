@@ -10,6 +10,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.reports.order_links import link_orders
+from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, work_within
 from bridge.engine.service.worklist.worklist import (
@@ -203,6 +204,13 @@ def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> N
     with harness.database.write() as connection:
         assert change_feed.prune_changes(connection, harness.now + 1, 10, cursors[1]) == 2
     assert [each["cursor"] for each in harness.changes()] == cursors[2:]
+
+
+def test_a_search_finds_the_orders_that_a_merge_moved(harness: ServiceHarness) -> None:
+    """By the number of the surviving patient."""
+    harness.order("A1", mrn="OLD")
+    harness.do(merge_patients, SITE, "SURVIVOR", "OLD")
+    assert len(ask(harness, WorklistQuery(SITE, text="survivor")).items) == 1
 
 
 def test_words_of_a_search_are_limited(harness: ServiceHarness) -> None:
