@@ -35,7 +35,7 @@ class WebAddress(str):
 
     @property
     def secure(self) -> bool:
-        """Whether it is https."""
+        """Whether the scheme is https."""
         return self.startswith("https:")
 
     @property
@@ -45,13 +45,13 @@ class WebAddress(str):
 
     @property
     def port(self) -> int:
-        """The port; 80 or 443 where none is written."""
+        """The port. The default is 80 for http and 443 for https."""
         parts = urlsplit(self)
         return _PORTS[parts.scheme] if parts.port is None else parts.port
 
     @property
     def path(self) -> str:
-        """The path, `/` where none is written."""
+        """The path. The default is `/`."""
         return urlsplit(self).path or "/"
 
 
@@ -94,7 +94,11 @@ def _is_plain(value: str) -> bool:
 
 
 def web_address(value: str, example: str, *, query: bool = False) -> str:
-    """Parse the address of a service, without a final slash; `query` permits a query."""
+    """
+    Return the http or https address of a service without a final slash.
+
+    `query` permits a query. Raises ValueError with `example`.
+    """
     try:
         parts = urlsplit(value)
         fits = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0

@@ -1,7 +1,7 @@
 """
 Errors of settings.
 
-* SettingsError    one or more mistakes, each with its place
+* SettingsError    has one or more of `Mistake`, each with its place
 """
 
 from dataclasses import dataclass

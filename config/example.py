@@ -27,7 +27,7 @@ from config.sections import (
     ScheduleSettings,
 )
 
-_SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
+_TABLES: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("database", DatabaseSettings),
     ("http", Http),
     ("engine", Engine),
@@ -43,7 +43,7 @@ _SINGLE: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("tracing", Tracing),
     ("log", Log),
 )
-_MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
+_ARRAYS: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
     (
         "listener",
         ListenerSettings,
@@ -51,7 +51,8 @@ _MANY: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
     ),
     ("destination", DestinationSettings, {"name": "ris-results", "address": "127.0.0.1:2576"}),
 )
-_COMMENTED: Final = {
+"""Arrays of tables, with the values of required keys."""
+_OPTIONAL: Final = {
     "probe_bind": '"127.0.0.1:8576"',
     "tokens": '{ SITE1 = "secrets/site1.token" }',
     "fields": '{ receiving_application = "RIS", receiving_facility = "HOSPITAL" }',
@@ -80,6 +81,7 @@ _COMMENTED: Final = {
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
+"""Example values of keys that are unset or empty by default, shown as comments."""
 _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
     | {"scan_every", "every", "repeat_every", "hold_down", "queue_age"}
@@ -96,9 +98,9 @@ _COLUMN: Final = 44
 def render() -> str:
     """Return the example: every key with its default and its description."""
     lines = ["# Every setting with its default. The environment wins: BRIDGE_HTTP__BIND=…"]
-    for name, model in _SINGLE:
+    for name, model in _TABLES:
         lines += ["", f"[{name}]", *_keys(name, model, {})]
-    for name, model, values in _MANY:
+    for name, model, values in _ARRAYS:
         lines += ["", f"[[{name}]]", *_keys(name, model, values)]
     return "\n".join(lines) + "\n"
 
@@ -121,15 +123,15 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
 
 def shown(section: str, key: str, field: FieldInfo | None = None) -> str:
     """Return the value of a key in the example: that of an optional key, or the default."""
-    if optional := _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key):
+    if optional := _OPTIONAL.get(f"{section}.{key}") or _OPTIONAL.get(key):
         return optional.partition("  # ")[0]
-    own = next((values for name, _, values in _MANY if name == section), {})
+    own = next((values for name, _, values in _ARRAYS if name == section), {})
     default = field.get_default(call_default_factory=True) if field else None
     return _toml(key, own.get(key, default))
 
 
 def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:
-    optional = _COMMENTED.get(f"{section}.{key}") or _COMMENTED.get(key)
+    optional = _OPTIONAL.get(f"{section}.{key}") or _OPTIONAL.get(key)
     text = f"# {key} = {optional}" if optional else f"{key} = {_toml(key, value)}"
     if not field.description:
         return text

@@ -24,14 +24,15 @@ class FieldKind(StrEnum):
     FILE = "file"  # a path, relative to HOME
 
 
-def fields(model: type[BaseModel], inside: str = "") -> Iterator[Mapping[str, Any]]:
+def fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[str, Any]]:
     """
-    Describe the keys of a section; keys of an inner section are prefixed with its name.
+    Describe the keys of a section.
 
-    Each has `name`, `kind`, `choices`, `default`, `required` and `help`.
+    Keys of an inner section begin with its name: `tls.key`. Each description has `name`, `kind`,
+    `choices`, `default`, `required` and `help`.
     """
     for name, field in model.model_fields.items():
-        key = f"{inside}{field.alias or name}"
+        key = f"{prefix}{field.alias or name}"
         section = _section(field)
         if section is not None:
             yield from fields(section, f"{key}.")

@@ -36,7 +36,7 @@ class ListenerTLS(Section):
     client_crl: Path | None = Field(None, description="revocation list; needs client_ca")
 
     @model_validator(mode="after")
-    def _lists_need_authorities(self) -> "ListenerTLS":
+    def _revocation_list_needs_authorities(self) -> "ListenerTLS":
         if self.client_crl is not None and self.client_ca is None:
             raise ValueError("client_crl: needs client_ca")
         return self
@@ -200,20 +200,20 @@ class ListenerSettings(Section):
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> "ListenerSettings":
-        idle: tuple[str, ...]
+        foreign: tuple[str, ...]  # settings of other kinds of listeners
         match self.bind:
             case FolderAddress():
-                idle, kind = (*_MLLP_ONLY, *_WEB_ONLY), "folder"
+                foreign, kind = (*_MLLP_ONLY, *_WEB_ONLY), "folder"
             case WebAddress():
-                idle, kind = _FOLDER_ONLY, "HTTP"
+                foreign, kind = _FOLDER_ONLY, "HTTP"
                 if self.bind.secure != (self.tls is not None):
                     raise ValueError("tls: goes together with an https:// address")
             case _:
-                idle, kind = (*_WEB_ONLY, *_FOLDER_ONLY), "MLLP"
+                foreign, kind = (*_WEB_ONLY, *_FOLDER_ONLY), "MLLP"
         fields = type(self).model_fields
         wrong = [
             name
-            for name in idle
+            for name in foreign
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
         if wrong:

@@ -25,7 +25,7 @@ _BEYOND_OWNER: Final = stat.S_ISUID | stat.S_ISGID | _FOR_OTHERS
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A path that other accounts can access; `fixable`: we can change its mode."""
+    """A path that other accounts can access; `fixable`: `remove_exposures` can correct it."""
 
     path: Path
     problem: str
@@ -74,19 +74,20 @@ def find_exposures(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure
     """
     Find paths in `home` and `others` that other accounts than the owner of `home` can access.
 
-    Symbolic links are not followed. `others` are files and folders outside of `home`, such as
-    databases; a folder is searched too.
+    The paths include parent folders in which other accounts can replace `home`. Symbolic links are
+    not followed. `others` are files and folders outside of `home`, such as databases; a folder is
+    searched too.
     """
     try:
         owner = home.stat().st_uid
     except OSError:
         return
-    yield from _parents(home, owner)
-    yield from _below(home, owner)
+    yield from _exposed_parents(home, owner)
+    yield from _exposures_below(home, owner)
     inside = home.resolve()
     for each in others:
         if not each.resolve().is_relative_to(inside):
-            yield from _below(each, owner)
+            yield from _exposures_below(each, owner)
 
 
 def remove_exposures(exposures: Iterable[Exposure]) -> list[Exposure]:
@@ -94,7 +95,7 @@ def remove_exposures(exposures: Iterable[Exposure]) -> list[Exposure]:
     left = []
     for each in exposures:
         try:
-            if not each.fixable or not _close(each.path):
+            if not each.fixable or not _restrict_mode(each.path):
                 left.append(each)
         except OSError as error:
             reason = f"{each.problem}; not corrected: {error.strerror}"
@@ -102,7 +103,7 @@ def remove_exposures(exposures: Iterable[Exposure]) -> list[Exposure]:
     return left
 
 
-def _parents(home: Path, owner: int) -> Iterator[Exposure]:
+def _exposed_parents(home: Path, owner: int) -> Iterator[Exposure]:
     """Find parent folders in which other accounts can replace `home`."""
     for folder in home.resolve().parents:
         found = folder.stat()
@@ -113,7 +114,8 @@ def _parents(home: Path, owner: int) -> Iterator[Exposure]:
             yield Exposure(folder, problem, fixable=False)
 
 
-def _below(path: Path, owner: int) -> Iterator[Exposure]:
+def _exposures_below(path: Path, owner: int) -> Iterator[Exposure]:
+    """Find exposures of a path and, if it is a folder, of all paths in it."""
     found = _lstat(path)
     if found is None:
         return
@@ -126,7 +128,7 @@ def _below(path: Path, owner: int) -> Iterator[Exposure]:
         yield Exposure(path, f"cannot be listed: {error.strerror}", fixable=False)
         return
     for each in inside:
-        yield from _below(each, owner)
+        yield from _exposures_below(each, owner)
 
 
 def _exposures(path: Path, found: os.stat_result, owner: int) -> Iterator[Exposure]:
@@ -145,8 +147,12 @@ def _exposures(path: Path, found: os.stat_result, owner: int) -> Iterator[Exposu
         yield Exposure(path, problem, fixable=found.st_uid == owner and not linked)
 
 
-def _close(path: Path) -> bool:
-    """Change the mode of a file; return False if it has become a link."""
+def _restrict_mode(path: Path) -> bool:
+    """
+    Remove the permissions of other accounts from a path.
+
+    Return False if the path is gone, is a symbolic link, or is a file with hard links.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -184,42 +190,43 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
 
     Each file gets mode 0600. Raises OSError.
     """
-    beside: dict[Path, Path] = {}
+    temporary: dict[Path, Path] = {}
     try:
         for path, data in files.items():
             make_folder(path.parent)
-            beside[path] = _beside(path, data)
-        for path, fresh in beside.items():
-            fresh.replace(path)
+            temporary[path] = _write_temporary(path, data)
+        for path, each in temporary.items():
+            each.replace(path)
     finally:
-        for fresh in beside.values():
-            fresh.unlink(missing_ok=True)
+        for each in temporary.values():
+            each.unlink(missing_ok=True)
     for folder in {path.parent for path in files}:
         sync_folder(folder)
 
 
 def write_new(path: Path, data: bytes) -> bool:
     """Create a file atomically; return False if it exists. Raises OSError."""
-    fresh = _beside(path, data)
+    temporary = _write_temporary(path, data)
     try:
-        os.link(fresh, path)
+        os.link(temporary, path)
     except FileExistsError:
         return False
     except OSError:  # the file system has no hard links
         if path.exists():
             return False
-        fresh.replace(path)
+        temporary.replace(path)
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
 
 
-def _beside(path: Path, data: bytes) -> Path:
-    fresh = path.with_name(f".{path.name}.new")
+def _write_temporary(path: Path, data: bytes) -> Path:
+    """Write and flush `.NAME.new` in the folder of a path. An OSError names the path itself."""
+    temporary = path.with_name(f".{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)
-        descriptor = open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        temporary.unlink(missing_ok=True)
+        descriptor = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             left = memoryview(data)
             while left:
@@ -227,9 +234,9 @@ def _beside(path: Path, data: bytes) -> Path:
             os.fsync(descriptor)
     except OSError as error:
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
-    return fresh
+    return temporary
 
 
 def sync_folder(folder: Path) -> None:

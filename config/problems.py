@@ -36,7 +36,7 @@ _KINDS: Final = {
     "dict": "write a table",
     "model": "write a table",
 }
-"""By pydantic's error type, or its first word: `string_type`, `int_parsing`, …"""
+"""Texts by pydantic's error type, or by its first word: `string` for `string_type`."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "write more than"),
     "greater_than_equal": ("ge", "write at least"),
@@ -76,18 +76,22 @@ class _Setting(NamedTuple):
 def describe_problems(
     error: ValidationError, model: type[BaseModel], section: str = ""
 ) -> list[SettingProblem]:
-    """Return the mistakes; `section` is the name of `model` in the file, empty for all of it."""
+    """
+    Return the texts for the errors that pydantic found.
+
+    `section` is the name of `model` in the file, empty if `model` is the whole file.
+    """
     found = error.errors(include_url=False)
-    problems = [each for one in found[:MAX_MISTAKES] for each in _refusals(one, model, section)]
+    problems = [each for one in found[:MAX_MISTAKES] for each in _problems(one, model, section)]
     if len(found) > MAX_MISTAKES:
         problems.append(SettingProblem((), f"and {len(found) - MAX_MISTAKES} more mistakes"))
     return problems
 
 
-def _refusals(found: Any, model: type[BaseModel], section: str) -> Iterator[SettingProblem]:
+def _problems(found: Any, model: type[BaseModel], section: str) -> Iterator[SettingProblem]:
     context = found.get("ctx", {})
-    own = context.get("loc") or found["loc"]
-    location = tuple(part for part in own if isinstance(part, str | int) and part != "[key]")
+    parts = context.get("loc") or found["loc"]
+    location = tuple(part for part in parts if isinstance(part, str | int) and part != "[key]")
     setting = find(model, section, location)
     if isinstance(context.get("error"), ValueError):  # raised by our models
         names, colon, rest = str(context["error"]).partition(": ")

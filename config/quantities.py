@@ -48,23 +48,23 @@ def _measure(
         number = float(match[1]) * units[match[2]]
     if number < 0:
         raise ValueError(f"must not be negative, write for example {example}")
-    if not number <= maximum:  # nor is what is no number
+    if not number <= maximum:  # NaN is refused too, unlike by `number > maximum`
         raise ValueError(f"is too much, write for example {example}")
     return float(number)
 
 
 def parse_duration(value: object) -> float:
-    """Parse `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; seconds out."""
+    """Parse `10s`, `250ms`, `5m`, `1h`, `7d` or a plain number of seconds; return seconds."""
     return _measure(value, _SECONDS, _MAX_DURATION_SECONDS, '"10s"')
 
 
 def parse_size(value: object) -> int:
-    """Parse `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; bytes out."""
+    """Parse `16MiB`, `64KiB`, `1GiB` or a plain number of bytes; return bytes."""
     return int(_measure(value, _BYTES, _MAX_SIZE_BYTES, '"16MiB"'))
 
 
 def parse_address(value: object) -> Address:
-    """Parse `host:port` or `[ipv6]:port`."""
+    """Parse `host:port` or `[ipv6]:port`. Raises ValueError with an example."""
     host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     bare = host.removeprefix("[").removesuffix("]")
     if not colon or not bare or not _PORT.fullmatch(port) or int(port) > MAX_PORT:
@@ -73,7 +73,7 @@ def parse_address(value: object) -> Address:
 
 
 def parse_zone(value: str) -> str:
-    """Check the name of a time zone."""
+    """Return the name of an IANA time zone unchanged. Raises ValueError if it is unknown."""
     try:
         ZoneInfo(value)
     except (ValueError, OSError, ZoneInfoNotFoundError):

@@ -274,7 +274,7 @@ class DestinationTLS(Section):
     crl: Path | None = Field(None, description="revocation list; needs ca")
 
     @model_validator(mode="after")
-    def _lists_need_authorities(self) -> "DestinationTLS":
+    def _revocation_list_needs_authorities(self) -> "DestinationTLS":
         if self.crl is not None and self.ca is None:
             raise ValueError("crl: needs ca")
         return self
@@ -354,8 +354,8 @@ class DestinationSettings(Section, Rendering):
                 raise ValueError(f"{name}: no setting of a destination at {self.address}")
         if self.tls is not None and isinstance(self.address, FolderAddress):
             raise ValueError("tls: no setting of a folder")
-        clear = isinstance(self.address, WebAddress) and not self.address.secure
-        if self.tls is not None and clear:
+        is_http = isinstance(self.address, WebAddress) and not self.address.secure
+        if self.tls is not None and is_http:
             raise ValueError("tls: write https:// before the address")
         return self
 

@@ -1,9 +1,10 @@
 """
-Settings of a data directory: `HOME/bridge.toml`; variables such as `BRIDGE_HTTP__BIND` override it.
+Settings of a data directory: `HOME/bridge.toml`.
 
 `load` reports all mistakes at once, each with file and line. It opens no other file.
 
-A variable may contain a table or a list as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
+Environment variables such as `BRIDGE_HTTP__BIND` override the file. A variable may contain a table
+or a list as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
 """
 
 import json
@@ -47,25 +48,33 @@ SEPARATOR: Final = "__"
 
 
 def variable(location: Location) -> str | None:
-    """Return the variable that sets a location, a table around it, or a part of it."""
-    known = {name.upper(): name for name in os.environ}
-    wanted = [str(part).upper() for part in location]
-    for count in range(len(wanted), 0, -1):
-        if found := known.get(PREFIX + SEPARATOR.join(wanted[:count])):
+    """
+    Return the environment variable that sets a location, a table around it, or a part of it.
+
+    None if the environment has no such variable.
+    """
+    names = {name.upper(): name for name in os.environ}
+    parts = [str(part).upper() for part in location]
+    for count in range(len(parts), 0, -1):
+        if found := names.get(PREFIX + SEPARATOR.join(parts[:count])):
             return found
-    beginning = PREFIX + SEPARATOR.join(wanted) + SEPARATOR
-    return next((own for name, own in known.items() if wanted and name.startswith(beginning)), None)
+    prefix = PREFIX + SEPARATOR.join(parts) + SEPARATOR
+    return next((name for key, name in names.items() if parts and key.startswith(prefix)), None)
 
 
 def unreadable_variables(model: type[BaseModel]) -> Iterator[Mistake]:
-    """Return the variables of lists and tables that are not JSON; if none is found, all of ours."""
+    """
+    Yield a mistake for each environment variable of a list or table that is not JSON.
+
+    If none is found, yield one for each variable with the prefix `BRIDGE_`.
+    """
     ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
-    wrong = [name for name in ours if _is_wrong(name, model)] or ours
+    wrong = [name for name in ours if _is_not_json(name, model)] or ours
     for name in wrong:
         yield Mistake(name, 'write it as JSON, for example ["a", "b"] or {"key": "value"}')
 
 
-def _is_wrong(name: str, model: type[BaseModel]) -> bool:
+def _is_not_json(name: str, model: type[BaseModel]) -> bool:
     location = tuple(name.upper().removeprefix(PREFIX).lower().split(SEPARATOR))
     setting = find(model, "", location)
     if setting.field is None or setting.more:
@@ -132,7 +141,7 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _who_shares_a_port_shares_a_database(self) -> "Settings":
+    def _shared_port_needs_postgresql(self) -> "Settings":
         shared = [at for at, each in enumerate(self.listener) if each.share_port]
         if shared and self.database.url.startswith("sqlite:"):
             place = ("listener", shared[0], "share_port")
@@ -255,7 +264,7 @@ def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
             seen.add(value)
 
 
-def _mistake(refusal: SettingProblem, text: str, file: Path) -> Mistake:
-    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in refusal.location)
-    place = variable(refusal.location) or f"{file}{position(text, refusal.location)}"
-    return Mistake(place, f"{name}: {refusal.message}" if name else refusal.message)
+def _mistake(problem: SettingProblem, text: str, file: Path) -> Mistake:
+    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in problem.location)
+    place = variable(problem.location) or f"{file}{position(text, problem.location)}"
+    return Mistake(place, f"{name}: {problem.message}" if name else problem.message)

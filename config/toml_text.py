@@ -81,8 +81,8 @@ class _Reader:
         while self._left:
             at = self._left[-1].at
             if self._taken("["):
-                several = self._taken("[")
-                table = self._table(self._key(), several=several)
+                is_array = self._taken("[")
+                table = self._table(self._key(), is_array=is_array)
                 yield table, at
                 while self._taken("]"):
                     pass
@@ -126,17 +126,18 @@ class _Reader:
         return tuple(words)
 
     def _taken(self, mark: str) -> bool:
+        """Consume the next token if it is this mark; tell whether it was."""
         if self._left and self._left[-1].kind == "mark" and self._left[-1].text == mark:
             self._left.pop()
             return True
         return False
 
-    def _table(self, key: tuple[str, ...], *, several: bool) -> Location:
+    def _table(self, key: tuple[str, ...], *, is_array: bool) -> Location:
         """Return the location of a table; inside an array of tables, that of its last entry."""
         place: Location = ()
         for last, word in ((at == len(key) - 1, word) for at, word in enumerate(key)):
             place = (*place, word)
-            if last and several:
+            if last and is_array:
                 self._counts[place] = self._counts.get(place, -1) + 1
             if place in self._counts:
                 place = (*place, self._counts[place])

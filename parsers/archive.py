@@ -10,13 +10,11 @@ from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE
 
 _SYSTEM_FILES: Final = ("__MACOSX/", ".DS_Store")
-_METHODS: Final = (
-    zipfile.ZIP_STORED,
-    zipfile.ZIP_DEFLATED,
-)  # other methods choose how much memory they need
+# With other methods, the archive chooses how much memory its decompression needs.
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 0x1
-_DIRECTORY_ENTRY: Final = b"PK\x01\x02"
-_MAX_RECORDS: Final = 10 * PACKAGE.count  # includes folders and files of other programs
+_CENTRAL_RECORD: Final = b"PK\x01\x02"
+_MAX_RECORDS: Final = 10 * PACKAGE.count  # also counts folders and `_SYSTEM_FILES`
 
 
 def unpack(data: bytes) -> dict[str, str]:
@@ -27,11 +25,11 @@ def unpack(data: bytes) -> dict[str, str]:
     repeated names, absolute names, `..`, links, encryption, a compression other than deflate, or
     files that are not UTF-8.
     """
-    if data.count(_DIRECTORY_ENTRY) > _MAX_RECORDS:
+    if data.count(_CENTRAL_RECORD) > _MAX_RECORDS:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            entries = [each for each in archive.infolist() if _counts(each)]
+            entries = [each for each in archive.infolist() if _is_content(each)]
             _require_limits(entries)
             return {each.filename: _text(archive, each) for each in entries}
     except DocumentRefused:
@@ -40,7 +38,7 @@ def unpack(data: bytes) -> dict[str, str]:
         raise DocumentRefused("this is not a ZIP file that can be read") from None
 
 
-def _counts(entry: zipfile.ZipInfo) -> bool:
+def _is_content(entry: zipfile.ZipInfo) -> bool:
     return not entry.is_dir() and not any(mark in entry.filename for mark in _SYSTEM_FILES)
 
 

@@ -27,7 +27,7 @@ def read(body: bytes) -> Any:
             text,
             parse_constant=_not_a_number,
             parse_float=_finite,
-            object_pairs_hook=_unambiguous,
+            object_pairs_hook=_with_unique_names,
         )
     except DocumentRefused:
         raise
@@ -41,18 +41,16 @@ def read(body: bytes) -> Any:
         raise DocumentRefused("the body is nested too deeply") from None
     except ValueError:
         raise DocumentRefused("the body has a number that is not finite or too long") from None
-    if "\\u" in text:
-        _inspect(value)
+    if "\\u" in text:  # only such an escape can create NUL or an unpaired surrogate
+        _require_storable(value)
     elif text.count("[") + text.count("{") > JSON.depth:
-        _measure(value)
+        _require_depth(value)
     return value
 
 
-def _unambiguous(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_unique_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
-    if len(found) < len(
-        members
-    ):  # with two values, for example two patients, the meaning is unclear
+    if len(found) < len(members):  # two values of a name, such as two patients, are ambiguous
         raise DocumentRefused("an object has the same name twice")
     return found
 
@@ -68,8 +66,8 @@ def _finite(text: str) -> float:
     return number
 
 
-def _measure(value: Any) -> None:
-    """Refuse deep nesting, level by level; the parser creates exactly these types."""
+def _require_depth(value: Any) -> None:
+    """Refuse deep nesting, level by level. The parser creates `dict` and `list`, no subclasses."""
     level = [value] if type(value) in _NESTING else []
     for _ in range(JSON.depth):
         level = [
@@ -83,9 +81,9 @@ def _measure(value: Any) -> None:
     raise DocumentRefused("the body is nested too deeply")
 
 
-def _inspect(value: Any) -> None:
+def _require_storable(value: Any) -> None:
     """Check the depth and all strings, without recursion."""
-    _measure(value)
+    _require_depth(value)
     pending = [value]
     while pending:
         item = pending.pop()

@@ -1,9 +1,9 @@
 """
 The limits of all documents of users, in one table.
 
-`size` is in bytes, or in characters for readers of text. `depth` counts levels, `count` the parts
-of a document: values, elements or rows. `seconds` is CPU time in a worker process. The memory limit
-of worker processes is in `bridge.workers.pool`.
+`size` is in bytes, or in characters for readers of text. `depth` counts levels. `count` counts the
+parts of a document: values, elements or rows. `seconds` is CPU time in a worker process. The memory
+limit of worker processes is in `bridge.workers.pool`.
 """
 
 from dataclasses import dataclass
@@ -67,4 +67,4 @@ IMAGE = Limits(10 * MEBIBYTE, depth=1, count=40_000_000, seconds=6)
 """A picture. `count`: pixels."""
 
 DOCUMENTS_OF_A_REQUEST = 12.0
-"""Elapsed seconds for all documents of one request in worker processes."""
+"""Limit of the elapsed seconds that worker processes spend on all documents of one request."""
