@@ -1,6 +1,6 @@
-"""Worker processes: hooks, uploaded documents and large messages run outside of the service's
-process.
+"""Worker processes: they run hooks, parse uploaded documents and read large messages outside of the
+service's process.
 
-`host` starts, limits, replaces and ends the processes. `pool` has pools of sealed processes,
-`offload` the process for large messages.
+`host` starts, limits, replaces and ends the processes. `pool` has the pools of sealed processes
+(see `confinement`), `offload` has the process for large messages.
 """

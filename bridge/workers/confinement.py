@@ -24,17 +24,18 @@ from contextlib import suppress
 from pathlib import Path
 from struct import pack
 
+# Operation codes of BPF, and results of a seccomp filter
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOTTY = 1, 25
-_X32 = 0x40000000  # numbers of the x32 ABI start here
+_X32 = 0x40000000  # system call numbers of the x32 ABI start here
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN = {"x86_64": 0, "aarch64": 1}
-_NONE = -1
+_NONE = -1  # the processor lacks the system call
 
-_FREE = {
+_ALLOWED_CALLS = {
     # memory
     "brk": (12, 214),
     "madvise": (28, 233),
@@ -42,7 +43,7 @@ _FREE = {
     "mprotect": (10, 226),
     "mremap": (25, 216),
     "munmap": (11, 215),
-    # descriptors that are open, and files that Landlock lets it read
+    # open descriptors, and files that Landlock lets the process read
     "close": (3, 57),
     "dup": (32, 23),
     "fstat": (5, 80),
@@ -97,10 +98,12 @@ _FREE = {
     "times": (100, 153),
     "uname": (63, 160),
 }
+"""System calls that are allowed with all arguments: their numbers on x86_64 and aarch64."""
+
 _OPEN, _OPENAT = (2, _NONE), (257, 56)
 _FCNTL, _PRLIMIT, _IOCTL = (72, 25), (302, 261), (16, 29)
 
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FCNTL_COMMANDS = (0, 1, 2, 3, 1030)
 """
 F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC.
@@ -130,10 +133,10 @@ def program(*, can_open: bool) -> bytes:
         _step(_AT_LEAST, _X32, no=1),
         _step(_RETURN, _KILL),
     ]
-    for numbers in _FREE.values():
+    for numbers in _ALLOWED_CALLS.values():
         code += _if_number(numbers[column], [_step(_RETURN, _ALLOW)])
     for numbers, argument in ((_OPEN, 1), (_OPENAT, 2)) if can_open else ():
-        code += _if_number(numbers[column], _unless_bits(argument, _WRITING))
+        code += _if_number(numbers[column], _unless_bits(argument, _WRITE_FLAGS))
     code += _if_number(_FCNTL[column], _if_one_of(1, _FCNTL_COMMANDS))
     code += _if_number(_PRLIMIT[column], _if_null(0, 2))
     code += _if_number(_IOCTL[column], [_step(_RETURN, _FAIL | _ENOTTY)])
@@ -141,6 +144,7 @@ def program(*, can_open: bool) -> bytes:
 
 
 def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
+    """Return a BPF instruction; a comparison skips `yes` or `no` instructions after it."""
     return struct.pack("=HBBI", code, yes, no, value)
 
 
@@ -159,20 +163,20 @@ def _unless_bits(argument: int, bits: int) -> list[bytes]:
 
 
 def _if_one_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
-    tests = [
-        _step(_EQUAL, each, yes=len(values) - at) for at, each in enumerate(values)
-    ]  # to the last step
+    # A match skips to the last instruction, which allows the call.
+    tests = [_step(_EQUAL, each, yes=len(values) - at) for at, each in enumerate(values)]
     load = _step(_LOAD, _ARGUMENTS + 8 * argument)
     return [load, *tests, _step(_RETURN, _FAIL | _EPERM), _step(_RETURN, _ALLOW)]
 
 
 def _if_null(first: int, second: int) -> list[bytes]:
     """Allow the call if both arguments are 0: prlimit(2) that reads the process's own limits."""
-    words = [8 * first, 8 * second, 8 * second + 4]
+    # A filter reads 32 bits at a time. The first argument is an int, the second one a pointer.
+    offsets = [8 * first, 8 * second, 8 * second + 4]
     code = []
-    for word in words:
+    for offset in offsets:
         code += [
-            _step(_LOAD, _ARGUMENTS + word),
+            _step(_LOAD, _ARGUMENTS + offset),
             _step(_EQUAL, 0, yes=1),
             _step(_RETURN, _FAIL | _EPERM),
         ]
@@ -193,9 +197,12 @@ _SECCOMP_MODE_FILTER = 2
 _NEW_NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000 | 0x04000000  # user, net, ipc, uts
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-_INSTALLED = ("site-packages", "dist-packages")  # below the standard library in some installations
+_PACKAGE_FOLDERS = (
+    "site-packages",
+    "dist-packages",
+)  # below the standard library in some installations
 _MAX_FILES = 64
-_FIRST_TO_GO = "1000"  # the out-of-memory killer ends this process before the service
+_OOM_SCORE = "1000"  # the maximum: the kernel ends this process before the service
 
 
 def confine(memory: int, folders: Sequence[Path]) -> list[str]:
@@ -225,7 +232,7 @@ def limit(memory: int) -> bool:
     If the system runs out of memory, it ends this process before the service.
     """
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     for kind, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, _MAX_FILES),
@@ -236,13 +243,18 @@ def limit(memory: int) -> bool:
 
 
 class ProcessSeal:
-    """The last step, in the child process that runs a task. Prepared before the child starts."""
+    """
+    Seals the child process that runs a task: limits, and the filter of system calls.
+
+    The parent process builds the filter before it starts the child process.
+    """
 
     def __init__(self, *, can_open: bool) -> None:
         """Build the filter; without `can_open` the process cannot open files."""
         has_filter = sys.platform == "linux" and is_supported()
         code = program(can_open=can_open) if has_filter else b""
         self._code = ctypes.create_string_buffer(code, len(code))
+        # struct sock_fprog: the number of instructions, and their address
         head = pack("@HxxxxxxP", len(code) // 8, ctypes.addressof(self._code))
         self._program = ctypes.create_string_buffer(head, len(head))
         self._has_filter = has_filter
@@ -293,13 +305,14 @@ def _restrict_files(folders: Sequence[Path]) -> bool:
     version = call(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
-    files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-    words = [files]
+    # One bit for each access right to files that this version of Landlock knows
+    file_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+    fields = [file_rights]
     if version >= 4:  # noqa: PLR2004  # network: bind and connect
-        words.append(0b11)
+        fields.append(0b11)
     if version >= 6:  # noqa: PLR2004  # scopes: abstract sockets and signals
-        words.append(0b11)
-    attributes = pack(f"={len(words)}Q", *words)
+        fields.append(0b11)
+    attributes = pack(f"={len(fields)}Q", *fields)
     ruleset = call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
         return False
@@ -315,7 +328,7 @@ def _restrict_files(folders: Sequence[Path]) -> bool:
 
 def _grant_reading(ruleset: int, entry: Path) -> None:
     """Grant reading an entry of a library folder, except installed packages and links."""
-    if entry.name not in _INSTALLED and not entry.is_symlink():
+    if entry.name not in _PACKAGE_FOLDERS and not entry.is_symlink():
         with suppress(FileNotFoundError):  # removed meanwhile
             _grant(ruleset, entry, _READ_FILE | _READ_DIR if entry.is_dir() else _READ_FILE)
 

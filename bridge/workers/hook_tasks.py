@@ -1,4 +1,8 @@
-"""Tasks that run administrators' hooks; imported by the worker process. See `hooks`."""
+"""
+Tasks that run administrators' hooks; imported by the worker process.
+
+`bridge.workers.hooks` calls them with the source code of the hook file as payload.
+"""
 
 import importlib
 from collections.abc import Mapping
@@ -16,17 +20,17 @@ for _each in _OFTEN_USED.split():
     importlib.import_module(_each)  # once, instead of in each call
 
 
-def load(payload: bytes, arguments: Mapping[str, Any]) -> list[str]:
+def load(source: bytes, arguments: Mapping[str, Any]) -> list[str]:
     """Run a hook file; return the names of its functions."""
-    found = _module(payload, arguments["module"])
-    return [name for name, each in vars(found).items() if _is_own(each, found)]
+    hook_module = _run_file(source, arguments["module"])
+    return [name for name, each in vars(hook_module).items() if _is_own(each, hook_module)]
 
 
-def call(payload: bytes, arguments: Mapping[str, Any]) -> str:
+def call(source: bytes, arguments: Mapping[str, Any]) -> str:
     """Call a hook with a message; None becomes an empty text."""
-    found = _module(payload, arguments["module"])
-    function = getattr(found, arguments["function"])
-    if not _is_own(function, found):
+    hook_module = _run_file(source, arguments["module"])
+    function = getattr(hook_module, arguments["function"])
+    if not _is_own(function, hook_module):
         raise AttributeError(arguments["function"])
     answer = function(hl7.parse(arguments["text"]))
     return "" if answer is None else str(answer).strip()
@@ -35,8 +39,8 @@ def call(payload: bytes, arguments: Mapping[str, Any]) -> str:
 TASKS = {"load": load, "call": call}
 
 
-def _module(source: bytes, name: str) -> ModuleType:
-    """Run a hook file as if it were imported."""
+def _run_file(source: bytes, name: str) -> ModuleType:
+    """Run a hook file as if it were imported; return its module."""
     hook_module = ModuleType(name)
     hook_module.__file__ = f"{name}.py"
     exec(compile(source, hook_module.__file__, "exec"), hook_module.__dict__)  # noqa: S102  # the purpose of a hook
@@ -44,7 +48,7 @@ def _module(source: bytes, name: str) -> ModuleType:
 
 
 def _is_own(value: object, module: ModuleType) -> bool:
-    """Tell whether a value is a function that this file defines, not one that it imports."""
+    """Tell whether a value is a function that the hook file defines, not one that it imports."""
     return (
         isinstance(value, FunctionType)
         and value.__module__ == module.__name__

@@ -1,9 +1,9 @@
 """
 Hooks of mappings, run in worker processes (`mappings.language.hooks.HookExecutor`).
 
-A hook gets its file and one message, and returns text. Only the class of an exception is reported,
-if it is one of Python's own or its name occurs in the hook's file; any other text may contain
-patient data.
+A worker process gets the hook's file and one message, and returns the hook's text. Only the class
+of an exception is reported, if it is one of Python's own or its name occurs in the hook's file; any
+other text may contain patient data.
 """
 
 import builtins
@@ -24,7 +24,7 @@ LOADING_SECONDS = 10.0
 WAIT = 20.0
 """Seconds for which a call waits for a free process."""
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # in databases and charsets
 _MAX_ANSWER_BYTES = 4 * MEBIBYTE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
@@ -48,7 +48,7 @@ class WorkerHookRunner:
         answer = self._run_task("call", source, arguments, limits)
         if not isinstance(answer, str):
             return ""
-        if _UNSTORABLE.search(answer):  # databases and charsets cannot store these
+        if _UNSTORABLE.search(answer):
             raise HookStopped("answered with a NUL character or an unpaired surrogate")
         return answer
 

@@ -6,8 +6,8 @@ A host runs up to a number of processes of one program. It has two subclasses:
 * `pool.WorkerPool`    runs foreign code and parses uploaded documents: program `zygote`, sealed
 * `offload.Offload`    runs our own functions on large messages: program `offload`
 
-A program serves one call at a time by pipes and keeps no state between calls. Calls block: make
-them on a thread, outside of transactions and locks.
+A program serves one call at a time over its pipes and keeps no state between calls. Calls block:
+make them on a thread, outside of transactions and locks.
 
 * WorkerError
     * WorkerTimeout    the call used up its wall-clock or processor time
@@ -99,7 +99,7 @@ class WorkerHost:
     ) -> None:
         self.name = name
         self._program, self._arguments = program, arguments
-        self._size, self._most_waiting, self._idle_seconds = size, waiting, idle
+        self._size, self._max_waiting, self._idle_seconds = size, waiting, idle
         self._changed = threading.Condition()
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -136,7 +136,7 @@ class WorkerHost:
 
     @property
     def active(self) -> list[str]:
-        """The confinement of the processes, as the last used one reported it."""
+        """The confinement of the processes, as the process that was used last reported it."""
         with self._changed:
             return self._idle[-1].active if self._idle else []
 
@@ -162,7 +162,7 @@ class WorkerHost:
     def _acquire(self, until: float) -> "_Worker":
         """Take an idle worker or start one. Raises WorkerBusy, WorkerFailed."""
         with self._changed:
-            if self._waiting >= self._most_waiting:
+            if self._waiting >= self._max_waiting:
                 raise WorkerBusy
             self._waiting += 1
             try:
@@ -190,9 +190,9 @@ class WorkerHost:
     def _release(self, worker: "_Worker") -> None:
         with self._changed:
             self._busy.discard(worker)
-            if worker.is_killed:  # the pool was closed meanwhile
+            if worker.is_killed:  # the host was closed meanwhile
                 return
-            worker.used = time.monotonic()
+            worker.used_at = time.monotonic()
             self._idle.append(worker)
             self._changed.notify()
             if self._retiring is None:
@@ -213,8 +213,8 @@ class WorkerHost:
         """End processes that were idle for a while."""
         with self._changed:
             since = time.monotonic() - self._idle_seconds
-            ended = [each for each in self._idle if each.used <= since]
-            self._idle = [each for each in self._idle if each.used > since]
+            ended = [each for each in self._idle if each.used_at <= since]
+            self._idle = [each for each in self._idle if each.used_at > since]
             self._retiring = None
             if self._idle or self._busy:
                 self._retire_later()
@@ -227,10 +227,10 @@ class _Worker:
 
     def __init__(self, program: str, arguments: Mapping[str, Any]) -> None:
         """Start the process and wait until it is ready. Raises WorkerFailed."""
-        described = json.dumps({"path": _import_path(), "program": program, **arguments})
+        start_arguments = json.dumps({"path": _import_path(), "program": program, **arguments})
         try:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP, described],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP, start_arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={},
@@ -241,11 +241,11 @@ class _Worker:
         except OSError:  # out of descriptors or processes
             raise WorkerFailed from None
         self.pid = self._process.pid
-        self.used = 0.0
+        self.used_at = 0.0
         self.is_killed = False
-        self._to = cast("IO[bytes]", self._process.stdin).fileno()
-        self._from = cast("IO[bytes]", self._process.stdout).fileno()
-        os.set_blocking(self._to, False)
+        self._request_pipe = cast("IO[bytes]", self._process.stdin).fileno()
+        self._reply_pipe = cast("IO[bytes]", self._process.stdout).fileno()
+        os.set_blocking(self._request_pipe, False)
         try:
             ready = self._answer(time.monotonic() + START_WITHIN)
         except BrokenPipeError:
@@ -275,14 +275,14 @@ class _Worker:
     def _write(self, data: bytes, until: float) -> None:
         view = memoryview(data)
         while view:
-            self._await(self._to, select.POLLOUT, until)
-            view = view[os.write(self._to, view[: 2**16]) :]
+            self._await(self._request_pipe, select.POLLOUT, until)
+            view = view[os.write(self._request_pipe, view[: 2**16]) :]
 
     def _read(self, size: int, until: float) -> bytes:
         found = bytearray()
         while len(found) < size:
-            self._await(self._from, select.POLLIN, until)
-            piece = os.read(self._from, min(size - len(found), 2**20))
+            self._await(self._reply_pipe, select.POLLIN, until)
+            piece = os.read(self._reply_pipe, min(size - len(found), 2**20))
             if not piece:
                 raise BrokenPipeError
             found += piece

@@ -6,9 +6,9 @@ a separate process it does not delay the service. It reads one message at a time
 memory for large messages is bounded.
 
 `main` is the program of the process. It reads a function and its arguments, then the message that
-is the first argument, and returns the result or the exception. It holds no secret, no database and
-no settings. It has lower priority than the service, and the system ends it first if memory runs
-out.
+is the first argument, and returns the result or the exception. It has no
+secrets, no database connection and no settings. It has lower priority than the service, and the
+system ends it first if memory runs out.
 """
 
 import fcntl
@@ -54,13 +54,13 @@ class Offload(WorkerHost):
         """
         call = pickle.dumps((function, arguments))
         reply = self.ask(call, payload, seconds=self._seconds, wait=WAIT)
-        good, answer = pickle.loads(reply)  # noqa: S301  # from our own process
-        if good:
-            return answer
-        raise answer
+        succeeded, result = pickle.loads(reply)  # noqa: S301  # from our own process
+        if succeeded:
+            return result
+        raise result
 
 
-_PIPE = 2**20  # bytes
+_PIPE_BYTES = 2**20
 
 
 def main(memory: int, nice: int) -> None:
@@ -73,10 +73,10 @@ def main(memory: int, nice: int) -> None:
     # A called function must not print into the pipes.
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with suppress(OSError, AttributeError):  # Linux only
-        fcntl.fcntl(requests, fcntl.F_SETPIPE_SZ, _PIPE)
-    nowhere = os.open(os.devnull, os.O_RDWR)
+        fcntl.fcntl(requests, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null_device, descriptor)
     with suppress(BrokenPipeError):
         _reply(replies, b"[]")  # ready, and not confined
         while _serve(requests, replies):

@@ -74,8 +74,8 @@ class WorkerPool(WorkerHost):
         limits = {"seconds": seconds, "processor": processor or max(1, round(seconds))}
         call = {"task": task, "arguments": dict(arguments or {}), "max_bytes": max_bytes, **limits}
         body = json.dumps(call).encode()
-        patience = seconds if wait is None else wait
-        return _read_answer(self.ask(body, payload, seconds=seconds + _MARGIN, wait=patience))
+        wait = seconds if wait is None else wait
+        return _read_answer(self.ask(body, payload, seconds=seconds + _MARGIN, wait=wait))
 
     def protections(self) -> list[str]:
         """Return the confinement of a call's process, in the order of `ALL_PROTECTIONS`."""
@@ -93,12 +93,12 @@ def _read_answer(answer: bytes) -> Any:
     if kind == zygote.BYTES_ANSWER:
         return content
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
         raise WorkerFailed from None
     if kind != zygote.RAISED:
-        return found
-    names = found[:_MAX_NAMES] if isinstance(found, list) else []
+        return value
+    names = value[:_MAX_NAMES] if isinstance(value, list) else []
     raise WorkerFailed(tuple(each for each in names if isinstance(each, str)))
 
 
@@ -110,8 +110,8 @@ PARSERS = WorkerPool("parsers", _PARSERS, size=2, memory=1024 * MEBIBYTE, nice=1
 
 _CLOCK_FACTOR: Final = 5
 """Wall-clock seconds for each second of processor time, on a busy machine."""
-_WAIT: Final = 10.0  # seconds for a free worker
-_ANSWER: Final = 64 * 2**20  # bytes
+_WAIT_SECONDS: Final = 10.0  # for a free worker
+_MAX_ANSWER_BYTES: Final = 64 * 2**20
 
 
 class DocumentTooCostly(BridgeError):
@@ -170,8 +170,8 @@ def parse(
             arguments,
             seconds=seconds,
             processor=limits.seconds,
-            max_bytes=_ANSWER,
-            wait=_WAIT,
+            max_bytes=_MAX_ANSWER_BYTES,
+            wait=_WAIT_SECONDS,
         )
     except WorkerTimeout:
         raise DocumentTooCostly from None

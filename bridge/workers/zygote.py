@@ -47,9 +47,9 @@ _CHUNK_BYTES = 2**16
 def main(modules: list[str], memory: int, nice: int) -> None:
     """Serve calls until the service closes the pipe."""
     requests, replies = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null_device, descriptor)
     for each in (signal.SIGTERM, signal.SIGINT):  # the service closes the pipe when it ends
         signal.signal(each, signal.SIG_IGN)
     os.nice(nice)
@@ -63,8 +63,8 @@ def main(modules: list[str], memory: int, nice: int) -> None:
     seal = ProcessSeal(can_open=LANDLOCK in active)
     gc.collect()
     gc.freeze()
-    os.dup2(nowhere, 2)  # errors until here are reported
-    os.close(nowhere)
+    os.dup2(null_device, 2)  # until here, errors go to the log of the service
+    os.close(null_device)
     _reply(replies, json.dumps(active).encode())
     server = _CallServer(requests, replies, tasks, seal)
     with suppress(BrokenPipeError):
