@@ -52,7 +52,7 @@ class HttpCaller(EngineCaller):
 
     @override
     async def send(self, request: EngineRequest) -> EngineResponse:
-        sent = self._client.build_request(
+        prepared = self._client.build_request(
             request.method,
             request_target(request, self._base),
             content=request.content,
@@ -60,11 +60,11 @@ class HttpCaller(EngineCaller):
             headers={name.encode(): value.encode() for name, value in request.headers.items()},
         )
         if request.wait:
-            sent.extensions["timeout"]["read"] = request.wait
+            prepared.extensions["timeout"]["read"] = request.wait
         if self._client.is_closed:
             raise unreachable(request.path)
         try:
-            return await self._exchange(sent, request.path)
+            return await self._exchange(prepared, request.path)
         except _NOT_SENT:
             raise unreachable(request.path) from None
         except _NEVER_VALID:
@@ -76,9 +76,9 @@ class HttpCaller(EngineCaller):
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _exchange(self, sent: httpx.Request, path: str) -> EngineResponse:
+    async def _exchange(self, request: httpx.Request, path: str) -> EngineResponse:
         """Send a request and read the response in parts, up to the largest size."""
-        response = await self._client.send(sent, stream=True)
+        response = await self._client.send(request, stream=True)
         parts, size = [], 0
         try:
             async for part in response.aiter_bytes():
@@ -114,8 +114,8 @@ Application = Callable[
     Awaitable[None],
 ]
 
-_FAULT = 500
-_US = ("127.0.0.1", 0)
+_SERVER_ERROR = 500
+_CLIENT_ADDRESS = ("127.0.0.1", 0)
 
 
 class InProcessCaller(EngineCaller):
@@ -135,10 +135,10 @@ class InProcessCaller(EngineCaller):
         with suppress(Exception):  # the application has logged it
             await self._application(scope, exchange.receive, exchange.send)
         if not exchange.begun:
-            return EngineResponse(_FAULT, {}, b"")
+            return EngineResponse(_SERVER_ERROR, {}, b"")
         if not exchange.ended:
             raise no_answer(request.path)
-        return exchange.answer()
+        return exchange.response()
 
     @override
     async def aclose(self) -> None:
@@ -162,7 +162,7 @@ class InProcessCaller(EngineCaller):
             "query_string": query.encode("ascii"),
             "root_path": "",
             "headers": headers,
-            "client": _US,
+            "client": _CLIENT_ADDRESS,
             "server": self._server,
             "extensions": {IN_PROCESS: {}},
         }
@@ -175,8 +175,8 @@ class _Exchange:
         self._content: bytes | None = content
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._written: list[bytes] = []
-        self._whole = asyncio.Event()
+        self._parts: list[bytes] = []
+        self._complete = asyncio.Event()
 
     @property
     def begun(self) -> bool:
@@ -186,14 +186,14 @@ class _Exchange:
     @property
     def ended(self) -> bool:
         """Whether the response is complete."""
-        return self._whole.is_set()
+        return self._complete.is_set()
 
     async def receive(self) -> Message:
         """Return the request body; after the response, a disconnect."""
         if self._content is not None:
             content, self._content = self._content, None
             return {"type": "http.request", "body": content, "more_body": False}
-        await self._whole.wait()
+        await self._complete.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -205,10 +205,10 @@ class _Exchange:
                 for name, value in message.get("headers", ())
             }
         elif message["type"] == "http.response.body":
-            self._written.append(message.get("body", b""))
+            self._parts.append(message.get("body", b""))
             if not message.get("more_body", False):
-                self._whole.set()
+                self._complete.set()
 
-    def answer(self) -> EngineResponse:
-        """Return the response."""
-        return EngineResponse(self._status, self._headers, b"".join(self._written))
+    def response(self) -> EngineResponse:
+        """Return the complete response."""
+        return EngineResponse(self._status, self._headers, b"".join(self._parts))

@@ -8,9 +8,9 @@ method returns a value or raises `EngineFailure`, which says whether a retry can
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bridge.contract import ReportStatus
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
+    SIGNED,
     ChangePage,
     OrderKey,
     PatientUpdate,
@@ -34,8 +34,6 @@ from bridge.errors import FailureKind
 
 NO_TEXTS: Final = "no_texts"
 """Error code of the client: the record of a signed report has no text."""
-
-_SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
 
 class BulkEndpoints:
@@ -64,7 +62,7 @@ class BulkEndpoints:
         answers = await self._transport.call(
             "POST", "/api/report/status", orders[0].site, signed_texts, body=body
         )
-        if any(text is None and record.status in _SIGNED for record, text in answers):
+        if any(text is None and record.status in SIGNED for record, text in answers):
             raise EngineFailure("/api/report/status", FailureKind.PERMANENT, NO_TEXTS)
         return {
             order: text for record, text in answers if text is not None for order in record.orders
@@ -72,20 +70,22 @@ class BulkEndpoints:
 
     async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         """Link orders of a site to one report; the first order is the anchor."""
-        return await self._grouping("link-orders", orders)
+        return await self._post_orders("link-orders", orders)
 
     async def unlink_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         """Unlink orders of a site from their reports."""
-        return await self._grouping("unlink-orders", orders)
+        return await self._post_orders("unlink-orders", orders)
 
-    async def _grouping(self, action: str, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+    async def _post_orders(
+        self, action: str, orders: Sequence[OrderKey]
+    ) -> tuple[StatusRecord, ...]:
         site = orders[0].site
         return await self._transport.call(
             "POST",
             f"/api/report/{action}",
             site,
             status_records,
-            body=_several_orders(site, orders),
+            body=_orders_body(site, orders),
         )
 
     async def changes(
@@ -145,7 +145,7 @@ class BulkEndpoints:
         return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
 
 
-def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
+def _orders_body(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
     """Build the body of link-orders and unlink-orders."""
     return {
         "SiteID": site,
@@ -155,7 +155,7 @@ def _several_orders(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
 
 _ACCOUNTS: Final = "/api/account"
 _PROFILE: Final = "/reporting/api/account"
-_SIGNED_OUT: Final = 401
+_UNAUTHORIZED: Final = 401
 
 
 class AdminEndpoints:
@@ -179,8 +179,8 @@ class AdminEndpoints:
 
         The text of an error response may contain patient data. Do not log it.
         """
-        whole = f"/api/admin{path}"
-        return await self._transport.forward(method, whole, site, body=body, query=query)
+        full_path = f"/api/admin{path}"
+        return await self._transport.forward(method, full_path, site, body=body, query=query)
 
     async def administer_account(
         self,
@@ -203,7 +203,7 @@ class AdminEndpoints:
             )
             return visitor(response.json())
         except EngineFailure as failure:
-            if failure.status == _SIGNED_OUT:
+            if failure.status == _UNAUTHORIZED:
                 return None
             raise
         except (UnreadableResponse, ValueError, RecursionError):
@@ -214,9 +214,9 @@ class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
     """The endpoints that the bridge calls, and the transport that they share."""
 
     def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
-        """`caller` sends the requests; `tokens` are the access tokens of the service."""
-        known = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
-        super().__init__(EngineTransport(caller, known))
+        """`caller` sends the requests; `tokens` are by site, or one token for all sites."""
+        by_site = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
+        super().__init__(EngineTransport(caller, by_site))
 
     def token_of(self, site: str) -> str:
         """Return the access token for a site; all launches of a batch use one token."""

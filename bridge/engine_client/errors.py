@@ -21,7 +21,7 @@ class EngineFailure(BridgeError):
     A call to the report service failed.
 
     `status` is the HTTP status, None without a response. `code` is the error code of the service,
-    or one of ours: `unreachable`, `no_answer`, `unreadable`. `retry_after` is in seconds.
+    or one of ours, such as `unreachable`, `no_answer` or `unreadable`. `retry_after` is in seconds.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def classify(status: int, code: str, *, business: bool = False) -> FailureKind:
 
 
 def code_of(body: object, status: int) -> str:
-    """Return the `code` of a problem body, or `http_STATUS` if it is not a plain word."""
+    """Return the `code` of a problem body, or `http_STATUS` if the body has no valid code."""
     code = body.get("code") if isinstance(body, dict) else None
     if isinstance(code, str) and _CODE.fullmatch(code):
         return code

@@ -103,7 +103,7 @@ class ReportExport:
 
 @dataclass(frozen=True, slots=True)
 class FeedRelease:
-    """The release of a change: `kind` final | addendum | retraction, counted per kind."""
+    """A release: `kind` final | addendum | retraction; `sequence` is its number within the kind."""
 
     kind: str
     sequence: int

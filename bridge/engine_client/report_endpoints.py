@@ -73,7 +73,7 @@ class ReportEndpoints:
         `prelim_until` (ms), here and below, is an addition of our engine: it selects the text of
         the latest preliminary read up to that time.
         """
-        body = _one_report(order, prelimUntil=prelim_until)
+        body = _report_body(order, prelimUntil=prelim_until)
         return await self._transport.call(
             "POST", "/api/report/export/json", order.site, export, body=body
         )
@@ -87,7 +87,7 @@ class ReportEndpoints:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export RTF; our engine includes only the first `addenda` addenda."""
-        body = _one_report(
+        body = _report_body(
             order,
             timeZone=time_zone,
             responseType="arraybuffer",
@@ -108,7 +108,7 @@ class ReportEndpoints:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export PDF with the first `addenda` addenda; an addition of our engine."""
-        body = _one_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
+        body = _report_body(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
         response = await self._transport.send(
             "POST", "/api/report/export/pdf", order.site, body=body
         )
@@ -123,9 +123,9 @@ class ReportEndpoints:
         With `only_ordered` our engine refuses (400) to delete a report in progress; another
         service may ignore the field. `set_aside`: the order is not cancelled.
         """
-        wishes = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
-        options = {name: True for name, wanted in wishes.items() if wanted}
-        body = _one_report(order, **options)
+        flags = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
+        options = {name: True for name, wanted in flags.items() if wanted}
+        body = _report_body(order, **options)
         await self._transport.call("POST", "/api/report/delete", order.site, nothing, body=body)
 
 
@@ -149,7 +149,7 @@ def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
     }
 
 
-def _one_report(order: OrderKey, **options: Any) -> dict[str, Any]:
+def _report_body(order: OrderKey, **options: Any) -> dict[str, Any]:
     """Build the body of a single-report endpoint, without options that are None."""
     return {"clinicalInfo": order.tags()} | omit_none(**options)
 

@@ -101,14 +101,14 @@ def status_record(value: object) -> StatusRecord:
         status = ReportStatus(_text(body.get("status"), "status"))
     except ValueError:
         raise UnreadableResponse("status") from None
-    content = body.get("hasContent")
+    has_content = body.get("hasContent")
     return StatusRecord(
         report_id=_text(body.get("reportId"), "reportId"),
         status=status,
         user_email=_text(body.get("userEmail"), "userEmail"),
         unsign_until=_number(body.get("unsignUntil"), "unsignUntil"),
         orders=_each(body.get("clinicalInfo"), "clinicalInfo", order_key),
-        has_content=content if isinstance(content, bool) else None,
+        has_content=has_content if isinstance(has_content, bool) else None,
         addendum_unsign_until=_number(body.get("addendumUnsignUntil"), "addendumUnsignUntil"),
     )
 

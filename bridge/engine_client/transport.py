@@ -23,7 +23,7 @@ from bridge.errors import FailureKind
 T = TypeVar("T")
 
 _SAFE: Final = "/?&=%:@!$'()*+,;~"  # characters of paths and queries, RFC 3986 §3.3, §3.4
-_NOT_IN_A_FIELD: Final = frozenset("\r\n\0")  # not allowed in header values, RFC 9110 §5.5
+_NOT_IN_HEADERS: Final = frozenset("\r\n\0")  # not allowed in header values, RFC 9110 §5.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def request_target(request: EngineRequest, base: str) -> str:
     Raises EngineFailure for the URL of another service, and for a header with a line break.
     """
     path = quote(request.path.removeprefix(base), safe=_SAFE)
-    if not path.startswith("/") or not _NOT_IN_A_FIELD.isdisjoint(
+    if not path.startswith("/") or not _NOT_IN_HEADERS.isdisjoint(
         "".join(request.headers.values())
     ):
         raise bad_address(request.path)
@@ -110,7 +110,7 @@ def _query(values: Mapping[str, Any]) -> str:
 DEADLINE = 60.0
 """Seconds that a call may take, in addition to the `wait` that it requests."""
 
-LARGEST_LONG_POLL = 5.0  # seconds that a response may take in addition to the requested wait
+_LONG_POLL_MARGIN = 5.0  # seconds that a response may take in addition to the requested wait
 
 
 class AccessTokens:
@@ -158,11 +158,11 @@ class EngineTransport:
         """Send JSON and parse the JSON response by `read`; `wait` extends the deadline."""
         response = await self.send(method, path, site, body=body, query=query, wait=wait)
         try:
-            return read(_value(response))
+            return read(_parse_json(response))
         except (UnreadableResponse, ValueError, RecursionError) as error:
             raise EngineFailure(
                 path, FailureKind.AMBIGUOUS, "unreadable", response.status
-            ) from _named(error)
+            ) from _safe_cause(error)
 
     async def send(
         self,
@@ -175,8 +175,10 @@ class EngineTransport:
         wait: float = 0.0,
     ) -> EngineResponse:
         """Send a request and return a successful response. Raises EngineFailure otherwise."""
-        silence = wait + LARGEST_LONG_POLL if wait else 0.0
-        return await self._answer(self._request(method, path, site, body, query, silence))
+        read_timeout = wait + _LONG_POLL_MARGIN if wait else 0.0
+        return await self._require_success(
+            self._request(method, path, site, body, query, read_timeout)
+        )
 
     async def forward(
         self,
@@ -188,7 +190,7 @@ class EngineTransport:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Send JSON for a user; return status and body of the response, also of an error."""
-        response = await self._ask(self._request(method, path, site, body, query))
+        response = await self._send_in_time(self._request(method, path, site, body, query))
         try:
             return response.status, response.json() if response.content else None
         except (ValueError, RecursionError):
@@ -199,9 +201,9 @@ class EngineTransport:
         headers = {"cookie": cookies, "accept": "application/json"}
         if unattended:
             headers["x-unattended"] = "1"
-        return await self._answer(EngineRequest("GET", path, headers))
+        return await self._require_success(EngineRequest("GET", path, headers))
 
-    async def _ask(self, request: EngineRequest) -> EngineResponse:
+    async def _send_in_time(self, request: EngineRequest) -> EngineResponse:
         """
         Send a request; raise `no_answer` after the deadline.
 
@@ -214,8 +216,8 @@ class EngineTransport:
         except TimeoutError:
             raise no_answer(request.path) from None
 
-    async def _answer(self, request: EngineRequest) -> EngineResponse:
-        response = await self._ask(request)
+    async def _require_success(self, request: EngineRequest) -> EngineResponse:
+        response = await self._send_in_time(request)
         if response.status in OK:
             return response
         raise failure_of(request.path, response)
@@ -227,16 +229,16 @@ class EngineTransport:
         site: str,
         body: object,
         query: Mapping[str, Any] | None,
-        silence: float = 0.0,
+        read_timeout: float = 0.0,
     ) -> EngineRequest:
         headers = {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}
         if body is None:
-            return EngineRequest(method, path, headers, None, query, silence)
+            return EngineRequest(method, path, headers, None, query, read_timeout)
         headers["content-type"] = "application/json"
-        return EngineRequest(method, path, headers, to_json(body), query, silence)
+        return EngineRequest(method, path, headers, to_json(body), query, read_timeout)
 
 
-def _value(response: EngineResponse) -> object:
+def _parse_json(response: EngineResponse) -> object:
     """Parse JSON: the fast parser for UTF-8, else the tolerant one. Raises ValueError."""
     if not response.content:
         return None
@@ -258,8 +260,8 @@ def failure_of(call: str, response: EngineResponse) -> EngineFailure:
     return EngineFailure(call, classify(status, code, business=business), code, status, after)
 
 
-def _named(error: Exception) -> Exception | None:
-    """Keep a cause that names a member; drop a decoder's error, which quotes the document."""
+def _safe_cause(error: Exception) -> Exception | None:
+    """Return an error that only names a member; None for a decoder's, which quotes the document."""
     return error if isinstance(error, UnreadableResponse) else None
 
 
