@@ -43,12 +43,12 @@ UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~
 DONE, FAILED, ACKS = "done", "failed", "acks"
 _LOCK: Final = ".lock"
 _PROBE: Final = ".bridge-check"
-_LONGEST: Final = 255  # bytes of a file name, in all usual file systems
-_FEW_NUMBERS: Final = 100
+_MAX_NAME_BYTES: Final = 255  # of a file name, in all usual file systems
+_MAX_COUNTED: Final = 100
 _CHUNK_BYTES: Final = 2**20
-_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS
+_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # control, bidirectional, line separators
 
 
@@ -92,7 +92,9 @@ class Folder:
     def held(self) -> Iterator[bool]:
         """Lock the folder for this process; yields False if another process has the lock."""
         with self._opened() as folder:
-            descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE, dir_fd=folder)
+            descriptor = os.open(
+                _LOCK, os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, FILE_MODE, dir_fd=folder
+            )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -115,7 +117,7 @@ class Folder:
             return heapq.nsmallest(most, found, lambda each: (each.written_at, each.name))
 
     def ignored(self) -> int:
-        """Count entries that are never read: links, pipes, devices, names with control codes."""
+        """Count entries that are never read: irregular files, names with control characters."""
         count = 0
         with self._opened() as folder, os.scandir(folder) as entries:
             for entry in entries:
@@ -143,19 +145,19 @@ class Folder:
         On another file system the copy is on disk before the original is deleted.
         """
         with self._opened() as folder, _inside(folder, child) as target:
-            number, free = 1, name
-            while _exists(target, free):
+            number, free_name = 1, name
+            while _exists(target, free_name):
                 number += 1
                 # A sender may use one name for all files: many numbers would be tried each time.
-                ending = number if number <= _FEW_NUMBERS else time.time_ns()
-                free = fit_name(Path(name).stem, f".{ending}{Path(name).suffix}")
+                ending = number if number <= _MAX_COUNTED else time.time_ns()
+                free_name = fit_name(Path(name).stem, f".{ending}{Path(name).suffix}")
             try:
-                os.rename(name, free, src_dir_fd=folder, dst_dir_fd=target)
+                os.rename(name, free_name, src_dir_fd=folder, dst_dir_fd=target)
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
                 with _reading(folder, name) as source:
-                    _write(target, free, _pieces(source))
+                    _write(target, free_name, _pieces(source))
                 os.fsync(target)
                 os.unlink(name, dir_fd=folder)
             os.fsync(target)
@@ -187,7 +189,7 @@ class Folder:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        descriptor = os.open(self.path, _FOLDER)
+        descriptor = os.open(self.path, _FOLDER_FLAGS)
         try:
             yield descriptor
         finally:
@@ -207,7 +209,7 @@ class Folder:
 
 def fit_name(name: str, ending: str) -> str:
     """Join a name and its ending; a digest replaces a name that is too long."""
-    if len(os.fsencode(name + ending)) <= _LONGEST:
+    if len(os.fsencode(name + ending)) <= _MAX_NAME_BYTES:
         return name + ending
     digest = blake2b(os.fsencode(name), digest_size=16).hexdigest()
     return f"{'.' if name.startswith('.') else ''}{digest}{ending[-64:]}"
@@ -238,7 +240,7 @@ def _inside(folder: int, child: str) -> Iterator[int]:
     """Open a folder in another one, created if missing; a link is an error."""
     with suppress(FileExistsError):
         os.mkdir(child, FOLDER_MODE, dir_fd=folder)
-    descriptor = os.open(child, _FOLDER, dir_fd=folder)
+    descriptor = os.open(child, _FOLDER_FLAGS, dir_fd=folder)
     try:
         yield descriptor
     finally:
@@ -248,7 +250,7 @@ def _inside(folder: int, child: str) -> Iterator[int]:
 @contextmanager
 def _reading(folder: int, name: str) -> Iterator[int]:
     """Open a regular file; the check uses the descriptor, so the file cannot be exchanged."""
-    descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=folder)
+    descriptor = os.open(name, os.O_RDONLY | _SAFE_FLAGS, dir_fd=folder)
     try:
         if not _is_plain(os.fstat(descriptor)):
             raise NotARegularFile
@@ -266,7 +268,7 @@ def _write(folder: int, name: str, pieces: Iterator[bytes]) -> None:
     unfinished = fit_name(f".{name}", ".tmp")
     with suppress(FileNotFoundError):  # left by a process that was killed
         os.unlink(unfinished, dir_fd=folder)
-    descriptor = os.open(unfinished, _NEW, FILE_MODE, dir_fd=folder)
+    descriptor = os.open(unfinished, _NEW_FILE_FLAGS, FILE_MODE, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             for piece in pieces:
@@ -289,9 +291,9 @@ def _exists(folder: int, name: str) -> bool:
 
 
 SUFFIX: Final = ".hl7"
-SCAN_EVERY_SECONDS: Final = 0.2  # seconds
-_LONGEST_ANSWER: Final = 2**20  # bytes
-_LONGEST_NUMBER: Final = 150  # characters of MSH-10 in a name
+SCAN_EVERY_SECONDS: Final = 0.2
+_MAX_ACK_BYTES: Final = 2**20
+_MAX_CONTROL_ID: Final = 150  # characters of MSH-10 in a file name
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -315,7 +317,7 @@ class FolderSender:
         self._clock = clock
         self._answer_within = answer_within
         self._matches = matches
-        self._last = 0
+        self._last_stamp = 0
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Write one message; return its acknowledgment."""
@@ -332,33 +334,32 @@ class FolderSender:
             raise NotConnected(type(error).__name__) from error
         if self._answer_within is None:
             now = self._clock()
-            code, number = AckCode.COMMIT_ACCEPT, f"F{self._last}"
-            return build_ack(peek(payload), code, control_id=number, now=now)
+            control_id = f"F{self._last_stamp}"
+            return build_ack(peek(payload), AckCode.COMMIT_ACCEPT, control_id=control_id, now=now)
         return await self._answer(payload, f"{ACKS}/{name}.ack", self._answer_within)
 
     def _write(self, payload: bytes) -> str:
         self._folder.prepare(*([] if self._answer_within is None else [ACKS]))
-        number = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))[:_LONGEST_NUMBER]
-        self._folder.clear(f"-{number}{SUFFIX}")
-        name = self._name(number)
-        if (
-            self._answer_within is not None
-        ):  # an acknowledgment of an earlier attempt does not count
+        control_id = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))[:_MAX_CONTROL_ID]
+        self._folder.clear(f"-{control_id}{SUFFIX}")
+        name = self._name(control_id)
+        if self._answer_within is not None:
+            # An acknowledgment of an earlier attempt does not count.
             self._folder.remove(f"{ACKS}/{name}.ack")
         self._folder.put(name, payload)
         return name
 
-    def _name(self, number: str) -> str:
-        """Return the name of the same message that still waits there, or the next name."""
+    def _name(self, control_id: str) -> str:
+        """Return the name of the message's file if the reader has not taken it, else a new name."""
         names = [each.name for each in self._folder.waiting() if each.name.endswith(SUFFIX)]
-        ending = f"-{number}{SUFFIX}"
+        ending = f"-{control_id}{SUFFIX}"
         for name in names:
             if name.endswith(ending):
                 return name
         stamps = [int(head) for name in names if (head := name.partition("-")[0]).isdigit()]
         now = int(self._clock().timestamp() * 1000)
-        self._last = max([now, self._last + 1, *(stamp + 1 for stamp in stamps)])
-        return f"{self._last:015d}{ending}"
+        self._last_stamp = max([now, self._last_stamp + 1, *(stamp + 1 for stamp in stamps)])
+        return f"{self._last_stamp:015d}{ending}"
 
     async def _answer(self, payload: bytes, answer: str, within: float) -> bytes:
         """Wait for the reader's acknowledgment."""
@@ -367,7 +368,7 @@ class FolderSender:
         loss = LossReason.TIMEOUT
         while loop.time() < until:
             try:
-                reply = await Threads.FOLDERS.run(self._folder.read, answer, _LONGEST_ANSWER)
+                reply = await Threads.FOLDERS.run(self._folder.read, answer, _MAX_ACK_BYTES)
             except OSError:
                 reply = b""
             if reply and self._matches(payload, reply):

@@ -47,10 +47,10 @@ def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
 
 def _acknowledgments(reply: bytes) -> Iterator[ReceivedAck]:
     try:
-        inside = split(reply)
+        batch = split(reply)
     except MalformedMessage:
-        inside = None
-    for each in [reply] if inside is None else inside:
+        batch = None
+    for each in [reply] if batch is None else batch:
         yield read_ack(each)
 
 
@@ -128,12 +128,12 @@ class FolderListener:
         self._observer = observer
         self._numbers = itertools.count(1)
         self._seen: dict[str, tuple[int, int]] = {}
-        self._tries: dict[str, int] = {}
+        self._attempts: dict[str, int] = {}
         self._wait = rules.every
         self._ended = False
         self._paused = False
         self._ignored = 0
-        self._looks = itertools.count()
+        self._scans = itertools.count()
 
     async def prepare(self) -> None:
         """Create the folders for processed files. Raises OSError."""
@@ -185,48 +185,48 @@ class FolderListener:
             for name in ready:
                 if self._stopped:
                     return False
-                if not await self._take(name, sizes[name]):
+                if not await self._process(name, sizes[name]):
                     return True
         return False
 
     async def _report_ignored(self) -> None:
         """Log when the number of entries that are not regular files grows; they are not read."""
-        if next(self._looks) % SCANS_PER_COUNT:
+        if next(self._scans) % SCANS_PER_COUNT:
             return
         count = await Threads.FOLDERS.run(self._folder.ignored)
         if count > self._ignored:
             self._log.warning("entries ignored: not plain files", count=count)
         self._ignored = count
 
-    async def _take(self, name: str, size: int) -> bool:
+    async def _process(self, name: str, size: int) -> bool:
         """Process one file; return False if it must be processed again before later files."""
         source = _Source(next(self._numbers))
         try:
             replies = await self._replies(name, size, source)
         except OSError as error:
-            if self._patient(name):
+            if self._may_try_again(name):
                 self._log.error("file not read", error=describe(error))
             return True  # an unreadable file must not delay the others
-        becomes = disposition_of(replies)
-        if becomes is FileDisposition.AGAIN and self._patient(name):
+        disposition = disposition_of(replies)
+        if disposition is FileDisposition.AGAIN and self._may_try_again(name):
             return False
         try:
-            await Threads.FOLDERS.run(self._conclude, name, becomes, [*replies, *source.late])
+            await Threads.FOLDERS.run(self._move, name, disposition, [*replies, *source.late])
         except OSError as error:
             self._log.error("file not put aside", error=describe(error))
-            return not self._patient(name)
-        self._tries.pop(name, None)
+            return not self._may_try_again(name)
+        self._attempts.pop(name, None)
         return True
 
-    def _patient(self, name: str) -> bool:
-        self._tries[name] = self._tries.get(name, 0) + 1
-        return self._tries[name] < MAX_ATTEMPTS
+    def _may_try_again(self, name: str) -> bool:
+        """Count a failed attempt to process a file; tell whether another one is allowed."""
+        self._attempts[name] = self._attempts.get(name, 0) + 1
+        return self._attempts[name] < MAX_ATTEMPTS
 
     async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
         limit = self._rules.max_file
-        max_bytes = (
-            HEAD if size > limit else limit + 1
-        )  # the file may have grown since it was listed
+        # One byte more than the limit: the file may have grown since it was listed.
+        max_bytes = HEAD if size > limit else limit + 1
         data = await Threads.FOLDERS.run(self._folder.read, name, max_bytes)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
@@ -234,9 +234,9 @@ class FolderListener:
             reply = self._refuse(error, data[:HEAD])
             return [] if reply is None else [reply]
         # A single message is passed on unchanged; other content is refused by the handler.
-        many = data.count(b"MSH") > MAX_MESSAGES
-        messages = [] if many else await Threads.FOLDERS.run(messages_in, data)
-        if many:
+        too_many = data.count(b"MSH") > MAX_MESSAGES
+        messages = [] if too_many else await Threads.FOLDERS.run(messages_in, data)
+        if too_many:
             self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)
         payloads = messages if len(messages) > 1 else [data]
         replies: list[bytes] = []
@@ -246,7 +246,7 @@ class FolderListener:
             replies += await as_deferred(self._handle, Frame(payload), source).asFuture(loop)
         return replies
 
-    def _conclude(self, name: str, becomes: FileDisposition, replies: Sequence[bytes]) -> None:
+    def _move(self, name: str, disposition: FileDisposition, replies: Sequence[bytes]) -> None:
         if self._rules.answers and replies:
             self._folder.put(f"{ACKS}/{fit_name(name, '.ack')}", b"".join(replies))
-        self._folder.move(name, DONE if becomes is FileDisposition.DONE else FAILED)
+        self._folder.move(name, DONE if disposition is FileDisposition.DONE else FAILED)

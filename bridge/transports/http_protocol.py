@@ -48,10 +48,10 @@ STATUS: Mapping[AckCode, HTTPStatus] = MappingProxyType(
 def status_of(reply: bytes) -> HTTPStatus:
     """Return the HTTP status for an acknowledgment; for a batch, the worst one."""
     try:
-        inside = split(reply)
+        batch = split(reply)
     except MalformedMessage:
-        inside = None
-    codes = [read_ack(each).code for each in ([reply] if inside is None else inside)]
+        batch = None
+    codes = [read_ack(each).code for each in ([reply] if batch is None else batch)]
     return max((STATUS[code] for code in codes if code is not None), default=HTTPStatus.OK)
 
 
@@ -63,20 +63,20 @@ def read_content_type(value: str) -> tuple[str, str]:
     return media, str(headers.get_param("charset", "") or "")
 
 
-def to_listener_charset(payload: bytes, declared: str, fallback: str) -> bytes:
+def to_listener_charset(payload: bytes, declared: str, listener_charset: str) -> bytes:
     """
     Convert a message without MSH-18 from the declared charset to the listener's.
 
     Bytes that are not valid in the declared charset stay unchanged.
     """
     codec = _codec_of(declared)
-    return payload if codec is None else _recode(payload, codec, fallback)
+    return payload if codec is None else _recode(payload, codec, listener_charset)
 
 
-def to_sender_charset(reply: bytes, declared: str, fallback: str) -> bytes:
+def to_sender_charset(reply: bytes, declared: str, listener_charset: str) -> bytes:
     """Convert a reply without MSH-18 to the charset that the request declared."""
     codec = _codec_of(declared)
-    return reply if codec is None else _recode(reply, fallback, codec)
+    return reply if codec is None else _recode(reply, listener_charset, codec)
 
 
 def _codec_of(declared: str) -> str | None:
@@ -84,6 +84,7 @@ def _codec_of(declared: str) -> str | None:
 
 
 def _recode(payload: bytes, before: str, after: str) -> bytes:
+    """Convert a message without MSH-18 from one charset to another, if it is possible."""
     if codec_for("", before) == codec_for("", after):
         return payload
     try:
@@ -108,18 +109,18 @@ def read_authorization(owner: str, file: Path | None) -> bytes | None:
     try:
         value = file.read_bytes().strip()
     except OSError as error:
-        why = error.strerror or "cannot be read"
-        raise AuthorizationUnusable(owner, f"{file}: {why}") from None
+        reason = error.strerror or "cannot be read"
+        raise AuthorizationUnusable(owner, f"{file}: {reason}") from None
     if not value or b"\n" in value or b"\r" in value:
         raise AuthorizationUnusable(owner, "must hold one line, such as Bearer …")
     return value
 
 
 _EARLY_RESPONSE = (
-    "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{further}"
+    "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{extra_headers}"
     "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
 )
-_FURTHER = {
+_EXTRA_HEADERS = {
     HTTPStatus.UNAUTHORIZED: 'www-authenticate: Basic realm="HL7"\r\n',
     HTTPStatus.METHOD_NOT_ALLOWED: "allow: POST\r\n",
     HTTPStatus.SERVICE_UNAVAILABLE: "retry-after: 5\r\n",
@@ -133,7 +134,7 @@ def early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
     start = _EARLY_RESPONSE.format(
         status=status,
         phrase=phrase,
-        further=_FURTHER.get(status, ""),
+        extra_headers=_EXTRA_HEADERS.get(status, ""),
         kind=CONTENT_TYPE if answer else "text/plain",
         length=len(answer),
     )

@@ -1,7 +1,7 @@
 """
 HTTP resource of a listener: each POST is a message, and the response is its acknowledgment.
 
-The handler processes the messages. `server` enforces the limits.
+The handler processes the messages. `http_server` enforces the limits.
 """
 
 import hmac
@@ -62,13 +62,13 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         self._handle = handle
         self._rules = rules
         self._observer = observer
-        self._numbers = itertools.count(1)
+        self._connection_ids = itertools.count(1)
         self.paused = False
         self.in_progress = 0
 
     @override
     def render(self, request: Any) -> Any:
-        """Respond at once with an error, or when the message is stored."""
+        """Respond to an unacceptable request at once, to others when the handler has replies."""
         refusal = self.refusal(request)
         if refusal is not None:
             return _status_response(request, refusal)
@@ -85,8 +85,8 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
 
     def is_authorized(self, request: Any) -> bool:
         """Tell whether a request has the required Authorization header."""
-        wanted, shown = self._rules.authorization, request.getHeader(b"authorization") or b""
-        return wanted is None or hmac.compare_digest(wanted, shown)
+        required, given = self._rules.authorization, request.getHeader(b"authorization") or b""
+        return required is None or hmac.compare_digest(required, given)
 
     def refusal(self, request: Any) -> HTTPStatus | None:
         """Return the status of a request that is refused regardless of its body, else None."""
@@ -106,8 +106,8 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
     def _sender(self, request: Any) -> _RequestPeer:
         address = request.getClientAddress()
         if isinstance(address, IPv4Address | IPv6Address):
-            return _RequestPeer(address.host, address.port, next(self._numbers))
-        return _RequestPeer("", 0, next(self._numbers))
+            return _RequestPeer(address.host, address.port, next(self._connection_ids))
+        return _RequestPeer("", 0, next(self._connection_ids))
 
     def _answer(
         self, replies: Sequence[bytes] | Failure, request: Any, gone: list[Failure], charset: str
@@ -125,8 +125,8 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
             request.setResponseCode(status_of(reply) if reply else HTTPStatus.NO_CONTENT)
             if reply:
                 reply = to_sender_charset(reply, charset, self._rules.charset)
-                kind = f"{CONTENT_TYPE}; charset={charset}" if charset else CONTENT_TYPE
-                request.setHeader("content-type", kind)
+                content_type = f"{CONTENT_TYPE}; charset={charset}" if charset else CONTENT_TYPE
+                request.setHeader("content-type", content_type)
                 request.setHeader("content-length", str(len(reply)))
                 request.write(reply)
             request.finish()
@@ -138,7 +138,7 @@ def _header(request: Any, name: bytes) -> str:
 
 
 def _status_response(request: Any, status: HTTPStatus) -> bytes:
-    """Write a response without an acknowledgment; return its text."""
+    """Set status and headers of a response without an acknowledgment; return its body."""
     request.setResponseCode(status)
     request.setHeader("content-type", "text/plain; charset=utf-8")
     match status:

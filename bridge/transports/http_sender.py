@@ -32,7 +32,8 @@ NOT_SENT = (ConnectError, ConnectTimedOut, DNSLookupError, RequestNotSent)
 FIRST_REFUSAL = 300
 """The lowest status that contradicts a positive acknowledgment."""
 
-_PIECES, _BYTES_PER_PIECE = 1000, 32  # of a response: some, and more for its bytes
+# A response may arrive in 1000 pieces, and in one more for each 32 of its bytes.
+_PIECES, _BYTES_PER_PIECE = 1000, 32
 
 
 @implementer(IBodyProducer)
@@ -62,7 +63,7 @@ class _BodyCollector(Protocol):
 
     def __init__(self, max_bytes: int) -> None:
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
-        self._most = max_bytes
+        self._max_bytes = max_bytes
         self._data = bytearray()
         self._pieces = 0
 
@@ -70,16 +71,16 @@ class _BodyCollector(Protocol):
     def dataReceived(self, data: bytes) -> None:
         self._data += data
         self._pieces += 1
-        tiny = self._pieces > _PIECES + len(self._data) // _BYTES_PER_PIECE
-        if tiny or len(self._data) > self._most:
+        too_many = self._pieces > _PIECES + len(self._data) // _BYTES_PER_PIECE
+        if too_many or len(self._data) > self._max_bytes:
             self._abort()
             self._finish(ReplyLost(LossReason.GARBAGE))
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         # A response without a length ends with its connection (RFC 9112 §6.3).
-        whole = isinstance(reason.value, ResponseDone | PotentialDataLoss)
-        self._finish(bytes(self._data) if whole else ReplyLost(LossReason.CLOSED))
+        is_complete = isinstance(reason.value, ResponseDone | PotentialDataLoss)
+        self._finish(bytes(self._data) if is_complete else ReplyLost(LossReason.CLOSED))
 
     def _finish(self, outcome: bytes | ReplyLost) -> None:
         if self.done.called:
@@ -116,7 +117,7 @@ class HttpSender:
         self._reply_timeout = reply_timeout
         self._matches = matches
         self._authorization = authorization
-        self._most = max_bytes
+        self._max_bytes = max_bytes
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Post one message; return its acknowledgment."""
@@ -142,11 +143,11 @@ class HttpSender:
         return succeed(None)
 
     def _read(self, response: Any, payload: bytes) -> Deferred[bytes]:
-        collector = _BodyCollector(self._most)
+        collector = _BodyCollector(self._max_bytes)
         response.deliverBody(collector)
-        return collector.done.addCallback(self._judge, int(response.code), payload)
+        return collector.done.addCallback(self._check_reply, int(response.code), payload)
 
-    def _judge(self, body: bytes, status: int, payload: bytes) -> bytes:
+    def _check_reply(self, body: bytes, status: int, payload: bytes) -> bytes:
         ack = read_ack(body)
         if ack.code is None:
             raise NoAcknowledgment(status)

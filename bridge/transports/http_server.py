@@ -36,7 +36,8 @@ DRAIN_WITHIN = 10.0
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
 _TURNS = 4  # requests from buffers of connections that are handled in an iteration of the loop
-_CHUNK_LINES, _BYTES_PER_CHUNK_LINE = 1000, 16  # of a chunked body: some, and more for its bytes
+# A chunked body may have 1000 lines, and one more for each 16 of its bytes.
+_CHUNK_LINES, _BYTES_PER_CHUNK_LINE = 1000, 16
 
 
 class _BoundedRequest(Request):
@@ -137,10 +138,10 @@ class _Channel(HTTPChannel):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Twisted's
         self._deadline: Deadline | None = None
-        self._shaking = False  # the TLS handshake has not been completed
+        self._in_handshake = False  # whether the TLS handshake is in progress
         self._waits_for_memory = False
         self._body_refused = False  # the connection closes once the 503 is written
-        self._turn_missed = False
+        self._missed_turn = False
         self._chunk_lines = self._chunk_bytes = 0
         self.host, self.source, self.since = "", "", 0.0
 
@@ -157,8 +158,8 @@ class _Channel(HTTPChannel):
         """The activity of the connection, for admission control."""
         if self._handlingRequest:
             return ConnectionActivity.BUSY
-        began = self._deadline is not None and not self._shaking
-        return ConnectionActivity.UNFINISHED if began else ConnectionActivity.IDLE
+        has_begun = self._deadline is not None and not self._in_handshake
+        return ConnectionActivity.UNFINISHED if has_begun else ConnectionActivity.IDLE
 
     def evict(self) -> None:
         """Close the connection in favour of another one."""
@@ -171,18 +172,18 @@ class _Channel(HTTPChannel):
         super().connectionMade()  # type: ignore[no-untyped-call]  # Twisted's
         transport: Any = self.transport
         if is_tls(transport):
-            self._shaking = True
-            self._begun()
+            self._in_handshake = True
+            self._start_deadline()
 
     def handshakeCompleted(self) -> None:  # noqa: N802  # Twisted's name
         """Cancel the deadline: the TLS handshake is complete."""
-        self._shaking = False
-        self._arrived()
+        self._in_handshake = False
+        self._stop_deadline()
 
     @override
     def dataReceived(self, data: bytes) -> None:
         if self._deadline is None:
-            self._begun()
+            self._start_deadline()
         super().dataReceived(data)  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
@@ -200,25 +201,25 @@ class _Channel(HTTPChannel):
 
     @override
     def allContentReceived(self) -> None:
-        self._arrived()
+        self._stop_deadline()
         self._chunk_lines = self._chunk_bytes = 0
         super().allContentReceived()  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._arrived()
+        self._stop_deadline()
         self.site.left(self)
         if not self._handlingRequest:  # else the handler still uses the body
             self.memory.close()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]  # Twisted's
 
-    def _begun(self) -> None:
+    def _start_deadline(self) -> None:
         limits = self.site.limits
         self.since = self.site.clock.seconds()
         self._deadline = Deadline(self.site.clock, limits.frame_timeout, self._overdue)
         self._deadline.start()
 
-    def _arrived(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.stop()
             self._deadline = None
@@ -234,15 +235,15 @@ class _Channel(HTTPChannel):
     def take_turn(self) -> None:
         """Handle the next request, unless the client does not read the responses."""
         if self._waitingForTransport:
-            self._turn_missed = True
+            self._missed_turn = True
         else:
             super().requestDone(self.requests[0])  # type: ignore[no-untyped-call]  # Twisted's
 
     @override
     def resumeProducing(self) -> None:
         super().resumeProducing()  # type: ignore[no-untyped-call]  # Twisted's
-        if self._turn_missed:
-            self._turn_missed = False
+        if self._missed_turn:
+            self._missed_turn = False
             self.site.queue_next_request(self)
 
     def _overdue(self) -> None:
@@ -251,7 +252,7 @@ class _Channel(HTTPChannel):
         if self._body_refused:  # the sender does not read its 503
             transport.abortConnection()
         elif self._handlingRequest:  # the next request waits for the response
-            self._begun()
+            self._start_deadline()
         elif self._waits_for_memory:
             self._refuse_body()
         else:
@@ -278,7 +279,7 @@ class _Channel(HTTPChannel):
         self.memory.close()
         transport.write(early_response(HTTPStatus.SERVICE_UNAVAILABLE))
         if self._deadline is None:
-            self._begun()
+            self._start_deadline()
         self.loseConnection()  # type: ignore[no-untyped-call]  # Twisted's
 
 
@@ -333,7 +334,7 @@ class MessageSite(Site):
             ceiling=ceiling,
         )
         self._open: set[_Channel] = set()
-        self._waiting: list[_Channel] = []  # for their next request
+        self._waiting: list[_Channel] = []  # with a buffered request
 
     @override
     def buildProtocol(self, addr: IAddress | None) -> Any:
@@ -354,7 +355,7 @@ class MessageSite(Site):
         self._open.discard(channel)
 
     def queue_next_request(self, channel: _Channel) -> None:
-        """Let other connections come before the next request that a connection has buffered."""
+        """Handle the next buffered request of a connection after those of other connections."""
         if not self._waiting:
             self.clock.callLater(0, self._take_turns)
         self._waiting.append(channel)
