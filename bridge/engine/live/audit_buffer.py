@@ -56,7 +56,7 @@ class AuditBuffer:
             self._dropped += excess
             del self._waiting[:excess]
         if (self._waiting or self._tally) and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._later(), name="audit")
+            self._task = asyncio.get_running_loop().create_task(self._flush_later(), name="audit")
 
     async def flush(self) -> None:
         """Write the buffered events; those that cannot be written stay buffered."""
@@ -93,7 +93,7 @@ class AuditBuffer:
             await asyncio.wait([task])
         await self.flush()
 
-    async def _later(self) -> None:
+    async def _flush_later(self) -> None:
         while self._waiting or self._tally:
             await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.shield(self.flush())

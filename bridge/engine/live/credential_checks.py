@@ -27,7 +27,7 @@ class TokenAuthenticator:
         self._clock = clock
         self._reader = executor.database.reader()
         self._batcher = Batcher[str, Caller | None](self._read, MAX_BATCH)
-        self._used: dict[int, int] = {}
+        self._use_recorded_at: dict[int, int] = {}
 
     async def bearer(self, secret: str) -> Caller | None:
         """Return the bearer of a token, and record once a minute that the token is used."""
@@ -36,10 +36,10 @@ class TokenAuthenticator:
         else:
             caller = await self._batcher.submit(secret)
         now = self._clock()
-        if caller is not None and now - self._used.get(caller.token_id, 0) >= (
+        if caller is not None and now - self._use_recorded_at.get(caller.token_id, 0) >= (
             tokens.USE_RECORDED_EVERY_MS
         ):
-            self._used[caller.token_id] = now
+            self._use_recorded_at[caller.token_id] = now
             token_id = caller.token_id
             await self._executor.run(lambda: self._record_use(token_id, now))
         return caller
@@ -87,7 +87,11 @@ class HashingPool:
         """The number of computations started, for the metrics."""
 
     async def run(self, work: Callable[[], Result], *, known: bool = True) -> Result:
-        """Run one computation; `known`: for a session or a known device. Raise `TooBusy`."""
+        """
+        Run one computation; raise `TooBusy` if the queue is full.
+
+        `known`: the attempt has a proof that only the owner has, so it may use a reserved place.
+        """
         if self._free <= (0 if known else RESERVED):
             raise TooBusy
         self._free -= 1

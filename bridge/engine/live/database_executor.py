@@ -98,7 +98,7 @@ class Batcher(Generic[Item, Result]):
 
 FIRST_LOCK_WAIT_MS, NEXT_LOCK_WAIT_MS = 200, 10
 """
-Seconds that a shared transaction waits for a lock: the first time, and after a wait that timed out.
+Milliseconds that a shared transaction waits for a lock: at first, and after a wait that timed out.
 
 A use case whose wait timed out runs again alone, with the normal lock timeout.
 """
@@ -198,7 +198,7 @@ class DatabaseExecutor:
         )
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run blocking work that needs no transaction."""
+        """Run blocking work in the thread pool. It begins its own transaction if it needs one."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:

@@ -58,7 +58,14 @@ class StreamWatch:
 
 @dataclass(frozen=True, slots=True)
 class LiveSnapshot:
-    """The state of everything that the streams watch, at one moment."""
+    """
+    The state of everything that the streams watch, at one moment.
+
+    `newest` is the cursor of the newest change, `changed` the ids of the reports that have changed.
+    `writers` are the lease holders and `windows` the sessions of the open windows, by report id.
+    `targets` are the launches to follow, as (sequence, answer) by (site, account). `ended` are the
+    sessions that have ended, `handovers` the times at which sessions were asked for their lease.
+    """
 
     newest: int
     changed: frozenset[str]
@@ -194,7 +201,7 @@ def read_snapshot(
         {row.report_id: row.lease_holder for row in connection.execute(writers)},
         _windows(connection, reports, now),
         _targets(connection, sorted({each.account_id for each in sessions if each.persistent})),
-        *_states(connection, sorted({each.pk for each in sessions})),
+        *_session_states(connection, sorted({each.pk for each in sessions})),
     )
 
 
@@ -220,7 +227,9 @@ def _targets(connection: Connection, accounts: list[int]) -> dict[tuple[str, int
     }
 
 
-def _states(connection: Connection, keys: list[int]) -> tuple[frozenset[int], dict[int, str]]:
+def _session_states(
+    connection: Connection, keys: list[int]
+) -> tuple[frozenset[int], dict[int, str]]:
     """Return which sessions ended, and when sessions were asked to hand over the write lease."""
     requested = SESSIONS.c.details[HANDOVER].as_string()
     query = select(SESSIONS.c.pk, SESSIONS.c.ended_at, requested.label("requested"))
