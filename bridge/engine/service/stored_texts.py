@@ -1,9 +1,10 @@
 """
-The limit of texts that are kept together: a site's templates, its macros, the states of a report.
+The limit of texts that are read together: a site's templates, its macros, the states of a report.
 
 Each text has its own limit (`rules.text.document`). Pages and exports read all texts of a kind at
 once, and a request of a few bytes can copy a text of megabytes: a preliminary read, a signature.
-The signatures of a report are limited by its recalls, so that a signature is not refused.
+A signing is never refused at this limit. The number of signatures is limited nevertheless: a report
+is signed again only after a recall, and a recall is refused at the limit.
 """
 
 from typing import Any, Final
@@ -45,7 +46,7 @@ def require_room(connection: Connection, documents: Column[Any], *rows: Conditio
 
 
 def require_room_for_states(work: Work, report: Report) -> None:
-    """Raise RuleBroken if addenda, reads and signatures of a locked report have as much text."""
+    """Raise RuleBroken if a report's addenda, reads and signatures have MAX_STORED characters."""
     own = (_sizes(each.c.document).where(each.c.report_pk == key_of(report)) for each in _TABLES)
     _require_room(work.connection, *own)
 

@@ -118,8 +118,8 @@ def _site(site: Site, signed_zone: str | None) -> model.ExportedSite:
 
 def _language(report: Report, site: Site | None) -> str:
     chosen = report.reporting.get("app_language") or report.reporting.get("AppLanguage")
-    own = (site.settings.get("AppLanguage") if site else None) or DEFAULT_LANGUAGE
-    return str(chosen or own)
+    default = (site.settings.get("AppLanguage") if site else None) or DEFAULT_LANGUAGE
+    return str(chosen or default)
 
 
 def _tags(order: Any) -> Mapping[str, str]:

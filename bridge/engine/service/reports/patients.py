@@ -116,7 +116,7 @@ def _resolve_duplicate(
     work: Work, order: ReportOrder, twin: ReportOrder, reports: dict[int, Report]
 ) -> bool:
     """
-    Delete one of two orders with the same accession; the deleted one must be an unopened order.
+    Delete one of two orders with the same accession: the only order of an empty Ordered report.
 
     Tell whether the prior's order was deleted. Otherwise the survivor's was, and the prior's moves.
     """

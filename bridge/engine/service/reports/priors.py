@@ -29,7 +29,10 @@ from bridge.engine.service.work import Work
 
 SHOWN = 50
 EXAMINED = 1000
-"""Reports that are compared with the present one; a placeholder of a patient may have more."""
+"""
+Maximum number of reports that are compared with the present one. Many patients may share a
+placeholder identifier.
+"""
 _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "StudyTime")
 
 
@@ -67,7 +70,7 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
 def _signed(
     work: Work, report: Report, mrns: set[str], *conditions: ColumnElement[bool]
 ) -> list[Report]:
-    """Return the newest signed reports of a patient; their texts are loaded on access."""
+    """Return the newest signed reports, oldest first; their texts are loaded on access."""
     same_patient = select(ReportOrder.report_pk).where(
         ReportOrder.site_id == report.site_id, col(ReportOrder.mrn).in_(mrns)
     )

@@ -1,7 +1,8 @@
 """
 Report shares: read-only links that the report's owner or an administrator gives away.
 
-Only the hash of a handle is stored. Recalling, resetting or deleting the report ends its shares.
+Only the hash of a handle is stored. Resetting or deleting the report ends its shares; a recall ends
+those that were created after signing.
 """
 
 from dataclasses import dataclass

@@ -81,9 +81,9 @@ def _is_running(work: Work, report: Report) -> bool:
 
 
 def _holder(connection: Connection, report: Report) -> SiteUser | None:
-    number = (report.lease_holder or "").rpartition(" ")[2]
-    if not number.isdigit():
+    session_pk = (report.lease_holder or "").rpartition(" ")[2]  # `BrowserSession.holder`
+    if not session_pk.isdigit():
         return None
-    query = select(SESSIONS.c.account_id).where(SESSIONS.c.pk == int(number))
+    query = select(SESSIONS.c.account_id).where(SESSIONS.c.pk == int(session_pk))
     account_id = connection.execute(query).scalar_one_or_none()
     return None if account_id is None else find_user(connection, report.site_id, account_id)

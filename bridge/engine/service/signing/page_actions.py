@@ -112,7 +112,7 @@ def discard_report(work: Work, editor: Editor, report_id: str) -> Report | None:
 
 
 def create_addendum(work: Work, editor: Editor, report_id: str) -> Addendum:
-    """Create an addendum."""
+    """Create an addendum in the editor's own name."""
     return addenda.create_addendum(
         work, _lock_for_addendum(work, editor, report_id), editor.account_id
     )

@@ -32,7 +32,7 @@ from bridge.engine.service.work import Work
 
 DRAFT_KEYS = metadata.tables[str(DraftKey.__tablename__)]
 DRAFT_KEY_BYTES = 32
-"""Pages encrypt unsaved text on the user's computer with a draft key. The text is not sent here."""
+"""The page encrypts unsaved text with a draft key; the text stays on the user's computer."""
 
 
 def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False) -> dict[str, Any]:

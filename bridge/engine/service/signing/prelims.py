@@ -1,8 +1,9 @@
 """
 Preliminary reads (interface document, prelim and site/prelims).
 
-A read stores the text of its time. The next reader or signer who is another person has reviewed it.
-Members read for their group; reviewers review its reads (`rules.signing`).
+A read stores the text of its time. The next person who reads or signs the report is its reviewer,
+unless they made the read themselves. Members read for their group; reviewers review its reads
+(`rules.signing`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_bound
 
 MAX_GROUPS, MAX_TAGS = 1000, 100
-"""Groups of a site, and tags of a group, that a site gets by their first use."""
+"""Maximum number of groups of a site, and of tags of a group, that their first use adds."""
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
@@ -59,14 +60,14 @@ def prelim_report(
     work: Work, report: Report, reader_id: int | None, group: str, tag: str
 ) -> Report:
     """Add a preliminary read to a locked report; raise `AuthorNotPermitted` or `RuleBroken`."""
-    reviews = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
+    is_reviewer = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
     apply_event(work, report, LifecycleEvent.PRELIM)
     reader, role = require_author(work, report, reader_id, ReportAction.PRELIM)
     groups = site_groups(work.session, report.site_id)
-    rules = {name: _as_rule(row) for name, row in groups.items()}
-    reason = refuse_prelim(rules, group, tag)
-    if reason is None and not reviews:
-        reason = refuse_reader(rules, group, PrelimReader(reader["email"], role))
+    policies = {name: _as_policy(row) for name, row in groups.items()}
+    reason = refuse_prelim(policies, group, tag)
+    if reason is None and not is_reviewer:
+        reason = refuse_reader(policies, group, PrelimReader(reader["email"], role))
     if reason is not None:
         named = "prelimTag" if reason is Reason.UNKNOWN_PRELIM_TAG else "prelimGroup"
         raise RuleBroken(reason, pointer=f"/{named}")
@@ -132,8 +133,8 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     statement = person_statement(work, report.site_id, account_id)
     person, role = read_author(execute_bound(work.connection, statement))
     groups = site_groups(work.session, report.site_id)
-    rules = {name: _as_rule(row) for name, row in groups.items()}
-    return may_review(rules, newest.group_name, PrelimReader(person["email"], role))
+    policies = {name: _as_policy(row) for name, row in groups.items()}
+    return may_review(policies, newest.group_name, PrelimReader(person["email"], role))
 
 
 def _newest(work: Work, report: Report) -> PrelimRead | None:
@@ -147,7 +148,7 @@ def site_groups(session: Session, site_id: str) -> dict[str, PrelimGroup]:
     return {row.name: row for row in rows}
 
 
-def _as_rule(row: PrelimGroup) -> PrelimGroupPolicy:
+def _as_policy(row: PrelimGroup) -> PrelimGroupPolicy:
     return PrelimGroupPolicy(
         row.name,
         frozenset(row.tags),
@@ -177,7 +178,7 @@ def _add_to_group(
 
 
 def review(work: Work, report: Report, reviewer_id: int | None) -> None:
-    """Record who reviewed the reads of others."""
+    """Record the reviewer of the reads of others that nobody has reviewed yet."""
     reads = prelim_reads(work, report)
     states = [
         ReadState(
@@ -238,10 +239,10 @@ def list_waiting(
         )
         .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
     )
-    first: dict[int, int] = {}
+    waiting_since: dict[int, int] = {}
     for report_pk, read_at in rows:
-        first.setdefault(report_pk, read_at)
-    return _with_records(session, first, now)
+        waiting_since.setdefault(report_pk, read_at)
+    return _with_records(session, waiting_since, now)
 
 
 def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
@@ -263,11 +264,13 @@ def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
     return newest_read.correlate(Report).exists()
 
 
-def _with_records(session: Session, first: Mapping[int, int], now: int) -> list[WaitingReport]:
-    by_key = reports_by_key(session, list(first))
-    reports: Sequence[Report] = [by_key[key] for key in first if key in by_key]
+def _with_records(
+    session: Session, waiting_since: Mapping[int, int], now: int
+) -> list[WaitingReport]:
+    by_key = reports_by_key(session, list(waiting_since))
+    reports: Sequence[Report] = [by_key[key] for key in waiting_since if key in by_key]
     records = status_records(session, reports, now)
     return [
-        WaitingReport(record, first[key_of(report)])
+        WaitingReport(record, waiting_since[key_of(report)])
         for record, report in zip(records, reports, strict=True)
     ]

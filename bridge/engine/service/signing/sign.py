@@ -1,8 +1,9 @@
 """
 Sign a report and recall it (interface document, sign and unsign).
 
-The server determines the time and the cooling period. A recall removes what was made after signing;
-the signed text stays in the history. An addendum that was already released is retracted downstream.
+The server determines the time and the cooling period. A recall deletes the addenda, and the billing
+codes and shares that were made after signing. The signed text stays in the history. The feed
+announces the retraction of each addendum that was already released.
 
 Signing reads and locks a report with one statement and writes it back with another, without an ORM
 session, because that is faster.
@@ -167,12 +168,12 @@ def _read_context(work: Work, report: Report, signer_id: int | None) -> _Signing
         orders_statement(connection, report),
         person_statement(work, report.site_id, signer_id),
     ]
-    proxy = work.actor.account_id not in (None, signer_id)
-    if proxy:
+    acts_for_other = work.actor.account_id not in (None, signer_id)
+    if acts_for_other:
         statements.append(person_statement(work, report.site_id, work.actor.account_id))
     summary, orders, author, *acting = execute_all(connection, statements)
     signer, role = read_author(author)
-    if proxy:
+    if acts_for_other:
         actor, _ = read_author(acting[0])
         signer["actedBy"] = {"name": actor["name"], "email": actor["email"]}
     return _SigningContext(ReportSummary.read(summary), read_orders(orders), signer, role)
@@ -232,7 +233,7 @@ def unsign_report(work: Work, report: Report) -> Report:
     _clear_signature(report)
     if report.status is Status.PRELIMINARY:
         _restore_prelim(work, report, signed_at)
-    _delete_later(work, report, signed_at)
+    _delete_made_after(work, report, signed_at)
     change_feed.announce(work, report, ChangeEvent.REPORT_UNSIGNED)
     for addendum in delivered:
         releases.schedule(work, report, ReleaseKind.RETRACTION, addendum=addendum)
@@ -282,7 +283,7 @@ def _restore_prelim(work: Work, report: Report, signed_at: int) -> None:
             work.session.add(read)
 
 
-def _delete_later(work: Work, report: Report, signed_at: int) -> None:
+def _delete_made_after(work: Work, report: Report, signed_at: int) -> None:
     own = key_of(report)
     for table in (Billing, Share):
         work.session.exec(
@@ -291,11 +292,11 @@ def _delete_later(work: Work, report: Report, signed_at: int) -> None:
 
 
 _TABLE: Final = metadata.tables[str(Report.__tablename__)]
-_NAMES: Final = tuple(column.name for column in _TABLE.columns)
-_DOCUMENTS: Final = frozenset(c.name for c in _TABLE.columns if isinstance(c.type, JSON))
+_COLUMNS: Final = tuple(column.name for column in _TABLE.columns)
+_JSON_COLUMNS: Final = frozenset(c.name for c in _TABLE.columns if isinstance(c.type, JSON))
 _ENUMS: Final = {"status": Status, "origin": ReportOrigin}
-_READ: Final = f"""
-    SELECT {", ".join(f"r.{name}" for name in _NAMES)}
+_SELECT_REPORT: Final = f"""
+    SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
     FROM engine_report AS r JOIN engine_report_order AS o ON o.report_pk = r.pk
     WHERE o.site_id = :site_id AND o.mrn = :mrn AND o.accession = :accession
         AND NOT EXISTS (
@@ -304,7 +305,9 @@ _READ: Final = f"""
         )
 """  # noqa: S608  # a table's own names
 # Looks up and locks in one statement. The caller checks that the order is still the report's.
-_LOCKED: Final = DialectStatement(_READ, dialect_statement(f"{_READ} FOR UPDATE OF r").postgres)
+_LOCK_REPORT: Final = DialectStatement(
+    _SELECT_REPORT, dialect_statement(f"{_SELECT_REPORT} FOR UPDATE OF r").postgres
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +319,11 @@ class DetachedReport:
 
     def update_statements(self, connection: Connection) -> list[BoundStatement]:
         """Return the statement that writes all changed values; empty without changes."""
-        now = vars(self.report)
-        changed = tuple(name for name in _NAMES if now[name] != self.before[name])
+        current = vars(self.report)
+        changed = tuple(name for name in _COLUMNS if current[name] != self.before[name])
         if not changed:
             return []
-        values = {name: _stored(name, now[name]) for name in changed}
+        values = {name: _to_column(name, current[name]) for name in changed}
         return [bind(connection, _update(changed), pk=self.report.pk, **values)]
 
 
@@ -332,23 +335,23 @@ def lock_detached(work: Work, identity: OrderId) -> DetachedReport | None:
     the report's orders next, must check that.
     """
     parameters = {"site_id": identity.site_id, "mrn": identity.mrn, "accession": identity.accession}
-    row = execute(work.connection, _LOCKED, **parameters).first()
+    row = execute(work.connection, _LOCK_REPORT, **parameters).first()
     if row is None:
         return None
-    values = {name: _read(name, value) for name, value in zip(_NAMES, row, strict=True)}
+    values = {name: _from_column(name, value) for name, value in zip(_COLUMNS, row, strict=True)}
     report: Report = class_mapper(Report).class_manager.new_instance()  # as the ORM makes them
     vars(report).update(values, **{DETACHED: True})
     return DetachedReport(report, values)
 
 
-def _read(name: str, value: Any) -> Any:
-    if name in _DOCUMENTS:
+def _from_column(name: str, value: Any) -> Any:
+    if name in _JSON_COLUMNS:
         return stored_json(value)
     return _ENUMS[name](value) if name in _ENUMS else value
 
 
-def _stored(name: str, value: Any) -> Any:
-    if name in _DOCUMENTS and value is not None:
+def _to_column(name: str, value: Any) -> Any:
+    if name in _JSON_COLUMNS and value is not None:
         return to_json(value).decode()
     return value.value if name in _ENUMS else value
 
