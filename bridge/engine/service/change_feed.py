@@ -6,9 +6,9 @@ A change is
     {cursor, at, event, reportId, record, orders: [tags + Metadata],
      release: {kind, sequence} | null}
 
-The service numbers the changes. HTTP gives out cursors with a mark (`bridge.contract.mark_cursor`)
-that tells whether the feed is still the one that the cursor came from, and waits for the next
-change.
+Some events have more members. The table numbers the changes. HTTP clients get cursors with a mark
+(`bridge.contract.mark_cursor`), by which `require_cursor` recognizes a cursor of another feed. The
+HTTP routes wait for the next change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -54,10 +54,10 @@ _NEXT: Final = DialectStatement(
 )
 
 # The change at a cursor, and the highest number that was ever assigned, pruned changes included.
-_AT: Final = dialect_statement(
+_CHANGE_AT: Final = dialect_statement(
     "SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor"
 )
-_END: Final = DialectStatement(
+_HIGHEST_CURSOR: Final = DialectStatement(
     """
     SELECT coalesce((SELECT max(cursor) FROM engine_change),
         (SELECT seq FROM sqlite_sequence WHERE name = 'engine_change'), 0)
@@ -104,12 +104,14 @@ def require_cursor(connection: Connection, cursor: int) -> int:
     position, mark = split_cursor(cursor)
     if position == 0:
         return position
-    end, at = execute_all(
-        connection, [bind(connection, _END), bind(connection, _AT, cursor=position)]
-    )
-    if position > (end.scalar() or 0):
+    statements = [
+        bind(connection, _HIGHEST_CURSOR),
+        bind(connection, _CHANGE_AT, cursor=position),
+    ]
+    highest, change = execute_all(connection, statements)
+    if position > (highest.scalar() or 0):
         raise CursorBeyondEnd(pointer="/after")
-    found = at.first()
+    found = change.first()
     if mark is not None and found is not None and mark != _mark(found):
         raise CursorOfAnotherFeed(pointer="/after")
     return position
@@ -117,7 +119,7 @@ def require_cursor(connection: Connection, cursor: int) -> int:
 
 def cursor_at(connection: Connection, position: int) -> int:
     """Return the cursor of a change with its mark; without a mark if the change was pruned."""
-    found = execute_bound(connection, bind(connection, _AT, cursor=position)).first()
+    found = execute_bound(connection, bind(connection, _CHANGE_AT, cursor=position)).first()
     return position if found is None else mark_cursor(position, _mark(found))
 
 
@@ -188,13 +190,13 @@ def read_changes(
     given cursor is returned.
     """
     if sites is None:
-        answers = execute_all(connection, change_statements(connection, after, limit, without))
-        return read_change_page(answers, after, limit, without)
-    top = execute_bound(connection, bind(connection, _NEWEST))
+        results = execute_all(connection, change_statements(connection, after, limit, without))
+        return read_change_page(results, after, limit, without)
+    newest = execute_bound(connection, bind(connection, _NEWEST))
     omitted = sorted(map(str, without))
-    bind_keys = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
-    rows = list(connection.execute(_changes_of_sites(bool(without)), bind_keys))
-    return _page(top, rows, after, limit, without)
+    parameters = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
+    rows = list(connection.execute(_changes_of_sites(bool(without)), parameters))
+    return _page(newest, rows, after, limit, without)
 
 
 def change_statements(
@@ -211,17 +213,17 @@ def change_statements(
 
 
 def read_change_page(
-    answers: Sequence[StatementResult], after: int, limit: int, without: Collection[str]
+    results: Sequence[StatementResult], after: int, limit: int, without: Collection[str]
 ) -> FeedPage:
     """Read the results of `change_statements`."""
-    top, page = answers
-    return _page(top, page.all(), after, limit, without)
+    newest, page = results
+    return _page(newest, page.all(), after, limit, without)
 
 
 def _page(
-    top: StatementResult, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
+    newest: StatementResult, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
 ) -> FeedPage:
-    passed = max(after, top.scalar() or 0) if without else after
+    passed = max(after, newest.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
     if len(rows) == limit:
         return FeedPage(changes, rows[-1].cursor)
@@ -244,10 +246,10 @@ def prune_changes(connection: Connection, before: int, limit: int, up_to: int | 
 
     Changes after the cursor `up_to` are kept.
     """
-    oldest = [CHANGES.c.at < before, *([] if up_to is None else [CHANGES.c.cursor <= up_to])]
+    conditions = [CHANGES.c.at < before, *([] if up_to is None else [CHANGES.c.cursor <= up_to])]
     old: Sequence[int] = (
         connection.execute(
-            select(CHANGES.c.cursor).where(*oldest).order_by(CHANGES.c.cursor).limit(limit)
+            select(CHANGES.c.cursor).where(*conditions).order_by(CHANGES.c.cursor).limit(limit)
         )
         .scalars()
         .all()

@@ -36,7 +36,7 @@ TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Kinds of releases that have a text. A retraction has none."""
 
 MAX_CHARACTERS: Final = 16_000_000
-"""Characters of all texts of several reports; the reader exports the other reports."""
+"""Maximum number of characters of the texts of several reports; the others get no text."""
 
 # Every release runs these statements: they bypass SQLAlchemy's statement objects.
 _REPORT_TEXTS: Final = key_statement(
@@ -107,8 +107,8 @@ def read_with_texts(
         BoundStatement(_NEXT_REPORTS, parameters),
         BoundStatement(_NEXT_ADDENDA, {**parameters, "signed": AddendumState.SIGNED.value}),
     ]
-    *answers, found, added = execute_all(connection, statements)
-    page = read_change_page(answers, after, limit, without)
+    *results, found, added = execute_all(connection, statements)
+    page = read_change_page(results, after, limit, without)
     wanted = released_reports(page.changes)
     texts = _by_report(found, added) if wanted else {}
     return page, {name: texts[name] for name in wanted if name in texts}

@@ -178,15 +178,15 @@ def find_orders(
 
     `current` says that the caller has already followed them.
     """
-    keys = (
+    followed = (
         {identity: identity for identity in identities}
         if current
         else current_identities(session.connection(), identities)
     )
-    stored = _stored(session, sorted(set(keys.values()), key=_text))
-    found = {identity: stored[now] for identity, now in keys.items() if now in stored}
-    missing = [] if current else [identity for identity in keys if identity not in found]
-    moved = _moved(session.connection(), missing, keys)
+    stored = _stored(session, sorted(set(followed.values()), key=_as_tuple))
+    found = {identity: stored[valid] for identity, valid in followed.items() if valid in stored}
+    missing = [] if current else [identity for identity in followed if identity not in found]
+    moved = _merged_since(session.connection(), missing, followed)
     return found | find_orders(session, moved) if moved else found
 
 
@@ -207,21 +207,22 @@ def current_identities(
 
 def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> dict[OrderId, int]:
     """Return the primary keys of the orders' reports. Merged patient identifiers are followed."""
-    keys = current_identities(connection, identities)
-    found = current_report_keys(connection, keys.values())
-    current = {identity: found[now] for identity, now in keys.items() if now in found}
-    moved = _moved(connection, [each for each in keys if each not in current], keys)
-    return current | find_report_keys(connection, moved) if moved else current
+    followed = current_identities(connection, identities)
+    keys = current_report_keys(connection, followed.values())
+    found = {identity: keys[valid] for identity, valid in followed.items() if valid in keys}
+    missing = [identity for identity in followed if identity not in found]
+    moved = _merged_since(connection, missing, followed)
+    return found | find_report_keys(connection, moved) if moved else found
 
 
-def _moved(
-    connection: Connection, missing: Sequence[OrderId], keys: Mapping[OrderId, OrderId]
+def _merged_since(
+    connection: Connection, missing: Sequence[OrderId], followed: Mapping[OrderId, OrderId]
 ) -> list[OrderId]:
-    """Return the missing orders whose patients were merged since `keys` was read."""
+    """Return the missing orders whose patients were merged since `followed` was read."""
     if not missing or connection.dialect.name == _ONE_WRITER:
         return []
     later = current_identities(connection, missing)
-    return [identity for identity in missing if later[identity] != keys[identity]]
+    return [identity for identity in missing if later[identity] != followed[identity]]
 
 
 def current_report_keys(
@@ -232,7 +233,7 @@ def current_report_keys(
     wanted = set(identities)
     if is_postgresql(connection):
         rows: Iterable[Any] = (
-            execute_rows(connection, _REPORT_KEYS_POSTGRES, [*map(_text, wanted)]) or ()
+            execute_rows(connection, _REPORT_KEYS_POSTGRES, [*map(_as_tuple, wanted)]) or ()
         )
         return {OrderId(*identity): key for *identity, key in rows}
     for some in _parameters(wanted):
@@ -258,7 +259,7 @@ def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
 
     A statement may also find orders that were not requested.
     """
-    wanted = sorted(identities, key=_text)
+    wanted = sorted(identities, key=_as_tuple)
     for site_id, own in groupby(wanted, key=attrgetter("site_id")):
         here = list(own)
         for start in range(0, len(here), _CHUNK):
@@ -270,7 +271,7 @@ def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _text(identity: OrderId) -> tuple[str, str, str]:
+def _as_tuple(identity: OrderId) -> tuple[str, str, str]:
     return identity.site_id, identity.mrn, identity.accession
 
 

@@ -155,9 +155,9 @@ class ReportSummary:
         return bind(connection, _SUMMARY, **_parameters(report))
 
     @classmethod
-    def read(cls, answer: StatementResult) -> "ReportSummary":
+    def read(cls, result: StatementResult) -> "ReportSummary":
         """Read the result of `statement`."""
-        row: Any = answer.first()
+        row: Any = result.first()
         return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
 
 
@@ -195,8 +195,8 @@ class ReportContext:
     ) -> "ReportContext":
         """Make the context of rows that were read in this transaction."""
         key = key_of(report)
-        windows = _addendum_windows(connection, [key], now) if summary.has_addenda else {}
-        return cls(orders, summary.user_email, windows.get(key))
+        ends = _addendum_cooling_ends(connection, [key], now) if summary.has_addenda else {}
+        return cls(orders, summary.user_email, ends.get(key))
 
     def record(self, report: Report, now: int) -> ReportStatusRecord:
         """Return the current status record of the report."""
@@ -216,11 +216,11 @@ def orders_statement(connection: Connection, report: Report) -> BoundStatement:
     return bind(connection, _GROUP, report=report.pk)
 
 
-def read_orders(answer: StatementResult) -> list[GroupOrder]:
+def read_orders(result: StatementResult) -> list[GroupOrder]:
     """Read the result of `orders_statement`: the anchor first, then in linking order."""
     return [
         row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
-        for row in answer.all()
+        for row in result.all()
     ]
 
 
@@ -267,7 +267,7 @@ _GROUPS: Final = key_statement(
     """,
     "keys",
 )
-_STATUS_WINDOWS: Final = key_statement(
+_ADDENDUM_COOLING: Final = key_statement(
     """
     SELECT a.report_pk, a.cooling_until FROM engine_addendum AS a
     WHERE a.report_pk IN :keys AND a.state = :signed ORDER BY a.signed_at, a.pk
@@ -296,7 +296,7 @@ def _records(
     connection: Connection, keys: Sequence[int], now: int
 ) -> dict[int, ReportStatusRecord]:
     groups = _groups(connection, keys)
-    windows = _addendum_windows(connection, keys, now)
+    cooling_ends = _addendum_cooling_ends(connection, keys, now)
     # `all()` here and below: fetching rows one by one doubles the cost.
     rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
     return {
@@ -307,7 +307,7 @@ def _records(
             unsign_until=until if is_cooling(until, now) else None,
             orders=tuple(groups[key]),
             has_content=bool(written),
-            addendum_unsign_until=windows.get(key),
+            addendum_unsign_until=cooling_ends.get(key),
         )
         for key, report_id, status, until, written, email in rows
         if key in groups
@@ -323,10 +323,10 @@ def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[Order
     return groups
 
 
-def _addendum_windows(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
+def _addendum_cooling_ends(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
     """Return until when the newest signed addendum of each report can be recalled."""
     rows: Sequence[Any] = execute_keys(
-        connection, _STATUS_WINDOWS, keys, signed=AddendumState.SIGNED.value
+        connection, _ADDENDUM_COOLING, keys, signed=AddendumState.SIGNED.value
     ).all()
     newest = dict(map(tuple, rows))
     return {key: until for key, until in newest.items() if until is not None and now < until}

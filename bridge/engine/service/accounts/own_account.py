@@ -101,9 +101,9 @@ def sign_in(
 
 
 def confirm(connection: Connection, signed: AccountSession, proof: SignInProof, now: int) -> None:
-    """Record a repeated authentication; raise `WrongPassword` as `sign_in` does."""
-    known = proof.password_hash or ""
-    if not still_has(connection, signed.account.id, known):
+    """Record a repeated authentication with the password; raise `WrongPassword` as `sign_in`."""
+    password_hash = proof.password_hash or ""
+    if not still_has(connection, signed.account.id, password_hash):
         raise WrongPassword
     second_factor = proof.second_factor or signed.second_factor
     details = {"authenticated_at": now, "second_factor": second_factor}
@@ -145,8 +145,8 @@ def profile(connection: Connection, browser_user: BrowserUser) -> dict[str, Any]
     """
     account_id = browser_user.account_id
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
-    known = _home_membership(connection, browser_user)
-    at_home = preferences_of(connection, known.site_id)
+    home = _home_membership(connection, browser_user)
+    at_home = preferences_of(connection, home.site_id)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
@@ -159,11 +159,11 @@ def profile(connection: Connection, browser_user: BrowserUser) -> dict[str, Any]
     )
     return {
         "email": row.email,
-        "name": known.name,
-        "signature": known.signature,
+        "name": home.name,
+        "signature": home.signature,
         "password": row.password_hash is not None,
-        **{name: known.settings.get(name, "") for name in CHOICES},
-        "AutoComparePrior": known.settings.get("AutoComparePrior", bool(at_home.AutoComparePrior)),
+        **{name: home.settings.get(name, "") for name in CHOICES},
+        "AutoComparePrior": home.settings.get("AutoComparePrior", bool(at_home.AutoComparePrior)),
         "sites": [
             {
                 "SiteID": site.site_id,

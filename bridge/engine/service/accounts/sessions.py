@@ -1,7 +1,7 @@
 """
 Browser sessions, and the revocation of all access of an account.
 
-A session belongs to one opened document, pre-warmed frame, or sign-in. The browser has the secret,
+A session belongs to one opened report, pre-warmed frame, or sign-in. The browser has the secret,
 the database its hash. A session ends by idle time, at its absolute end, or by request. It also ends
 when its account is disabled or leaves the site, and when a token is revoked that made its link or
 the link that identified its user. `_VALID` defines this rule. Permissions are checked where a
@@ -59,7 +59,7 @@ the account.
 @dataclass(frozen=True, slots=True)
 class NewSession:
     """
-    A session to begin; `details` are the document's id and its languages.
+    A session to begin; `details` are stored as JSON, for example the report's id and languages.
 
     `identity_link_pk` is the link of the session that identified the user, if another one did.
     """
@@ -93,7 +93,7 @@ class BrowserSession:
 
     @property
     def report_id(self) -> str:
-        """The document that the session was opened for; empty if for none."""
+        """The report that the session was opened for; empty if for none."""
         return str(self.details.get("report_id", ""))
 
     @property
@@ -108,12 +108,12 @@ class BrowserSession:
 
     @property
     def languages(self) -> Mapping[str, str]:
-        """The languages that it was pre-warmed with; empty if it was not."""
+        """The languages that the session was pre-warmed with; empty if it was not."""
         return dict(self.details.get("prewarmed", {}))
 
     @property
     def holder(self) -> str:
-        """The name under which this session holds the write lease of a document."""
+        """The name under which this session holds the write lease of a report."""
         return f"session {self.pk}"
 
 

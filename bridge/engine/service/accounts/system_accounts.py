@@ -114,7 +114,7 @@ def require_account(connection: Connection, account_id: str) -> AccountFacts:
 
 
 def reserve(connection: Connection, email: str, now: int) -> AccountFacts:
-    """Return the account of an address; create it on no site if there is none."""
+    """Return the account of an address; create one that is on no site if there is none."""
     found = facts_by_email(connection, email)
     if found is not None:
         return found

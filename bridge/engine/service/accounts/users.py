@@ -18,7 +18,7 @@ from bridge.engine.rules.site_roles import SiteRole
 
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
-_FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
+_OLDEST_FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
 _PRESENT = MEMBERSHIPS.c.left_at.is_(None)
 
 
@@ -190,7 +190,7 @@ def update_membership(
 def home_site_of(connection: Connection, account_id: int) -> str | None:
     """Return the account's home site: the one it has been on for the longest time."""
     query = select(MEMBERSHIPS.c.site_id).where(_at(account_id))
-    return connection.execute(query.order_by(*_FIRST).limit(1)).scalar_one_or_none()
+    return connection.execute(query.order_by(*_OLDEST_FIRST).limit(1)).scalar_one_or_none()
 
 
 def sites_of(connection: Connection, account_id: int) -> list[str]:
@@ -201,7 +201,7 @@ def sites_of(connection: Connection, account_id: int) -> list[str]:
 
 def accounts_at_home(connection: Connection, site_id: str) -> list[int]:
     """Return the accounts whose home site this is: the site lists and revokes their tokens."""
-    rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_FIRST)
+    rank = func.row_number().over(partition_by=MEMBERSHIPS.c.account_id, order_by=_OLDEST_FIRST)
     ranked = select(MEMBERSHIPS.c.account_id, MEMBERSHIPS.c.site_id, rank.label("rank"))
     found = ranked.where(_PRESENT).subquery()
     query = select(found.c.account_id).where(found.c.site_id == site_id, found.c.rank == 1)

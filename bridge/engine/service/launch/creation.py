@@ -160,7 +160,7 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
 
 
 def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
-    """Group new orders by report: one each, or one for MAX_REPORT_ORDERS of a link group."""
+    """Group new orders by report: up to MAX_REPORT_ORDERS of a link group share one."""
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for each in new:
@@ -300,14 +300,14 @@ def update_order(
     Metadata is extended by the given keys.
     """
     tags = merged_tags(row.tags, order.tags, clears=clears)
-    metadata = {**row.order_metadata, **order.metadata}
-    if order.metadata and len(to_json_bytes(metadata)) > MAX_METADATA:
+    extended = {**row.order_metadata, **order.metadata}
+    if order.metadata and len(to_json_bytes(extended)) > MAX_METADATA:
         detail = f"Metadata with the earlier keys is larger than {MAX_METADATA} bytes"
         raise BadLaunch("metadata_too_large", detail, pointer="/clinicalInfo/Metadata")
     location = order.location or row.location
-    if (tags, metadata, location) == (row.tags, row.order_metadata, row.location):
+    if (tags, extended, location) == (row.tags, row.order_metadata, row.location):
         return False
-    row.tags, row.order_metadata, row.location = tags, metadata, location
+    row.tags, row.order_metadata, row.location = tags, extended, location
     row.search = search_text(row.mrn, row.accession, tags)
     row.updated_at = work.now
     work.session.add(row)

@@ -150,7 +150,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
 def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
     """Return the options of a window whose page is reloaded."""
     details = {name: session.details[name] for name in KEPT_DETAILS if name in session.details}
-    # So that the session ends with the tokens of its links.
+    # The links are kept: a session ends when a token of its links is revoked.
     return WindowOptions(session.framed, session.link_pk, details, session.identity_link_pk)
 
 
@@ -201,7 +201,12 @@ class HandoverNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OpenedReport:
-    """An opened report, with what its page needs."""
+    """
+    An opened report, with what its page needs.
+
+    `secret` is that of the page's session. `transfer`: the report has another owner, and the user
+    has not confirmed yet to take it over.
+    """
 
     secret: str
     site_id: str

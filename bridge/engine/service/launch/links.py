@@ -1,8 +1,8 @@
 """
 Links: issue, find, revoke, purge, and move to a newer key.
 
-The hash of the handle and the sealed payload are stored, nothing readable. `link_visits` opens
-the links of reports.
+The database contains the hash of a handle, not the handle, and the payload only sealed.
+`link_visits` opens the links of reports.
 
 An init link pre-warms an embedded session without a report or patient (interface document, init).
 Only a site administrator's token can issue one. Loading the link repeatedly within its five minutes

@@ -47,19 +47,20 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     An Ordered report becomes the user's Draft. A Preliminary report gets a new owner only if its
     reader or a reviewer opens it. A signed report does not change.
     """
-    before = report.owner_id
-    was = report.status
-    if was in SIGNED or (was is not Status.ORDERED and before == account_id):
+    old_owner, old_status = report.owner_id, report.status
+    if old_status in SIGNED:
+        return report
+    if old_status is not Status.ORDERED and old_owner == account_id:
         return report
     if not may_own(work, report, account_id):
         return report
     apply_event(work, report, LifecycleEvent.OPEN)
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
-    if was is Status.ORDERED:
+    if old_status is Status.ORDERED:
         refresh_findings(work, report)
-    moved = was is Status.DRAFT and before is not None
-    event = ChangeEvent.REPORT_TRANSFERRED if moved else ChangeEvent.REPORT_OPENED
+    transferred = old_status is Status.DRAFT and old_owner is not None
+    event = ChangeEvent.REPORT_TRANSFERRED if transferred else ChangeEvent.REPORT_OPENED
     change_feed.announce(work, report, event)
     return report
 
@@ -161,7 +162,7 @@ def assign_report(work: Work, report: Report, owner_id: int) -> Report:
 
 
 def fill_empty_report(work: Work, report: Report) -> bool:
-    """Write key findings and texts of SR files into an empty report; tell whether it was empty."""
+    """Write key findings and SR texts into an empty report; tell whether text was written."""
     if has_content(report):
         return False
     return write_first_text(work, report, initial_text(work, report))

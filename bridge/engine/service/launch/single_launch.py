@@ -45,7 +45,7 @@ from bridge.engine.service.work import Work
 
 @dataclass(frozen=True, slots=True)
 class ExecutedLaunch:
-    """An executed launch, before its link is issued."""
+    """An executed launch, before its link is issued; `creates`: the link may create the report."""
 
     outcome: LaunchOutcome
     grant: LaunchGrant

@@ -2,7 +2,7 @@
 Events of a report for its open pages (interface document, Events): each change once, in commit
 order.
 
-Reads only. `bridge.engine.live` waits for the next change.
+This module only reads. `bridge.engine.live` waits for the next change.
 """
 
 from collections.abc import Mapping

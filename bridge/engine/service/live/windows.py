@@ -108,9 +108,10 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
     return sorted(found, key=lambda each: (each.same_user, not each.writing))
 
 
-def _writer(connection: Connection, report_id: str, now: int) -> str | None:
+def _writer(connection: Connection, report_id: str, moment: int) -> str | None:
     query = select(REPORTS.c.lease_holder).where(
-        REPORTS.c.report_id == report_id, REPORTS.c.lease_until.between(now + 1, now + LEASE_MS)
+        REPORTS.c.report_id == report_id,
+        REPORTS.c.lease_until.between(moment + 1, moment + LEASE_MS),
     )
     found: str | None = connection.execute(query).scalar_one_or_none()
     return found

@@ -99,8 +99,8 @@ def profile(account_id: int, site_id: str | None = None) -> StateReader:
         ).first()
         if row is None:
             return {}
-        signature = {"signature": _hash(row.signature)} if row.signature else {}
-        return {"name": row.name, **signature, **(row.settings or {})}
+        image = {"signature": _hash(row.signature)} if row.signature else {}
+        return {"name": row.name, **image, **(row.settings or {})}
 
     return read_state
 

@@ -314,12 +314,12 @@ def apply_changes(site: SiteSettings, changes: Changes) -> SiteSettings:
 
     `settings` changes only the given preferences. Null restores the default, and removes an image.
     """
-    fresh = SiteSettings(site.site_id, name=site.site_id)
+    defaults = SiteSettings(site.site_id, name=site.site_id)
     values: dict[str, Any] = {}
     for name, attribute in _MEMBERS.items():
         if name in changes:
             given = changes[name]
-            value = getattr(fresh, attribute) if given is None else given
+            value = getattr(defaults, attribute) if given is None else given
             values[attribute] = tuple(value) if isinstance(value, list) else value
     if "settings" in changes:
         values["settings"] = _preferences(site, changes["settings"] or {})
