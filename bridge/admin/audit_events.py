@@ -63,20 +63,20 @@ class AuditRelay:
         internal = settings.engine.is_internal
         self._database = database
         self._chain = ENGINE_CHAIN if internal else BRIDGE_CHAIN
-        self._chained = open_engine_database(settings) if internal else database
+        self._chain_database = open_engine_database(settings) if internal else database
 
     def relay(self) -> int:
         """Move pending events to the chain; return their number."""
         if not outbox.pending(self._database):
             return 0
-        if self._chain is ENGINE_CHAIN and not engine_is_ready(self._chained):
+        if self._chain is ENGINE_CHAIN and not engine_is_ready(self._chain_database):
             return 0  # the engine was never started or is not migrated
-        return outbox.relay(self._database, self._chain, self._chained)
+        return outbox.relay(self._database, self._chain, self._chain_database)
 
     def close(self) -> None:
         """Close the connections to the database of the chain."""
-        if self._chained is not self._database:
-            self._chained.dispose()
+        if self._chain_database is not self._database:
+            self._chain_database.dispose()
 
     def newest(self, wanted: ConsoleEventQuery) -> list[dict[str, Any]]:
         """List events of the console and of commands, newest first; times in ms."""
@@ -91,7 +91,7 @@ class AuditRelay:
             origins=(AuditOrigin.CONSOLE, AuditOrigin.CLI),
             sites=wanted.sites,
         )
-        with self._chained.read() as connection:
+        with self._chain_database.read() as connection:
             rows = audit_queries.read_newest(connection, query, wanted.limit, self._chain)
         return [_as_json(row) for row in rows]
 
@@ -142,7 +142,7 @@ def audited(
 def recorded(
     database: Database, action: str, target: tuple[str, str], **details: Any
 ) -> Iterator[None]:
-    """Record a command in the transaction of its change, a refusal in a separate one."""
+    """Record a command in the transaction of its change. A refusal has its own transaction."""
     event = command_event(action, target=target, details=details)
     with outbox.recorded(database, event, time.time_ns() // 1_000_000):
         yield
@@ -237,7 +237,11 @@ def list_events(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any
 
 
 def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[str, Any]]:
-    """Yield FHIR AuditEvents: the events of the chain, then the sent results."""
+    """
+    Yield FHIR AuditEvents: the events of the chain, then the delivered results.
+
+    `patients`: name the patients of the reports. The export itself is audited.
+    """
     settings = load(home)
     server = settings.http.public_url
     with _Trail(settings) as opened:
@@ -246,17 +250,17 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
             # A slow reader of the export must not end the transaction.
             opened.database.disable_idle_timeout(connection)
             has_reports = opened.chain is ENGINE_CHAIN
+            named = patients and has_reports
             for row in audit_queries.iterate(connection, query, opened.chain):
-                named = patients and has_reports
                 subjects = audit_queries.patients_of(connection, row.reports) if named else ()
                 yield from audit_events(row.entry(), server, subjects)
-            for entry in _sent(home, connection, query) if has_reports else ():
+            for entry in _delivered_results(home, connection, query) if has_reports else ():
                 subjects = audit_queries.patients_of(connection, entry.reports) if patients else ()
                 yield from audit_events(entry, server, subjects)
 
 
 class _Trail:
-    """The chain and the outbox, opened for one command after relaying the outbox."""
+    """The databases of the outbox and of the chain. Entering it relays the outbox."""
 
     def __init__(self, settings: Settings) -> None:
         internal = settings.engine.is_internal
@@ -283,7 +287,7 @@ class _Trail:
             self.chain.record(connection, self.database, [event], now)
 
 
-def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:
+def _delivered_results(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:
     """Yield the delivered results that match the query, newest first."""
     if query.action not in (None, "sent"):
         return
@@ -298,7 +302,7 @@ def _sent(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEn
             for row in rows:
                 site_id = sites.get(row.report_id, "")
                 if _matches(query, row, site_id):
-                    yield _entry(row, site_id)
+                    yield _delivery_entry(row, site_id)
             if len(rows) < _PAGE:
                 return
             before = rows[-1].id
@@ -313,7 +317,7 @@ def _sent_at(row: DeliveryRow) -> int:
     return row.acknowledged_at or row.sent_at or row.settled_at or row.created_at
 
 
-def _entry(row: DeliveryRow, site_id: str) -> AuditEntry:
+def _delivery_entry(row: DeliveryRow, site_id: str) -> AuditEntry:
     details = {"destination": row.destination, "event": row.event, "reply": row.code}
     return AuditEntry(
         f"delivery-{row.id}",

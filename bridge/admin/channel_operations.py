@@ -1,4 +1,4 @@
-"""Operations on channels: list, pause and resume listeners and destinations; and on alerts."""
+"""Operations on channels (listeners and destinations): list, pause, resume; and on alerts."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -56,10 +56,13 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         settings = current(load(home), database)
         known = channels.read_channels(database, ChannelKind(kind))
         now = time.time_ns() // 1_000_000
-        failing = channels.read_start_failures(database, ChannelKind(kind), now)
+        start_failures = channels.read_start_failures(database, ChannelKind(kind), now)
     rows = []
     for each in described_channels(settings, ChannelKind(kind)):
-        found, problem = known.get(each["name"], Channel(each["name"])), failing.get(each["name"])
+        found, problem = (
+            known.get(each["name"], Channel(each["name"])),
+            start_failures.get(each["name"]),
+        )
         state = _state(found, problem, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
         rows.append({**row, "trouble": problem or _PROBLEMS.get(state, "")})
@@ -72,14 +75,14 @@ def channel_states(
     """List the listeners or destinations as the console shows them; times in ms."""
     active = current(settings, database)  # not cached, so that a change is visible at once
     known = channels.read_channels(database, kind)
-    failing = channels.read_start_failures(database, kind, now)
+    start_failures = channels.read_start_failures(database, kind, now)
     expires = expiry_times(certificate_files(active))
     return [
         {
             **asdict(channel),
             **each,
             "loaded": channel.is_loaded(now),
-            "trouble": failing.get(each["name"], ""),
+            "trouble": start_failures.get(each["name"], ""),
             "source": origin_of(settings, active, kind, each["name"]),
             "certificate": expires.get(f"{kind} {each['name']}"),
         }

@@ -43,8 +43,8 @@ from config.problems import SettingProblem, describe_problems
 from config.sections import DestinationSettings
 from mappings.language.diagnostics import MappingErrors
 
-_LIMIT = 5.0  # seconds for a test of a listener
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # the address to connect to for a bind address
+_LISTENER_TIMEOUT = 5.0  # seconds
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # by bind address
 
 
 class FieldMistake(NamedTuple):
@@ -63,24 +63,24 @@ def find_mistakes(kind: ChannelKind, table: Mapping[str, Any]) -> list[FieldMist
     return []
 
 
-def _mistake(refusal: SettingProblem) -> FieldMistake:
-    field = ".".join(part for part in refusal.location if isinstance(part, str))
-    return FieldMistake(field, refusal.message)
+def _mistake(problem: SettingProblem) -> FieldMistake:
+    field = ".".join(part for part in problem.location if isinstance(part, str))
+    return FieldMistake(field, problem.message)
 
 
 async def steps(
     settings: Settings, chosen: ListenerSettings | DestinationSettings
 ) -> Sequence[ProbeStep]:
-    """Test a listener or destination, which need not be saved."""
+    """Test the connection to a listener or destination. The settings need not be saved."""
     address = chosen.bind if isinstance(chosen, ListenerSettings) else chosen.address
     if isinstance(address, FolderAddress):
         return await probe_folder(settings.path(Path(address.path)))
     if isinstance(chosen, ListenerSettings):
-        tls = _any_certificate() if chosen.tls is not None else None
-        host = _ANYWHERE.get(address.host, address.host)
-        return await probe_connection(ProbeTarget(host, address.port, _LIMIT, tls))
+        tls = _unverified_context() if chosen.tls is not None else None
+        host = _LOOPBACK.get(address.host, address.host)
+        return await probe_connection(ProbeTarget(host, address.port, _LISTENER_TIMEOUT, tls))
     try:
-        context = _trust(settings, chosen)
+        context = _destination_context(settings, chosen)
     except (OSError, ssl.SSLError):
         return [ProbeStep("tls", ok=False, code="the files of the settings cannot be read")]
     name = chosen.tls.server_name if chosen.tls else None
@@ -90,7 +90,7 @@ async def steps(
     )
 
 
-def _any_certificate() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     """Return a TLS context that accepts any certificate, so that the test can report it."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -98,7 +98,7 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def _trust(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
+def _destination_context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
     """Return the TLS context of a destination's settings; None without TLS."""
     if chosen.tls is None:
         address = chosen.address
@@ -186,21 +186,21 @@ class Connections:
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         """Return errors and warnings by field."""
         kind, name = plan.kind, str(plan.table.get("name", ""))
-        wrong = find_mistakes(kind, plan.table)
+        mistakes = find_mistakes(kind, plan.table)
         current = self._current()
         if plan.new and find_connection(current, kind, name) is not None:
-            wrong.append(FieldMistake("name", f"there is a {kind} of this name"))
-        if wrong:
-            return {"mistakes": [each._asdict() for each in wrong], "warnings": []}
+            mistakes.append(FieldMistake("name", f"there is a {kind} of this name"))
+        if mistakes:
+            return {"mistakes": [each._asdict() for each in mistakes], "warnings": []}
         record = active_settings.make_connection_record(kind, name, plan.table)
         planned = active_settings.current(self._settings, self._database, [record])
-        wrong = list(self._unfit(planned, kind, name))
-        warnings = [] if wrong else list(self._worth_a_look(planned, kind, name))
-        return {"mistakes": [each._asdict() for each in wrong], "warnings": warnings}
+        mistakes = list(self._build_mistakes(planned, kind, name))
+        warnings = [] if mistakes else list(self._certificate_warnings(planned, kind, name))
+        return {"mistakes": [each._asdict() for each in mistakes], "warnings": warnings}
 
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         """Connect with these settings; return the steps of the test. Raises InvalidContent."""
-        self._refuse(find_mistakes(plan.kind, plan.table))
+        self._require_no_mistakes(find_mistakes(plan.kind, plan.table))
         chosen = active_settings.build_section(plan.kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
@@ -220,22 +220,22 @@ class Connections:
         """Activate settings on all nodes. Raises InvalidContent, ChangeConflict, InvalidState."""
         kind, name = change.kind, change.name
         if change.table is None:
-            self._leave(kind, name)
+            self._require_removable(kind, name)
         else:
             plan = ProposedConnection(kind, {**change.table, "name": name}, change.new)
             found = self.check(plan)["mistakes"]
-            self._refuse([FieldMistake(**each) for each in found])
+            self._require_no_mistakes([FieldMistake(**each) for each in found])
         record = active_settings.make_connection_record(kind, name, change.table)
-        return self._activated(change, record, ActivationOrigin.ACTIVATE)
+        return self._activate(change, record, ActivationOrigin.ACTIVATE)
 
     def rollback(self, change: ConnectionChange) -> Mapping[str, Any]:
         """Activate the previous settings."""
         name = active_settings.connection_record_name(change.kind, change.name)
         with as_operator_errors(), self._database.read() as connection:
-            wanted = previous_version(connection, name)
-        return self._activated(change, wanted, ActivationOrigin.ROLLBACK)
+            previous = previous_version(connection, name)
+        return self._activate(change, previous, ActivationOrigin.ROLLBACK)
 
-    def _activated(
+    def _activate(
         self,
         change: ConnectionChange,
         record: mapping_versions.MappingVersion,
@@ -244,15 +244,15 @@ class Connections:
         author = Author(change.actor, self._clock(), change.reason)
         begun_on = {record.name: change.begun_on}
         with as_operator_errors():
-            done: Sequence[ActivationResult] = activate(
+            results: Sequence[ActivationResult] = activate(
                 self._settings, self._database, [], author, origin, begun_on, [record]
             )
-        return {"version": done[0].version, "before": done[0].before}
+        return {"version": results[0].version, "before": results[0].before}
 
     def _current(self) -> Settings:
         return active_settings.current(self._settings, self._database)
 
-    def _leave(self, kind: ChannelKind, name: str) -> None:
+    def _require_removable(self, kind: ChannelKind, name: str) -> None:
         """
         Raise InvalidState for an enabled connection that is not in bridge.toml.
 
@@ -265,12 +265,14 @@ class Connections:
         if chosen is not None and chosen.enabled:
             raise InvalidState(f"switch {kind} {name} off first")
 
-    def _refuse(self, found: Sequence[FieldMistake]) -> None:
+    def _require_no_mistakes(self, found: Sequence[FieldMistake]) -> None:
         if found:
             mistakes = [each._asdict() for each in found]
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=mistakes)
 
-    def _unfit(self, planned: Settings, kind: ChannelKind, name: str) -> Iterator[FieldMistake]:
+    def _build_mistakes(
+        self, planned: Settings, kind: ChannelKind, name: str
+    ) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
         find, messages = active_sources(self._settings, self._database), set()
         section = find_connection(planned, kind, name)
@@ -290,7 +292,7 @@ class Connections:
                 messages.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(messages)
 
-    def _worth_a_look(
+    def _certificate_warnings(
         self, planned: Settings, kind: ChannelKind, name: str
     ) -> Iterator[Mapping[str, Any]]:
         own = f"{kind} {name}"

@@ -28,8 +28,12 @@ def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
     wanted: dict[Path, Callable[[], bytes]] = {home / FILE_NAME: lambda: fresh().encode()}
     for name, data in _definitions(files("mappings") / "definitions", ""):
         wanted[home / "mappings" / name] = partial(bytes, data)
-    secret = {"engine.token": _service_token, "link.keys": _link_keys, "index.key": new_index_key}
-    wanted |= {home / "secrets" / name: make for name, make in secret.items()}
+    secret_files = {
+        "engine.token": _service_token,
+        "link.keys": _link_keys,
+        "index.key": new_index_key,
+    }
+    wanted |= {home / "secrets" / name: make for name, make in secret_files.items()}
     for folder in (home, home / "secrets"):
         make_folder(folder)
         folder.chmod(FOLDER_MODE)  # the operator may have created it

@@ -136,7 +136,7 @@ class EngineAdministration:
         """
         End the password, the one-time codes and the sessions of a user; return an enrolment link.
 
-        Return None if people sign in through the provider only.
+        Return None if users sign in at the OpenID provider only.
         """
         with self._account_change("user-enrol", email) as (connection, now, facts):
             self._decide(AccountAction.ENROL, facts)
@@ -160,8 +160,8 @@ class EngineAdministration:
         """
         with as_refusal():
             with self._database.read() as connection:
-                key = self._facts(connection, email).account_id
-            GrantedRoles(self._settings).suspend(key, force=force)
+                account_id = self._facts(connection, email).account_id
+            GrantedRoles(self._settings).suspend(account_id, force=force)
         with self._account_change("user-disable", email) as (connection, now, facts):
             self._decide(AccountAction.DISABLE, facts)
             sessions.disable(connection, facts.account_id, now)
@@ -189,7 +189,7 @@ class EngineAdministration:
             self._database.notify(connection, FEED_CHANNEL)
 
     def require_second_factor(self, account_id: int, *, required: bool) -> None:
-        """Set whether an account needs a second factor. Accounts with a console role do."""
+        """Set whether an account needs a second factor, as one with a console role does."""
         event = self.event("user-second-factor", required=required)
         event["target"] = ("account", str(account_id))
         with self.auditing(event) as (connection, _):
@@ -316,7 +316,7 @@ class EngineAdministration:
         **details: Any,
     ) -> Iterator[tuple[Connection, int]]:
         """
-        Open a transaction that includes the audit event of the action; yield it with its time.
+        Open a transaction that includes the audit event of the action; yield it with its time (ms).
 
         `state` reads the target, for the event's members `before` and `after`.
         """
@@ -334,7 +334,11 @@ class EngineAdministration:
 
     @contextmanager
     def auditing(self, event: dict[str, Any]) -> Iterator[tuple[Connection, int]]:
-        """As `transaction`; a refusal or a failure is recorded in a separate transaction."""
+        """
+        Open a transaction and append `event` to the chain in it; yield it with its time (ms).
+
+        A refusal or a failure is recorded in a separate transaction.
+        """
         now = time.time_ns() // 1_000_000
         try:
             with as_refusal(), self._database.write() as connection:

@@ -2,7 +2,8 @@
 Rotation of the keys that seal links, with or without a running service.
 
 The new key is written to the file first, and running services read the file again. Then all links
-are sealed with it. Finally the old keys are dropped, if requested.
+are sealed with it, and the stored answers and secrets of one-time codes. Finally the old keys are
+dropped, if requested.
 """
 
 import fcntl
@@ -38,7 +39,12 @@ class NotRotated(BridgeError):
 
 @dataclass(frozen=True, slots=True)
 class RotationResult:
-    """Result of a rotation: the id of the new key, and numbers of links and keys."""
+    """
+    Result of a rotation.
+
+    `links` and `unreadable` count links, stored answers and secrets of one-time codes. `kept` and
+    `dropped` count keys.
+    """
 
     key_id: str
     links: int
@@ -71,19 +77,19 @@ def _rotate(
     write_link_keys(path, (new, *old))
     sleep(_SETTLE_SECONDS)
     link_keys = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
-    moved, unreadable = _move(database, link_keys)
+    resealed, unreadable = _reseal_links(database, link_keys)
     with database.write() as connection:
         answers = idempotency.reseal(connection, link_keys.keys)
         codes = second_factor.reseal(connection, link_keys.keys)
-    moved = moved + answers[0] + codes[0]
+    resealed = resealed + answers[0] + codes[0]
     unreadable = unreadable + answers[1] + codes[1]
     if drop_old:
         write_link_keys(path, (new,))
     dropped = len(old) if drop_old else 0
-    done = RotationResult(new[0], moved, unreadable, 1 + len(old) - dropped, dropped)
+    result = RotationResult(new[0], resealed, unreadable, 1 + len(old) - dropped, dropped)
     now = _now()
     with database.write() as connection:
-        counts = {"links": done.links, "unreadable": unreadable, "dropped": dropped}
+        counts = {"links": result.links, "unreadable": unreadable, "dropped": dropped}
         known = [key_id for key_id, _ in old]
         changes = {
             "before": {"keys": known},
@@ -91,19 +97,19 @@ def _rotate(
         }
         target = ("link-keys", new[0])
         note(connection, database, now, "keys-rotate", None, counts, target=target, **changes)
-    return done
+    return result
 
 
-def _move(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
+def _reseal_links(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
     """Seal links in small transactions, so that launches are not delayed."""
-    moved, unreadable, after = 0, 0, 0
+    resealed, unreadable, after = 0, 0, 0
     while True:
         with database.write() as connection:
             step = links.reseal(connection, link_keys, _now(), after)
-        moved += step.moved
+        resealed += step.moved
         unreadable += step.unreadable
         if step.last is None:
-            return moved, unreadable
+            return resealed, unreadable
         after = step.last
 
 

@@ -40,7 +40,7 @@ from mllp.framing import Frame
 FRESH_SECONDS = 2.0
 """Seconds after which a command reads the definitions again, as a running service does."""
 
-_LINK = text("""
+_INSERT_EDIT = text("""
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
     VALUES (:message_id, :origin_id, :at, :email, :reason)
 """)
@@ -105,19 +105,26 @@ class StoredMessageReplay:
             cursor = self._database.driver_connection(connection).cursor()
             (receipt,) = admit(LEDGER_DIALECTS[self._database.dialect], cursor, [arrival])
             if not receipt.duplicate:
-                link = {"message_id": receipt.message_id, "at": int(now.timestamp() * 1000)}
-                about = {"origin_id": origin_id, "email": email, "reason": reason}
-                connection.execute(_LINK, {**link, **about})
+                edit = {
+                    "message_id": receipt.message_id,
+                    "origin_id": origin_id,
+                    "at": int(now.timestamp() * 1000),
+                    "email": email,
+                    "reason": reason,
+                }
+                connection.execute(_INSERT_EDIT, edit)
                 self._database.notify(connection, CHANNEL)
         return receipt.message_id
 
     def _intact(self, message_id: int) -> MessageDetail:
+        """Return a stored message. Raises StillRefused if its content has changed."""
         detail = queries.message(self._database, message_id)
         if detail.is_damaged:
             raise StillRefused("its stored content has changed since it was acknowledged")
         return detail
 
     def _routing(self, detail: MessageDetail) -> operations.Routing | None:
+        """Return the definition and lanes by the active definitions; None keeps the stored ones."""
         refused = detail.row.state is QueueState.REFUSED
         if detail.row.listener not in self._policies and not refused:
             return None
@@ -128,7 +135,7 @@ class StoredMessageReplay:
             return operations.Routing(definition.name, definition.version, lanes)
         if refused:
             raise _refused(verdict)
-        return None  # the message keeps its definition and lanes
+        return None
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         policy = self._policies.get(listener)

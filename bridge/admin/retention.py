@@ -1,8 +1,8 @@
 """
 Retention: remove finished messages and deliveries, changes, links, sessions and stored answers.
 
-Queued and parked rows are kept, and changes that the bridge has not read. Reports, releases, the
-audit trail and the marks of deleted reports are always kept.
+It keeps queued and parked rows, and changes that the bridge has not read. It always keeps reports,
+releases, the audit trail and the marks of deleted reports.
 """
 
 import time
@@ -46,9 +46,11 @@ def prune_home(
     archive: Path | None = None,
 ) -> dict[str, int]:
     """
-    Remove rows older than so many seconds; return the number of each kind.
+    Remove rows older than `older_than` seconds; return the number of removed rows by kind.
 
-    `max_size`: also remove the oldest messages and deliveries, until the rest has so many bytes.
+    `older_than` None: remove nothing because of its age.
+    `max_size`: also remove the oldest messages and deliveries until the others need at most so many
+    bytes; 0: no limit.
     `patience`: milliseconds that old rows may wait for their whole partition (`retention.prune`).
     `archive`: a folder to which removed rows are written first. Raises OSError if this fails.
     """
@@ -58,27 +60,28 @@ def prune_home(
     bridge = open_bridge_database(settings)
     try:
         migrate_bridge(bridge)
-        fits = newer_than_fits(bridge, max_size) if max_size else 0
-        waits = patience if before >= fits else 0
-        counts = asdict(prune(bridge, max(before, fits), archive=keep, patience=waits))
+        too_large_before = newer_than_fits(bridge, max_size) if max_size else 0
+        end = max(before, too_large_before)
+        patience = patience if before >= too_large_before else 0
+        counts = asdict(prune(bridge, end, archive=keep, patience=patience))
         delete_orphans(bridge, now)
         patient_demographics.delete_old(bridge, before)
         visit_transfers.delete_old(bridge, before)
-        read = _read_so_far(bridge)
+        read_to = _feed_position(bridge)
         if not settings.engine.is_internal or older_than is None:
-            target = ("retention", str(max(before, fits)))
+            target = ("retention", str(end))
             with bridge.write() as connection:
                 outbox.add(connection, command_event("prune", target=target, after=counts), now)
-        if read is None and active_settings.current(settings, bridge).destination:
-            read = 0  # the delivery role has read nothing yet: keep all changes
+        if read_to is None and active_settings.current(settings, bridge).destination:
+            read_to = 0  # the delivery role has read nothing yet: keep all changes
     finally:
         bridge.dispose()
     if settings.engine.is_internal and older_than is not None:
-        counts |= _prune_engine(settings, before, read, counts)
+        counts |= _prune_engine(settings, before, read_to, counts)
     return counts
 
 
-def _read_so_far(bridge: Database) -> int | None:
+def _feed_position(bridge: Database) -> int | None:
     """Return the lowest cursor of the bridge in the change feed; None before the first read."""
     with bridge.read() as connection:
         found: int | None = connection.execute(
@@ -88,14 +91,15 @@ def _read_so_far(bridge: Database) -> int | None:
 
 
 def _prune_engine(
-    settings: Settings, before: int, read: int | None, done: Mapping[str, int]
+    settings: Settings, before: int, read_to: int | None, done: Mapping[str, int]
 ) -> dict[str, int]:
     engine = open_engine_database(settings)
     try:
         migrate_engine(engine)
         counts = {
             "changes": _all(
-                engine, partial(change_feed.prune_changes, before=before, limit=BATCH, up_to=read)
+                engine,
+                partial(change_feed.prune_changes, before=before, limit=BATCH, up_to=read_to),
             ),
             # sessions refer to links, so they are removed first
             "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
@@ -114,12 +118,12 @@ def _prune_engine(
     return counts
 
 
-def _all(database: Database, some: Callable[[Connection], int]) -> int:
-    """Remove rows in small transactions, so that other work is not delayed."""
+def _all(database: Database, remove_some: Callable[[Connection], int]) -> int:
+    """Remove rows in small transactions, so that other work is not delayed; return how many."""
     removed = 0
     while True:
         with database.write() as connection:
-            step = some(connection)
+            step = remove_some(connection)
         removed += step
         if step == 0:
             return removed

@@ -72,7 +72,12 @@ class RowQuery:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rows to replay or retry: a filter, the latest time (ms), a code, and a maximum number."""
+    """
+    Rows to replay or retry, at most `limit`; None matches all.
+
+    `source` is a listener or a destination. The times are in ms, inclusive. `code` is a result
+    code, the error code of a message, or the detail of a delivery.
+    """
 
     state: str | None = None
     source: str | None = None
@@ -103,15 +108,15 @@ class RequeueResult:
 
 
 def selected_ids(
-    database: Database, selection: Selection, browsed: Callable[[Database, queries.Filter], Rows]
+    database: Database, selection: Selection, list_rows: Callable[[Database, queries.Filter], Rows]
 ) -> list[int]:
-    """Return the ids of the selected rows, oldest first."""
+    """Return the ids of the selected rows, oldest first; `list_rows` returns a page of rows."""
     ids: list[int] = []
     wanted = queries.Filter(
         selection.chosen_state, selection.source, None, selection.since, limit=_PAGE
     )
     while True:
-        rows = browsed(database, wanted)
+        rows = list_rows(database, wanted)
         ids += [row.id for row in rows if _matches(row, selection)]
         if len(rows) < _PAGE:
             return sorted(ids)[: selection.limit]
@@ -141,8 +146,8 @@ def requeue_each(
     """
     due = clock()
     for row_id in ids:
-        if (early := due - clock()) > 0:
-            sleep(early)
+        if (wait := due - clock()) > 0:
+            sleep(wait)
         due = max(due, clock()) + (1 / rate if rate else 0)
         try:
             yield RequeueResult(row_id, overtaken=requeue(row_id) or 0)
@@ -150,7 +155,9 @@ def requeue_each(
             yield RequeueResult(row_id, str(error))
 
 
-_INDEXED_TO = text("SELECT max(message_id) FROM message_number_cursor WHERE name = 'console'")
+_SELECT_INDEXED_TO = text(
+    "SELECT max(message_id) FROM message_number_cursor WHERE name = 'console'"
+)
 
 
 def messages_by_number(
@@ -179,7 +186,7 @@ def count_not_indexed(database: Database) -> int:
     """Count the newest messages that the service has not indexed yet."""
     with database.read() as connection:
         newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
-        indexed = connection.execute(_INDEXED_TO).scalar() or 0
+        indexed = connection.execute(_SELECT_INDEXED_TO).scalar() or 0
     return max(0, newest - indexed)
 
 
@@ -215,16 +222,16 @@ class MessageSubjects:
         listener = next((each for each in known if each.name == origin.listener), None)
         if listener is None:
             return Subjects()
-        own = Subjects(frozenset({listener.site}) - {""})
+        of_listener = Subjects(frozenset({listener.site}) - {""})
         mapping = self.definition(origin.mapping, origin.version)
         if mapping is None:
-            return own
+            return of_listener
         received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
         defaults = ListenerDefaults(listener.site, listener.time_zone, received)
         try:
             return self._read(mapping, origin.payload, listener.charset, defaults)
         except (MessageRefusal, WorkerError):
-            return own
+            return of_listener
 
     def _read(
         self, mapping: InboundMapping, payload: bytes, charset: str, defaults: ListenerDefaults

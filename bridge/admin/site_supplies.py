@@ -12,7 +12,7 @@ from bridge.admin.engine_administration import (
     as_refusal,
 )
 from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
-from bridge.engine.documents.uploads.mrrt import import_template as read
+from bridge.engine.documents.uploads.mrrt import import_template as read_template
 from bridge.engine.rules.text.document import BadDocument, restore, to_json
 from bridge.engine.service.accounts import users
 from bridge.engine.service.sites import audit_states, billing, site_settings
@@ -54,7 +54,7 @@ def import_template(
 ) -> str:
     """Create or replace a template from an IHE MRRT file; return its name."""
     try:
-        title, document = read(html)
+        title, document = read_template(html)
     except (BadTemplate, BadDocument) as error:
         raise AdministrationRefused(str(error)) from None
     name = name or title or f"Template {number}"

@@ -60,7 +60,12 @@ class AccountDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """The actor. Without `grant`: an operator with the data directory, who may `force`."""
+    """
+    The actor of a change.
+
+    An operator with the data directory has no `grant`. Only an operator may `force` a change that
+    leaves no system administrator.
+    """
 
     name: str
     grant: Grant | None = None
@@ -140,10 +145,12 @@ class AccessAdministration:
                 raise NoSuchItem
             return
         require_authority(by, account, before, AccountAction.REVOKE_GRANT)
-        key, force = account.account_id, by.force
-        if not await Threads.CONSOLE.run(grants.remove_grant, self._database, key, force=force):
+        account_id = account.account_id
+        if not await Threads.CONSOLE.run(
+            grants.remove_grant, self._database, account_id, force=by.force
+        ):
             raise NoSuchItem
-        await self._accounts.require_second_factor(key, required=False)
+        await self._accounts.require_second_factor(account_id, required=False)
 
     async def enrol(self, by: Administrator, email_or_id: str) -> EnrolmentLink:
         """End password and sessions of an account; return an enrolment link for its owner."""
@@ -219,12 +226,12 @@ def require_authority(
     own = None if by.grant is None else by.grant.account_id
     administers = frozenset() if site is None else frozenset({site})
     target = AccountTarget(account.account_id, NO_RIGHTS if role is None else role.rights)
-    asked = AccountRequest(action, site, grants=NO_RIGHTS if wanted is None else wanted.rights)
-    refusal = decide(AccountActor(own, rights, administers), target, asked)
+    request = AccountRequest(action, site, grants=NO_RIGHTS if wanted is None else wanted.rights)
+    refusal = decide(AccountActor(own, rights, administers), target, request)
     if refusal is not None:
         raise _refused(refusal)
 
 
-def _refused(refusal: AccountRefusal, more: str = "") -> GrantRefused:
-    text = f"{TEXTS[refusal]}: {more}" if more else TEXTS[refusal]
+def _refused(refusal: AccountRefusal, detail: str = "") -> GrantRefused:
+    text = f"{TEXTS[refusal]}: {detail}" if detail else TEXTS[refusal]
     return GrantRefused(refusal.value, text, _STATUS.get(refusal, _FORBIDDEN))

@@ -37,7 +37,7 @@ from bridge.wiring.stores import bridge_database, migrate_all
 from config import Settings, load
 
 T = TypeVar("T")
-_LONGEST_ID: Final = 19
+_MAX_ID_DIGITS: Final = 18  # an id of so many digits fits into a 64-bit column
 
 
 class InvalidGrant(BridgeError):
@@ -118,7 +118,7 @@ class ConsoleAccess:
 
 @contextmanager
 def console_access(home: Path) -> Iterator[ConsoleAccess]:
-    """Open the databases for a command, and bind grants of older releases to account ids."""
+    """Open the databases for a command. First bind grants of older releases to account ids."""
     settings = load(home)
     with (
         asyncio.Runner() as runner,
@@ -126,7 +126,7 @@ def console_access(home: Path) -> Iterator[ConsoleAccess]:
         _accounts(settings, runner) as accounts,
     ):
         if isinstance(accounts, EngineAccounts):
-            _resolve(database, accounts)
+            _bind_grants(database, accounts)
         provider = settings.sign_in.oidc is not None
         yield ConsoleAccess(database, accounts, runner, provider=provider)
 
@@ -136,7 +136,7 @@ def resolve_grants(settings: Settings, database: Database) -> None:
     if not settings.engine.is_internal or not grants.grants_without_account(database):
         return
     with administer(settings) as engine:
-        _resolve(database, EngineAccounts(engine))
+        _bind_grants(database, EngineAccounts(engine))
 
 
 class EngineAccounts:
@@ -149,7 +149,7 @@ class EngineAccounts:
         """Find an account by its e-mail address or its id."""
         if email_or_id.isascii() and email_or_id.isdigit():
             return self._by_id(email_or_id)
-        # Other texts may be an address in any spelling.
+        # The engine ignores the case of an address.
         return _account(self._engine.account(email_or_id))
 
     async def enrol(
@@ -185,8 +185,11 @@ class EngineAccounts:
         return found
 
     def _by_id(self, account_id: str) -> AccountInfo | None:
-        known = account_id.isascii() and account_id.isdecimal() and len(account_id) < _LONGEST_ID
-        return _account(self._engine.account_by_id(int(account_id))) if known else None
+        if not (account_id.isascii() and account_id.isdecimal()):
+            return None
+        if len(account_id) > _MAX_ID_DIGITS:
+            return None
+        return _account(self._engine.account_by_id(int(account_id)))
 
     def _known(self, account_id: str) -> AccountInfo:
         found = self._by_id(account_id)
@@ -221,7 +224,7 @@ def _accounts(settings: Settings, runner: asyncio.Runner) -> Iterator[AccountDir
         runner.run(http.aclose())
 
 
-def _resolve(database: Database, accounts: EngineAccounts) -> None:
+def _bind_grants(database: Database, accounts: EngineAccounts) -> None:
     """
     Bind each old grant to the account of its address; reserve an account if there is none.
 

@@ -28,12 +28,12 @@ _SAVE = text("""
 _REMOVE = text("DELETE FROM console_grant WHERE account_id = :account")
 _SELECT = text(f"SELECT {_COLUMNS} FROM console_grant WHERE account_id = :account")  # noqa: S608
 _SELECT_ALL = text(f"SELECT {_COLUMNS} FROM console_grant ORDER BY email")  # noqa: S608
-_OTHER_ADMINISTRATOR = text("""
+_SELECT_OTHER_ADMINISTRATOR = text("""
     SELECT 1 FROM console_grant WHERE role = :role AND suspended = 0 AND account_id <> :account
     LIMIT 1
 """)
-_SUSPEND = text("UPDATE console_grant SET suspended = :suspended WHERE account_id = :account")
-_UNBOUND = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
+_SET_SUSPENDED = text("UPDATE console_grant SET suspended = :suspended WHERE account_id = :account")
+_SELECT_UNBOUND = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
 _BIND = text("""
     UPDATE console_grant SET account_id = :account, suspended = :suspended
     WHERE account_id IS NULL AND email = :email
@@ -100,14 +100,14 @@ def suspend_grant(database: Database, account_id: str, *, force: bool = False) -
         before = _lock_and_find(database, connection, account_id)
         if not force:
             _require_another(connection, before)
-        connection.execute(_SUSPEND, {"account": account_id, "suspended": 1})
+        connection.execute(_SET_SUSPENDED, {"account": account_id, "suspended": 1})
 
 
 def resume_grant(database: Database, account_id: str) -> None:
     """End the suspension of a grant."""
     with database.write() as connection:
         _lock_and_find(database, connection, account_id)
-        connection.execute(_SUSPEND, {"account": account_id, "suspended": 0})
+        connection.execute(_SET_SUSPENDED, {"account": account_id, "suspended": 0})
 
 
 def active_grant_of(database: Database, account_id: str) -> Grant | None:
@@ -133,7 +133,7 @@ def all_grants(database: Database) -> list[Grant]:
 def grants_without_account(database: Database) -> list[str]:
     """List the e-mail addresses of unbound grants, which an old version stored without account."""
     with database.read() as connection:
-        return [str(each) for each in connection.execute(_UNBOUND).scalars()]
+        return [str(each) for each in connection.execute(_SELECT_UNBOUND).scalars()]
 
 
 def bind_account(database: Database, email: str, account_id: str, *, suspended: bool) -> None:
@@ -169,10 +169,11 @@ def _as_details(grant: Grant | None) -> dict[str, Any]:
 
 
 def _require_another(connection: Connection, before: Grant | None) -> None:
+    """Raise GrantRefused if `before` is the grant of the last active system administrator."""
     if before is None or before.role is not ConsoleRole.SYSTEM_ADMINISTRATOR:
         return
     criteria = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
-    if connection.execute(_OTHER_ADMINISTRATOR, criteria).first() is None:
+    if connection.execute(_SELECT_OTHER_ADMINISTRATOR, criteria).first() is None:
         raise GrantRefused(
             AccountRefusal.LAST_ADMINISTRATOR.value, TEXTS[AccountRefusal.LAST_ADMINISTRATOR], 409
         )

@@ -88,7 +88,11 @@ class Grant:
         return Rights(system, held, self.reach, lacks)
 
     def reaches(self, sites: Collection[str]) -> bool:
-        """Tell whether the user may see an item of these sites (none: only if unlimited)."""
+        """
+        Tell whether the user may see an item of these sites.
+
+        Only a user who is not limited to sites may see an item without sites.
+        """
         reach = self.reach
         return reach is None or (bool(sites) and reach.issuperset(sites))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy.exc import ArgumentError
 
 from bridge.admin.checks import connection_checks
-from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unanswered
+from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unreadable_databases
 from bridge.admin.checks.descriptors import TooFewDescriptors, reachable_limit, share
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
@@ -38,7 +38,7 @@ from mllp.errors import TLSConfigurationError
 
 _CONNECT_SECONDS: Final = 2.0
 _MAX_EXPOSURES: Final = 100
-_BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-large")
+_DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-large")
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
@@ -46,8 +46,8 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
     """
     Run all checks; return their findings, errors first.
 
-    With `reach`, connect to each destination. Callers of `check_live`, which connects too, leave it
-    out.
+    `reach`: also connect to each destination. A caller that also runs `check_live`, which connects
+    too, passes False.
     """
     try:
         settings = load(home)
@@ -55,18 +55,18 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
         mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
         known = [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in mistakes]
         return with_positions(home, [*known, *_mappings(home), *_partial_settings(home)])
-    down = unanswered(settings)
+    unreadable = unreadable_databases(settings)
     checks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
         _secrets,
         _exposures,
         _deprecated,
         _descriptors,
-        partial(databases, down=down),
-        *(() if down else (_sites, _activations, _not_loaded, sign_in)),
+        partial(databases, unreadable=unreadable),
+        *(() if unreadable else (_sites, _activations, _channels_not_loaded, sign_in)),
         _listeners,
         _destinations,
         _tracing,
-        *((_reachable,) if reach else ()),
+        *((_connect_to_destinations,) if reach else ()),
     )
     found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
     return sorted(
@@ -123,8 +123,8 @@ def _activations(settings: Settings) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckSeverity.WARNING, place, message)
 
 
-def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
-    """Find channels that no running node has loaded: bridge.toml is read at the start."""
+def _channels_not_loaded(settings: Settings) -> Iterator[CheckFinding]:
+    """Find channels that no running node has loaded, because it read bridge.toml before."""
     url = settings.database_url()
     if is_missing(url):
         return
@@ -147,7 +147,7 @@ def _not_loaded(settings: Settings) -> Iterator[CheckFinding]:
         *((ChannelKind.LISTENER, each.name) for each in current.listener if each.enabled),
         *((ChannelKind.DESTINATION, each.name) for each in current.destination if each.enabled),
     ]
-    for kind, name in enabled if loaded else ():
+    for kind, name in enabled if loaded else ():  # if nothing is loaded, no node runs
         if (kind, name) not in loaded:
             message = "no running node has loaded it: bridge.toml is read when the service starts"
             yield CheckFinding(CheckSeverity.WARNING, f"{kind} {name}", message)
@@ -157,9 +157,9 @@ def _saved_in_console(
     settings: Settings, current: Settings, find_sources: SourceFinder
 ) -> Iterator[CheckFinding]:
     """Check connections saved in the console, and report those that override bridge.toml."""
-    own = {key: each for each in _connections(settings) for key in [(each.kind, each.name)]}
+    in_file = {(each.kind, each.name): each for each in _connections(settings)}
     for each in _connections(current):
-        before, place = own.get((each.kind, each.name)), f"{each.kind} {each.name}"
+        before, place = in_file.get((each.kind, each.name)), f"{each.kind} {each.name}"
         if before is not None and before.settings == each.settings:
             if before.mappings != each.mappings:
                 message = f"reads with {', '.join(each.mappings)}, as saved in the console"
@@ -168,12 +168,14 @@ def _saved_in_console(
         if before is not None:
             message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
-        yield from _tried(
+        yield from _build_parts(
             place, connection_checks.checks_of(current, each.kind, each.name, find_sources)
         )
 
 
 class _ConnectionEntry(NamedTuple):
+    """A connection; `settings` of a listener are without its `mappings`."""
+
     kind: ChannelKind
     name: str
     settings: ListenerSettings | DestinationSettings
@@ -182,23 +184,25 @@ class _ConnectionEntry(NamedTuple):
 
 def _connections(settings: Settings) -> Iterator[_ConnectionEntry]:
     for listener in settings.listener:
-        bare = listener.model_copy(update={"mappings": []})
-        yield _ConnectionEntry(ChannelKind.LISTENER, listener.name, bare, listener.mappings)
-    for chosen in settings.destination:
-        yield _ConnectionEntry(ChannelKind.DESTINATION, chosen.name, chosen, ())
+        section = listener.model_copy(update={"mappings": []})
+        yield _ConnectionEntry(ChannelKind.LISTENER, listener.name, section, listener.mappings)
+    for destination in settings.destination:
+        yield _ConnectionEntry(ChannelKind.DESTINATION, destination.name, destination, ())
 
 
-def _errors(error: SettingsError) -> list[CheckFinding]:
+def _as_findings(error: SettingsError) -> list[CheckFinding]:
     return [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in error.mistakes]
 
 
 def _mappings(home: Path) -> Iterator[CheckFinding]:
     folder = home / "mappings"
     for issue in compiler.check(folder):
-        wrong = issue.severity is diagnostics.IssueSeverity.ERROR
+        is_error = issue.severity is diagnostics.IssueSeverity.ERROR
         place = f"{folder / issue.file}:{issue.line}:{issue.column}"
         message = f"{issue.path}: {issue.message}" if issue.path else issue.message
-        yield CheckFinding(CheckSeverity.ERROR if wrong else CheckSeverity.WARNING, place, message)
+        yield CheckFinding(
+            CheckSeverity.ERROR if is_error else CheckSeverity.WARNING, place, message
+        )
 
 
 def _secrets(settings: Settings) -> Iterator[CheckFinding]:
@@ -213,14 +217,14 @@ def _secrets(settings: Settings) -> Iterator[CheckFinding]:
         try:
             read(path)
         except SettingsError as error:
-            yield from _errors(error)
+            yield from _as_findings(error)
 
 
 def exposures(settings: Settings) -> Iterator[Exposure]:
     """Find files of the installation that other accounts can access."""
     urls = dict.fromkeys([settings.database_url(), settings.engine_database_url()])
     databases = [sqlite_file(url) for url in urls if url.startswith("sqlite:///")]
-    others = [Path(f"{file}{end}") for file in databases for end in _BESIDE_DATABASE]
+    others = [Path(f"{file}{end}") for file in databases for end in _DATABASE_SUFFIXES]
     others += [settings.path(file) for file in settings.engine.tokens.values()]
     others += [settings.path(settings.engine.token_file)]
     others += [settings.path(settings.engine.link_keys_file)]
@@ -292,23 +296,23 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
 
 def _listeners(settings: Settings) -> Iterator[CheckFinding]:
     for listener in settings.listener:
-        yield from _tried(
+        yield from _build_parts(
             f"listener {listener.name}", connection_checks.of_listener(settings, listener)
         )
 
 
 def _destinations(settings: Settings) -> Iterator[CheckFinding]:
-    for chosen in settings.destination:
-        place = f"destination {chosen.name}"
-        yield from _tried(place, connection_checks.of_destination(settings, chosen))
+    for destination in settings.destination:
+        place = f"destination {destination.name}"
+        yield from _build_parts(place, connection_checks.of_destination(settings, destination))
 
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:
     if settings.tracing.endpoint:
-        yield from _tried("tracing.endpoint", [tracing.require_sdk])
+        yield from _build_parts("tracing.endpoint", [tracing.require_sdk])
 
 
-def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
+def _build_parts(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckFinding]:
     """Build each part as the service does; yield one finding for each distinct error."""
     messages = set()
     for part in parts:
@@ -322,17 +326,17 @@ def _tried(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[CheckF
         yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
-def _reachable(settings: Settings) -> Iterator[CheckFinding]:
+def _connect_to_destinations(settings: Settings) -> Iterator[CheckFinding]:
     yield from run_checks(
         [
-            PeerCheck(f"destination {each.name}", partial(_reach, each.name, each.address))
+            PeerCheck(f"destination {each.name}", partial(_connect, each.name, each.address))
             for each in settings.destination
             if each.enabled and not isinstance(each.address, FolderAddress)
         ]
     )
 
 
-def _reach(name: str, address: Address | WebAddress) -> Iterator[CheckFinding]:
+def _connect(name: str, address: Address | WebAddress) -> Iterator[CheckFinding]:
     try:
         connect((address.host, address.port), _CONNECT_SECONDS).close()
     except OSError as error:

@@ -25,7 +25,7 @@ from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
 Part = Callable[[], object]
-"""Builds a part of a connection, or raises its error."""
+"""Builds and discards one part of a connection. Raises an error if the part cannot work."""
 
 
 class MissingSite(BridgeError):
@@ -62,7 +62,9 @@ def used_definitions(settings: Settings) -> list[str]:
     """Return the names of the definitions that listeners and destinations use."""
     names = [name for listener in settings.listener for name in listener.mappings]
     names += [
-        name for chosen in settings.destination for name in destination_definition_names(chosen)
+        name
+        for destination in settings.destination
+        for name in destination_definition_names(destination)
     ]
     return list(dict.fromkeys(names))
 
@@ -76,9 +78,9 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
     for listener in settings.listener:
         if name in listener.mappings:
             listeners.compile_inbound(settings, listener, find)
-    for chosen in settings.destination:
-        if name in destination_definition_names(chosen):
-            destinations.make_destination(settings, chosen, find)
+    for destination in settings.destination:
+        if name in destination_definition_names(destination):
+            destinations.make_destination(settings, destination, find)
 
 
 def verify_records(
@@ -99,15 +101,15 @@ def verify_records(
 def checks_of(
     settings: Settings, kind: ChannelKind, name: str, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Return the parts of a connection. Each raises a BridgeError, also for TLS files."""
+    """Return the parts of a connection. Each raises BridgeError, also for unusable TLS files."""
     if kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
         found = of_listener(settings, listener, find)
-        found.append(partial(_alone, settings, listener))
+        found.append(partial(_require_free_address, settings, listener))
     else:
-        chosen = next(each for each in settings.destination if each.name == name)
-        found = of_destination(settings, chosen, find)
-    return [partial(_explained, f"{kind} {name}", each) for each in found]
+        destination = next(each for each in settings.destination if each.name == name)
+        found = of_destination(settings, destination, find)
+    return [partial(_build, f"{kind} {name}", each) for each in found]
 
 
 def of_listener(
@@ -115,11 +117,11 @@ def of_listener(
 ) -> list[Part]:
     """Return the parts of a listener."""
     found: list[Part] = [
-        partial(_charset, listener),
-        partial(_site, settings, listener, find),
+        partial(_require_charset, listener),
+        partial(_require_site, settings, listener, find),
         partial(validator, settings, listener, Metrics()),
-        partial(_authorization, settings, listener),
-        partial(_folder, settings, f"listener {listener.name}", listener.bind),
+        partial(_require_authorization, settings, listener),
+        partial(_require_folder, settings, f"listener {listener.name}", listener.bind),
     ]
     if listener.tls is not None:
         found.append(partial(listeners.tls_options, settings, listener.tls))
@@ -127,14 +129,14 @@ def of_listener(
 
 
 def of_destination(
-    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
+    settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> list[Part]:
     """Return the parts of a destination."""
     return [
-        partial(destinations.make_destination, settings, chosen, find),
-        partial(destinations.tls_options, settings, chosen),
-        partial(_authorization, settings, chosen),
-        partial(_folder, settings, f"destination {chosen.name}", chosen.address),
+        partial(destinations.make_destination, settings, destination, find),
+        partial(destinations.tls_options, settings, destination),
+        partial(_require_authorization, settings, destination),
+        partial(_require_folder, settings, f"destination {destination.name}", destination.address),
     ]
 
 
@@ -145,54 +147,62 @@ def _listener(settings: Settings, name: str) -> ListenerSettings:
     return found
 
 
-def _explained(owner: str, part: Part) -> None:
+def _build(owner: str, part: Part) -> None:
     try:
         part()
     except TLSConfigurationError as error:
         raise UnusableFiles(owner, str(error)) from None
 
 
-def _authorization(settings: Settings, chosen: ListenerSettings | DestinationSettings) -> None:
-    file = chosen.authorization_file
-    read_authorization(chosen.name, require_foreign_secret(settings, chosen.name, file))
+def _require_authorization(
+    settings: Settings, section: ListenerSettings | DestinationSettings
+) -> None:
+    file = section.authorization_file
+    read_authorization(section.name, require_foreign_secret(settings, section.name, file))
 
 
-def _folder(settings: Settings, owner: str, where: Where) -> None:
+def _require_folder(settings: Settings, owner: str, where: Where) -> None:
     if isinstance(where, FolderAddress):
         folder_at(settings, owner, where)
 
 
-def _site(settings: Settings, listener: ListenerSettings, find: SourceFinder | None) -> None:
+def _require_site(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None
+) -> None:
     """Require that messages of a listener can have a SiteID."""
     for definition in listeners.compile_inbound(settings, listener, find):
         if not listener.site and definition.plan.tags["SiteID"].of_listener:
             raise MissingSite(listener.name, definition.name)
 
 
-def _charset(listener: ListenerSettings) -> None:
-    """Check the charset. Definitions are compiled first, and their mistakes could hide this one."""
+def _require_charset(listener: ListenerSettings) -> None:
+    """
+    Require a known charset.
+
+    `compile_inbound` checks it too, but only if no definition has mistakes.
+    """
     if not is_codec(listener.charset):
         raise listeners.UnknownCharset(listener.name)
 
 
-def _alone(settings: Settings, listener: ListenerSettings) -> None:
+def _require_free_address(settings: Settings, listener: ListenerSettings) -> None:
     """Require that no other listener uses the address."""
     if listener.share_port and settings.database_url().startswith("sqlite:"):
         raise NeedsPostgreSQL(listener.name)
     for owner, address in _addresses(settings, listener):
-        if listener.enabled and address == _place(listener):
+        if listener.enabled and address == _address_key(listener):
             raise AddressInUse(listener.name, str(listener.bind), owner)
 
 
-def _addresses(settings: Settings, but: ListenerSettings) -> Iterator[tuple[str, str]]:
+def _addresses(settings: Settings, excluded: ListenerSettings) -> Iterator[tuple[str, str]]:
     for each in settings.listener:
-        if each.enabled and each.name != but.name:
-            yield f"listener {each.name}", _place(each)
+        if each.enabled and each.name != excluded.name:
+            yield f"listener {each.name}", _address_key(each)
     if settings.http.bind.port:
         yield "the web side (http.bind)", f"{settings.http.bind.port}"
 
 
-def _place(listener: ListenerSettings) -> str:
+def _address_key(listener: ListenerSettings) -> str:
     """Return the folder or port that two listeners cannot both use. Port 0 never conflicts."""
     bind = listener.bind
     if isinstance(bind, FolderAddress):

@@ -26,51 +26,55 @@ _LOST = "the content of {} large messages is missing; restore {} from the same b
 _DAMAGED = "the file is damaged ({}); restore it from a backup"
 
 
-def unanswered(settings: Settings) -> dict[str, str]:
-    """Return the databases that cannot be read, with the reason; each is tried once."""
+def unreadable_databases(settings: Settings) -> dict[str, str]:
+    """Return the URLs of the databases that cannot be read, with the reasons."""
     urls = [settings.database_url()]
     if settings.engine.is_internal:
         urls.append(settings.engine_database_url())
-    down = {}
+    unreadable = {}
     for url in dict.fromkeys(each for each in urls if not is_missing(each)):
         try:
             database = Database(url)
         except (BridgeError, ArgumentError) as error:
-            down[url] = str(error)
+            unreadable[url] = str(error)
             continue
         try:
             with database.read():
                 pass
         except BridgeError as error:
-            down[url] = str(error)
+            unreadable[url] = str(error)
         finally:
             database.dispose()
-    return down
+    return unreadable
 
 
-def databases(settings: Settings, down: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """Check the bridge's database, and that of the internal engine."""
-    own, place = settings.database_url(), "database.url"
-    if own in down:
-        yield CheckFinding(CheckSeverity.ERROR, place, down[own])
+def databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterator[CheckFinding]:
+    """
+    Check the bridge's database, and that of the internal engine.
+
+    `unreadable` has the result of `unreadable_databases`.
+    """
+    bridge_url, place = settings.database_url(), "database.url"
+    if bridge_url in unreadable:
+        yield CheckFinding(CheckSeverity.ERROR, place, unreadable[bridge_url])
     else:
-        yield from _database(place, own, "bridge.store", "alembic_version")
-        yield from _durability(settings, place, own)
-        yield from _contents(place, own)
-        yield from _pages(place, own)
-        yield from _index_key(settings, own, migration.BRIDGE_TABLE)
+        yield from _migrations(place, bridge_url, "bridge.store", "alembic_version")
+        yield from _durability(settings, place, bridge_url)
+        yield from _large_messages(place, bridge_url)
+        yield from _pages(place, bridge_url)
+        yield from _index_key(settings, bridge_url, migration.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
     place, package, versions = "database.engine_url", stores.ENGINE_PACKAGE, stores.ENGINE_VERSIONS
-    if url not in down:
-        yield from _database(place, url, package, versions)
-    elif url != own:
-        yield CheckFinding(CheckSeverity.ERROR, place, down[url])
-    if url not in {*down, own}:
+    if url not in unreadable:
+        yield from _migrations(place, url, package, versions)
+    elif url != bridge_url:
+        yield CheckFinding(CheckSeverity.ERROR, place, unreadable[url])
+    if url not in {*unreadable, bridge_url}:
         yield from _durability(settings, place, url)
         yield from _pages(place, url)
-    if url not in down:
+    if url not in unreadable:
         yield from _index_key(settings, url, migration.ENGINE_TABLE)
 
 
@@ -92,7 +96,8 @@ def _checked(
         database.dispose()
 
 
-def _database(place: str, url: str, package: str, versions: str) -> Iterator[CheckFinding]:
+def _migrations(place: str, url: str, package: str, versions: str) -> Iterator[CheckFinding]:
+    """Check that a database exists or can be created, and has the newest schema."""
     if is_missing(url):
         folder = sqlite_file(url).parent
         if os.access(folder, os.W_OK | os.X_OK):
@@ -113,7 +118,7 @@ def _database(place: str, url: str, package: str, versions: str) -> Iterator[Che
 
 
 def _durability(settings: Settings, place: str, url: str) -> Iterator[CheckFinding]:
-    """Check that the server and our role there store messages durably."""
+    """Check that the server and the bridge's role on it store messages durably."""
     required = settings.database.require_synchronous
 
     def check(database: Database) -> Iterator[CheckFinding]:
@@ -142,11 +147,11 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFindin
     path = settings.path(settings.database.index_key_file)
 
     def check(database: Database) -> Iterator[CheckFinding]:
-        kept = migration.fingerprint_of(database, table)
-        if kept is None:
+        stored = migration.fingerprint_of(database, table)
+        if stored is None:
             return  # `bridge migrate` or `bridge serve` creates the key and keys the rows
         try:
-            if index_key.fingerprint(read_index_key(path)) != kept:
+            if index_key.fingerprint(read_index_key(path)) != stored:
                 yield CheckFinding(CheckSeverity.ERROR, str(path), str(WrongIndexKey()))
         except SettingsError:
             yield CheckFinding(CheckSeverity.ERROR, str(path), f"cannot be read: {WrongIndexKey()}")
@@ -154,7 +159,7 @@ def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFindin
     yield from _checked(str(path), url, check)
 
 
-def _contents(place: str, url: str) -> Iterator[CheckFinding]:
+def _large_messages(place: str, url: str) -> Iterator[CheckFinding]:
     """Check that the files exist in which earlier releases stored large messages."""
 
     def check(database: Database) -> Iterator[CheckFinding]:

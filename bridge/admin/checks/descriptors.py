@@ -18,7 +18,8 @@ MIN_LIMIT: Final = 256
 """The minimum for starting a process."""
 
 _NOFILE: Final = resource.RLIMIT_NOFILE
-_ENOUGH: Final = 65_536  # highest soft limit that is set: child processes close all descriptors
+# The highest soft limit that we set. A child process closes all descriptors up to its limit.
+_MAX_SOFT_LIMIT: Final = 65_536
 _FILES: Final = 64  # log, libraries, worker processes, reactor, files that are read
 _CALLS: Final = 64  # calls to the engine over HTTP
 _UNPOOLED: Final = 3  # database connections outside of the pool, for each database
@@ -53,7 +54,7 @@ class Descriptors:
 
     @property
     def suffice(self) -> bool:
-        """Whether the limit covers the settings."""
+        """Whether the limit is enough for all connections that the settings permit."""
         return self.needed <= self.limit
 
     @property
@@ -77,13 +78,16 @@ def raise_limit() -> int:
 def reachable_limit() -> int:
     """Return the limit of a service that is started with the present limits."""
     soft, hard = _limits()
-    return max(soft, min(hard, _ENOUGH))
+    return max(soft, min(hard, _MAX_SOFT_LIMIT))
 
 
 def _limits() -> tuple[int, int]:
     soft, hard = resource.getrlimit(_NOFILE)
     unlimited = resource.RLIM_INFINITY
-    return _ENOUGH if soft == unlimited else soft, _ENOUGH if hard == unlimited else hard
+    return (
+        _MAX_SOFT_LIMIT if soft == unlimited else soft,
+        _MAX_SOFT_LIMIT if hard == unlimited else hard,
+    )
 
 
 def share(settings: Settings, limit: int) -> Descriptors:
@@ -99,21 +103,21 @@ def share(settings: Settings, limit: int) -> Descriptors:
     fixed = _fixed(settings)
     needed = fixed + listeners + _BURST + http + _ACCEPTED
     left = max(limit - min(fixed, limit // 3) - _ACCEPTED * limit // 1024 - _BURST, 0)
-    of_source = settings.http.max_connections_per_source
+    per_source = settings.http.max_connections_per_source
     if needed <= limit:
-        return Descriptors(limit, needed, http, of_source, limit - fixed - http - _ACCEPTED)
+        return Descriptors(limit, needed, http, per_source, limit - fixed - http - _ACCEPTED)
     http_limit = max(left - listeners, left // 4, _MIN_HTTP)
     if http_limit < http:  # one source must not use all of them, unless the settings allow it
-        http, of_source = (
+        http, per_source = (
             http_limit,
-            min(of_source, http_limit // 2) if of_source < http else http_limit,
+            min(per_source, http_limit // 2) if per_source < http else http_limit,
         )
-    return Descriptors(limit, needed, http, of_source, max(left - http, _MIN_HTTP))
+    return Descriptors(limit, needed, http, per_source, max(left - http, _MIN_HTTP))
 
 
 def _fixed(settings: Settings) -> int:
     """Return the number that databases, files and outgoing connections may need."""
-    pool = settings.database.pool_size + settings.database.pool_overflow + _UNPOOLED
+    connections = settings.database.pool_size + settings.database.pool_overflow + _UNPOOLED
     urls = (settings.database_url(), settings.engine_database_url())
-    databases = sum(pool * _PER_CONNECTION[each.startswith("sqlite:")] for each in urls)
+    databases = sum(connections * _PER_CONNECTION[each.startswith("sqlite:")] for each in urls)
     return databases + len(settings.destination) + len(settings.listener) + _FILES + _CALLS

@@ -46,14 +46,14 @@ class SettingsLocator:
     def place(self, named: str, message: str) -> str:
         """Return file, line, column and name of a setting; only its name if not in the file."""
         if found := _CONNECTION.fullmatch(named):
-            at = self._entry(found[1], found[2], message)
+            location = self._entry(found[1], found[2], message)
         elif _SETTING.fullmatch(named):
-            at = self._set(*named.split("."))
+            location = self._setting(*named.split("."))
         else:
             return named
-        return f"{self._file}{at}: {named}" if at else named
+        return f"{self._file}{location}: {named}" if location else named
 
-    def _set(self, section: str, key: str) -> str:
+    def _setting(self, section: str, key: str) -> str:
         table = self._values.get(section)
         is_set = isinstance(table, Mapping) and key in table
         return position(self._text, (section, key)) if is_set else ""
@@ -72,8 +72,8 @@ def _key(entry: Mapping[str, Any], message: str) -> tuple[str, ...]:
         parts = tuple(word.split("."))
         if parts[0] in entry:
             return parts
-    for words, key in _MENTIONS:
-        if words in message and key in entry:
+    for part, key in _MENTIONS:
+        if part in message and key in entry:
             return (key,)
     return ()
 
@@ -97,9 +97,9 @@ class CheckFinding:
 
 def with_positions(home: Path, found: Sequence[CheckFinding]) -> list[CheckFinding]:
     """Return the findings with their positions in the settings file."""
-    pointer = SettingsLocator(home)
+    locator = SettingsLocator(home)
     return [
-        CheckFinding(each.severity, pointer.place(each.place, text), text)
+        CheckFinding(each.severity, locator.place(each.place, text), text)
         for each in found
         for text in [each.message.removeprefix(f"{each.place}: ")]
     ]

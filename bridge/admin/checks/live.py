@@ -36,25 +36,28 @@ from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.sections import DestinationSettings
 
-_SECONDS: Final = 5.0
+_TIMEOUT: Final = 5.0
 _UNAUTHORIZED: Final = frozenset({401, 403, 407})
 _GONE: Final = frozenset({404, 410})
-_OTHER_METHODS: Final = frozenset({501, 505})
+_OPTIONS_UNSUPPORTED: Final = frozenset({501, 505})
 """Server errors that mean that OPTIONS is not supported."""
 
 
 def ask_web(
-    settings: Settings, chosen: DestinationSettings, address: WebAddress, tls: ssl.SSLContext | None
+    settings: Settings,
+    destination: DestinationSettings,
+    address: WebAddress,
+    tls: ssl.SSLContext | None,
 ) -> Iterator[CheckFinding]:
     """Send OPTIONS to a destination; `tls` is the context of the handshake."""
-    place, host = f"destination {chosen.name}", f"{address.host}:{address.port}"
-    name = (chosen.tls.server_name if chosen.tls else None) or address.host
+    place, host = f"destination {destination.name}", f"{address.host}:{address.port}"
+    name = (destination.tls.server_name if destination.tls else None) or address.host
     try:
-        status = _status(str(address), tls, name, _headers(settings, chosen))
+        status = _status(str(address), tls, name, _headers(settings, destination))
     except TransportError:
         return  # `check_home` reports the reason
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
+        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.RemoteProtocolError:
         message = f"{host} does not answer as HTTP does: is that its port?"
@@ -65,20 +68,22 @@ def ask_web(
         yield from _status_findings(place, host, status)
 
 
-def _headers(settings: Settings, chosen: DestinationSettings) -> dict[str, str]:
-    file = chosen.authorization_file
-    shown = read_authorization(
-        f"destination {chosen.name}", None if file is None else settings.path(file)
+def _headers(settings: Settings, destination: DestinationSettings) -> dict[str, str]:
+    file = destination.authorization_file
+    authorization = read_authorization(
+        f"destination {destination.name}", None if file is None else settings.path(file)
     )
-    return {} if shown is None else {"authorization": shown.decode("latin-1")}
+    return {} if authorization is None else {"authorization": authorization.decode("latin-1")}
 
 
 def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, str]) -> int:
     with (
-        httpx.Client(verify=tls or True, timeout=_SECONDS, trust_env=False) as client,
-        client.stream("OPTIONS", url, headers=headers, extensions={"sni_hostname": name}) as answer,
+        httpx.Client(verify=tls or True, timeout=_TIMEOUT, trust_env=False) as client,
+        client.stream(
+            "OPTIONS", url, headers=headers, extensions={"sni_hostname": name}
+        ) as response,
     ):
-        return answer.status_code  # the body is not needed
+        return response.status_code  # the body is not needed
 
 
 def _status_findings(place: str, host: str, status: int) -> Iterator[CheckFinding]:
@@ -91,18 +96,18 @@ def _status_findings(place: str, host: str, status: int) -> Iterator[CheckFindin
     elif httpx.codes.is_redirect(status):
         message = f"{host} sends us elsewhere ({status}), where no result goes: set that address"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
-    elif httpx.codes.is_server_error(status) and status not in _OTHER_METHODS:
+    elif httpx.codes.is_server_error(status) and status not in _OPTIONS_UNSUPPORTED:
         yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: look there")
 
 
 _REFUSED: Final = frozenset({401, 403})
-_WRONG_QUESTION: Final = frozenset({200, 400, 413, 415, 422, 429})
-"""Statuses with which a report service may answer a request that names no report."""
+_SERVICE_STATUSES: Final = frozenset({200, 400, 413, 415, 422, 429})
+"""Statuses of a report service for a request that names no report."""
 
-_BROKEN: Final = 500
-_MLLP: Final = {
-    FirstAction.LEAVES: "{where} closes each connection: does it know us, or take one at a time?",
-    FirstAction.SPEAKS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
+_SERVER_ERROR: Final = 500
+_NOT_MLLP: Final = {
+    FirstAction.CLOSES: "{where} closes each connection: does it know us, or take one at a time?",
+    FirstAction.SENDS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
 }
 _SERVICE: Final = "engine.base_url"
 
@@ -113,7 +118,7 @@ def check_live(home: Path) -> list[CheckFinding]:
         settings = active_or_file_settings(load(home))
     except SettingsError:
         return []  # `check_home` reports the reason
-    questions = [
+    checks = [
         *_services(settings),
         *(
             PeerCheck(place, partial(_folder, settings, place, each.bind))
@@ -127,7 +132,7 @@ def check_live(home: Path) -> list[CheckFinding]:
             if each.enabled
         ),
     ]
-    return with_positions(home, run_checks(questions))
+    return with_positions(home, run_checks(checks))
 
 
 def _services(settings: Settings) -> Iterator[PeerCheck]:
@@ -148,12 +153,12 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
     host = urlsplit(base_url).netloc
     try:
         with httpx.stream(
-            "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_SECONDS
-        ) as answer:
-            status = answer.status_code  # the body is not needed
-            page = "html" in answer.headers.get("content-type", "")
+            "POST", url, json={}, headers={TOKEN_HEADER: token}, timeout=_TIMEOUT
+        ) as response:
+            status = response.status_code  # the body is not needed
+            is_html = "html" in response.headers.get("content-type", "")
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_SECONDS:g} s: it is down, slow or behind a wall"
+        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:
@@ -164,10 +169,12 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
     if status in _REFUSED:
         message = f"the token in {file} is refused ({status}): have a new one made there"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
-    elif page or status not in _WRONG_QUESTION:
-        advice = "look there" if status >= _BROKEN else "is it the address of a report service?"
-        response = f"a page ({status})" if page and status < _BROKEN else f"{status}"
-        message = f"{host} answers /api/report/status with {response}: {advice}"
+    elif is_html or status not in _SERVICE_STATUSES:
+        advice = (
+            "look there" if status >= _SERVER_ERROR else "is it the address of a report service?"
+        )
+        received = f"a page ({status})" if is_html and status < _SERVER_ERROR else f"{status}"
+        message = f"{host} answers /api/report/status with {received}: {advice}"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
 
 
@@ -182,44 +189,44 @@ def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[
         yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
-def _destination(settings: Settings, chosen: DestinationSettings) -> Iterator[CheckFinding]:
-    place, address = f"destination {chosen.name}", chosen.address
+def _destination(settings: Settings, destination: DestinationSettings) -> Iterator[CheckFinding]:
+    place, address = f"destination {destination.name}", destination.address
     if isinstance(address, FolderAddress):
         yield from _folder(settings, place, address)
         return
-    secure = chosen.tls is not None or (isinstance(address, WebAddress) and address.secure)
+    secure = destination.tls is not None or (isinstance(address, WebAddress) and address.secure)
     try:
-        context = _context(settings, chosen) if secure else None
+        context = _context(settings, destination) if secure else None
     except (OSError, ValueError):
         return  # `check_home` reports the reason
-    name = (chosen.tls.server_name if chosen.tls else None) or address.host
-    where, began = f"{address.host}:{address.port}", False
+    name = (destination.tls.server_name if destination.tls else None) or address.host
+    where, is_connected = f"{address.host}:{address.port}", False
     try:
-        with connect((address.host, address.port), _SECONDS) as plain:
-            began = True
+        with connect((address.host, address.port), _TIMEOUT) as plain:
+            is_connected = True
             if context is None:
-                does = first_action(plain)
+                action = first_action(plain)
             else:
-                with context.wrap_socket(plain, server_hostname=name) as wire:
-                    yield from _expiry(settings, place, wire)
-                    does = first_action(wire)
+                with context.wrap_socket(plain, server_hostname=name) as secured:
+                    yield from _certificate_expiry(settings, place, secured)
+                    action = first_action(secured)
     except TimeoutError as error:
         silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
         yield CheckFinding(
-            CheckSeverity.ERROR, place, silent if began else explain_failure(error, where)
+            CheckSeverity.ERROR, place, silent if is_connected else explain_failure(error, where)
         )
     except OSError as error:
         host = name if isinstance(error, ssl.SSLError) else where
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(error, host))
     else:
         if isinstance(address, WebAddress):
-            yield from ask_web(settings, chosen, address, context)
-        elif does in _MLLP:
-            yield CheckFinding(CheckSeverity.WARNING, place, _MLLP[does].format(where=where))
+            yield from ask_web(settings, destination, address, context)
+        elif action in _NOT_MLLP:
+            yield CheckFinding(CheckSeverity.WARNING, place, _NOT_MLLP[action].format(where=where))
 
 
-def _context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext:
-    tls = chosen.tls
+def _context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext:
+    tls = destination.tls
     ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
     context = ssl.create_default_context(cafile=ca)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -232,11 +239,13 @@ def _context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext:
     return context
 
 
-def _expiry(settings: Settings, place: str, wire: ssl.SSLSocket) -> Iterator[CheckFinding]:
-    shown = wire.getpeercert() or {}
-    until = ssl.cert_time_to_seconds(str(shown["notAfter"])) if "notAfter" in shown else None
-    if until is None:
+def _certificate_expiry(
+    settings: Settings, place: str, secured: ssl.SSLSocket
+) -> Iterator[CheckFinding]:
+    certificate = secured.getpeercert() or {}
+    if "notAfter" not in certificate:
         return
+    until = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     left = until - datetime.now(UTC).timestamp()
     if left < settings.alerts.certificate_before:
         yield CheckFinding(

@@ -1,7 +1,7 @@
 """
 Checks of peers, run concurrently with a common time limit.
 
-A slow peer or resolver delays neither the other checks nor the end.
+A slow peer or resolver delays neither the other checks nor the end of the run.
 """
 
 import socket
@@ -17,10 +17,10 @@ from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 PATIENCE: Final = 20.0
 """Seconds for all checks together."""
 
-_LISTENS: Final = 0.3
-"""Seconds in which a peer that refuses the connection or our certificate closes it."""
+_LISTEN_SECONDS: Final = 0.3
+"""How long to wait for a peer that accepts a connection and then closes it."""
 
-_CERTIFICATES: Final = {
+_CERTIFICATE_FAILURES: Final = {
     3: "tls.crl has no list of its authority: add it",
     9: "its certificate is not valid yet: compare the clocks",
     10: "its certificate has expired: it needs a new one there",
@@ -32,7 +32,7 @@ _CERTIFICATES: Final = {
 }
 """Explanations by the codes of OpenSSL's X509_verify_cert_error_string."""
 
-_HANDSHAKES: Final = {
+_HANDSHAKE_FAILURES: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS there: remove tls, or ask for its TLS port",
     "UNEXPECTED_EOF_WHILE_READING": "it hung up on the TLS handshake: is that its TLS port?",
     "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer",
@@ -52,67 +52,67 @@ class PeerCheck(NamedTuple):
     """A check of a peer, and the place of its findings."""
 
     place: str
-    ask: Callable[[], Iterable[CheckFinding]]
+    run: Callable[[], Iterable[CheckFinding]]
 
 
 def run_checks(checks: Sequence[PeerCheck], patience: float = PATIENCE) -> list[CheckFinding]:
     """Run checks concurrently; return findings in order. A late check gives an error."""
     results: list[list[CheckFinding] | Exception | None] = [None] * len(checks)
 
-    def ask(at: int) -> None:
+    def run(at: int) -> None:
         try:
-            results[at] = list(checks[at].ask())
+            results[at] = list(checks[at].run())
         except Exception as error:  # noqa: BLE001  # raised again below
             results[at] = error
 
-    threads = [Thread(target=ask, args=(at,), daemon=True) for at in range(len(checks))]
+    threads = [Thread(target=run, args=(at,), daemon=True) for at in range(len(checks))]
     for thread in threads:
         thread.start()
     end = time.monotonic() + patience
     found: list[CheckFinding] = []
     for check, thread, at in zip(checks, threads, range(len(threads)), strict=True):
         thread.join(max(0.0, end - time.monotonic()))
-        answer = results[at]
-        if isinstance(answer, Exception):
-            raise answer
+        result = results[at]
+        if isinstance(result, Exception):
+            raise result
         late = CheckFinding(CheckSeverity.ERROR, check.place, f"no answer within {patience:g} s")
-        found += [late] if answer is None else answer
+        found += [late] if result is None else result
     return found
 
 
-def connect(address: tuple[str, int], limit: float) -> socket.socket:
-    """Connect to an address. Raises OSError."""
-    return socket.create_connection(address, limit)
+def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+    """Connect to an address within `timeout` seconds. Raises OSError."""
+    return socket.create_connection(address, timeout)
 
 
 class FirstAction(Enum):
     """The first action of a peer while we send nothing."""
 
-    LISTENS = "listens"
-    SPEAKS = "speaks"
-    LEAVES = "leaves"
+    WAITS = "waits"
+    SENDS = "sends"
+    CLOSES = "closes"
 
 
-def first_action(wire: socket.socket) -> FirstAction:
-    """Return the first action of a peer. Raises OSError, also for TLS alerts."""
-    before = wire.gettimeout()
-    wire.settimeout(_LISTENS)
+def first_action(connection: socket.socket) -> FirstAction:
+    """Wait a moment; return what the peer did. Raises OSError, also for TLS alerts."""
+    before = connection.gettimeout()
+    connection.settimeout(_LISTEN_SECONDS)
     try:
-        return FirstAction.SPEAKS if wire.recv(1) else FirstAction.LEAVES
+        return FirstAction.SENDS if connection.recv(1) else FirstAction.CLOSES
     except TimeoutError:
-        return FirstAction.LISTENS
+        return FirstAction.WAITS
     finally:
-        wire.settimeout(before)
+        connection.settimeout(before)
 
 
 def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> str:
     """
     Return the reason of a failed connection, and what to do about it.
 
-    `is_set`: the peer has TLS settings that can be changed.
+    `is_set`: the settings have TLS options for this peer, so the text may name them.
     """
     if isinstance(error, ssl.SSLError):
-        text = _of_tls(error).format(host=host)
+        text = _explain_tls(error).format(host=host)
         return text if is_set else text.partition(": ")[0]
     if isinstance(error, socket.gaierror):
         return f"nobody answers at {host}: no such host is known ({error.strerror})"
@@ -122,11 +122,13 @@ def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> 
     return f"nobody answers at {host}: {reason}"
 
 
-def _of_tls(error: ssl.SSLError) -> str:
+def _explain_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _CERTIFICATES.get(error.verify_code, f"its certificate: {error.verify_message}")
-    what = error.reason or "no handshake"
-    return _HANDSHAKES.get(what, f"TLS failed ({what.lower().replace('_', ' ')})")
+        return _CERTIFICATE_FAILURES.get(
+            error.verify_code, f"its certificate: {error.verify_message}"
+        )
+    reason = error.reason or "no handshake"
+    return _HANDSHAKE_FAILURES.get(reason, f"TLS failed ({reason.lower().replace('_', ' ')})")
 
 
 def root_cause(error: BaseException) -> BaseException:

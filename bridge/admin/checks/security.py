@@ -21,13 +21,13 @@ PLACE = "worker processes"
 def protections() -> list[CheckFinding]:
     """Report active and missing protections of worker processes."""
     try:
-        return findings(HOOKS.protections())
+        return protection_findings(HOOKS.protections())
     except WorkerError as error:
         return [CheckFinding(CheckSeverity.WARNING, PLACE, f"none can be started here: {error}")]
 
 
-def findings(active: Sequence[str]) -> list[CheckFinding]:
-    """Report active and missing protections; the filter makes own namespaces unnecessary."""
+def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
+    """Report active and missing protections. With the filter, namespaces are not needed."""
     found = []
     if active:
         found.append(
@@ -55,14 +55,14 @@ def sign_in(settings: Settings) -> Iterator[CheckFinding]:
     """Check the sign-in settings of the internal engine."""
     if not settings.engine.is_internal:
         return
-    given = settings.sign_in
-    if given.second_factor == "optional" and given.oidc is None and given.passwords:
+    options = settings.sign_in
+    if options.second_factor == "optional" and options.oidc is None and options.passwords:
         message = "accounts with a console role may sign in with a password alone"
         yield CheckFinding(CheckSeverity.WARNING, "sign_in.second_factor", message)
     declared = settings.http.trusted_proxies
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
-    if undeclared := [each for each in _seen(settings) if not trusted.include(each)]:
+    if undeclared := [each for each in _undeclared_proxies(settings) if not trusted.include(each)]:
         message = f"requests came by the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)
     elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):
@@ -71,7 +71,7 @@ def sign_in(settings: Settings) -> Iterator[CheckFinding]:
         )
 
 
-def _seen(settings: Settings) -> list[str]:
+def _undeclared_proxies(settings: Settings) -> list[str]:
     """Return the undeclared proxies that the engine has seen."""
     try:
         database = open_engine_database(settings)

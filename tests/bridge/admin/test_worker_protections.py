@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.security import findings, protections
+from bridge.admin.checks.security import protection_findings, protections
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES
@@ -15,14 +15,14 @@ from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESP
 
 def test_all_are_listed() -> None:
     """With all protections the check has one note and no warning."""
-    (note,) = findings(ALL_PROTECTIONS)
+    (note,) = protection_findings(ALL_PROTECTIONS)
     assert note.severity is CheckSeverity.NOTE
     assert all(each in note.message for each in ALL_PROTECTIONS)
 
 
 def test_none_is_a_warning() -> None:
     """Without protections the check warns, because hooks have the rights of the service."""
-    (warning,) = findings([])
+    (warning,) = protection_findings([])
     assert (warning.severity, "no protection is active" in warning.message) == (
         CheckSeverity.WARNING,
         True,
@@ -31,10 +31,14 @@ def test_none_is_a_warning() -> None:
 
 def test_missing_protections_are_named() -> None:
     """The note names missing protections, but not namespaces if the filter allows no socket."""
-    _, warning = findings([each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)])
+    _, warning = protection_findings(
+        [each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)]
+    )
     assert LANDLOCK in warning.message
     assert NAMESPACES not in warning.message
-    _, warning = findings([each for each in ALL_PROTECTIONS if each not in (FILTER, NAMESPACES)])
+    _, warning = protection_findings(
+        [each for each in ALL_PROTECTIONS if each not in (FILTER, NAMESPACES)]
+    )
     assert NAMESPACES in warning.message
 
 
