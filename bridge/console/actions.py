@@ -15,7 +15,7 @@ from bridge.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAction:
-    """One action of a user; `subject` is such as `message 17`, `outcome` is `done` or a code."""
+    """One action of a user; `subject` is like `message 17`, `outcome` is `done` or a code."""
 
     email: str
     action: str

@@ -17,8 +17,8 @@ from bridge.network_source import Proxies
 from bridge.store.database import Database
 from config import Settings
 
-_CONCURRENT: Final = 2
-_WAITING: Final = 16
+_MAX_COMPILING: Final = 2
+_MAX_WAITING: Final = 16
 
 
 class ConsoleContext:
@@ -52,5 +52,5 @@ class ConsoleContext:
         """Whether a session needs a second factor to open the console."""
         self.proxies = Proxies(settings.http.trusted_proxies)
         """The trusted proxies in front of the console."""
-        self.gate = ConcurrencyLimit("definitions", _CONCURRENT, _WAITING)
+        self.gate = ConcurrencyLimit("definitions", _MAX_COMPILING, _MAX_WAITING)
         """Limits how many requests compile definitions at a time."""

@@ -120,8 +120,8 @@ def _last_hour(connection: Connection, rows: TableClause, time_column: str, now:
     newest, part = newest_id(connection, rows), HOUR // STEPS
     first = id_at(connection, rows, time_column, now - HOUR)
     if newest - first < _MAX_COUNTED:
-        number = (rows.c[time_column] - (now - HOUR)) // part
-        counted = select(number, func.count()).where(rows.c.id >= first).group_by(number)
+        step = (rows.c[time_column] - (now - HOUR)) // part
+        counted = select(step, func.count()).where(rows.c.id >= first).group_by(step)
         found = {int(row[0]): int(row[1]) for row in connection.execute(counted)}
         return [found.get(each, 0) for each in range(STEPS)]
     ids = [first]
@@ -141,7 +141,7 @@ _OPEN = _EXCEPTION.c.seen_at.is_(None)
 
 
 def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
-    """Count the exceptions that are not marked as seen; `reach` None: of all sites."""
+    """Count the exceptions of these sites that are not marked as seen; None: of all sites."""
     statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(reach))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
@@ -154,7 +154,7 @@ def list_exceptions(
     *,
     with_orders: bool,
 ) -> list[dict[str, Any]]:
-    """List open exceptions, newest first, then those seen last; times in ms."""
+    """List open exceptions, newest first, then those marked as seen last; times in ms."""
     visible = select(_EXCEPTION).where(*_within(reach))
     row_id = _EXCEPTION.c.row_id.desc()
     open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
@@ -194,7 +194,7 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
         _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(reach))
     )
     kinds = ((ExceptionSubject.MESSAGE, of_message), (ExceptionSubject.ORDER, of_order))
-    return [or_(*(and_(_EXCEPTION.c.kind == kind.value, own.exists()) for kind, own in kinds))]
+    return [or_(*(and_(_EXCEPTION.c.kind == kind.value, rows.exists()) for kind, rows in kinds))]
 
 
 def _message_id(database: Database, row: Mapping[str, Any]) -> int | None:

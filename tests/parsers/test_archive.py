@@ -9,7 +9,7 @@ from io import BytesIO
 
 import pytest
 
-from bridge.admin.packages.activation import unpacked
+from bridge.admin.packages.activation import unpack_zip
 from bridge.admin.packages.folder import NotImported
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
@@ -101,7 +101,7 @@ DEEP = {
 def test_a_package_with_hostile_settings_is_refused(text: str) -> None:
     """The worker process refuses hostile settings before this process reads them."""
     with pytest.raises(NotImported) as refused:
-        unpacked(archive({TOML_FILE: text.encode()}))
+        unpack_zip(archive({TOML_FILE: text.encode()}))
     assert TOML_FILE in str(refused.value)
 
 
@@ -110,13 +110,13 @@ def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
     text = "\n".join(f"a{each}: {{b: [1, 2, 3]}}" for each in range(2000)).encode()
     files = {f"mappings/m{each}.yaml": text for each in range(60)}
     with pytest.raises(NotImported) as refused:
-        unpacked(archive({TOML_FILE: b"", **files}))
+        unpack_zip(archive({TOML_FILE: b"", **files}))
     assert "too long" in str(refused.value)
 
 
 def test_a_good_package_is_unpacked() -> None:
-    """A package is unpacked with or without a folder of its own."""
+    """A package is unpack_zip with or without a folder of its own."""
     files = {TOML_FILE: b"a = 1\n", "mappings/codes/a.csv": b"code,value\n"}
     wanted = {name: data.decode() for name, data in files.items()}
-    assert unpacked(archive(files)) == wanted
-    assert unpacked(archive({f"mine/{name}": data for name, data in files.items()})) == wanted
+    assert unpack_zip(archive(files)) == wanted
+    assert unpack_zip(archive({f"mine/{name}": data for name, data in files.items()})) == wanted

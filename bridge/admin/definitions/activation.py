@@ -164,6 +164,7 @@ def _activate(
         if mapping_versions.latest_activation_id(connection) != checked_against:
             return None
         done = _store(connection, records_to_store, author, origin, begun_on)
+    # The results of the chosen definitions; without any, those of the connections.
     return done[: len(chosen)] or done[-len(records) :]
 
 
@@ -183,11 +184,11 @@ def _store(
     before = mapping_versions.active_versions(connection)
     done = []
     for each in versions:
-        now = before[each.name].version if each.name in before else ""
-        if begun_on.get(each.name, now) != now:
-            raise VersionConflict(each.name, now)
-        done.append(ActivationResult(each.name, each.version, now))
-        if now != each.version or before[each.name].origin is ActivationOrigin.START:
+        active = before[each.name].version if each.name in before else ""
+        if begun_on.get(each.name, active) != active:
+            raise VersionConflict(each.name, active)
+        done.append(ActivationResult(each.name, each.version, active))
+        if active != each.version or before[each.name].origin is ActivationOrigin.START:
             mapping_versions.activate(
                 connection, each, author.at, author.actor, author.reason, origin
             )
@@ -205,16 +206,16 @@ def _missing_definitions(
     known: Collection[str],
 ) -> list[tuple[str, Sources]]:
     """Return the definitions that these connections use and that were never activated."""
-    own = {key for each in records if (key := active_settings.connection_of_record(each.name))}
-    chosen = {
+    saved = {key for each in records if (key := active_settings.connection_of_record(each.name))}
+    connections = {
         "listener": [
-            each for each in settings.listener if (ChannelKind.LISTENER, each.name) in own
+            each for each in settings.listener if (ChannelKind.LISTENER, each.name) in saved
         ],
         "destination": [
-            e for e in settings.destination if (ChannelKind.DESTINATION, e.name) in own
+            each for each in settings.destination if (ChannelKind.DESTINATION, each.name) in saved
         ],
     }
-    names = used_definitions(settings.model_copy(update=chosen))
+    names = used_definitions(settings.model_copy(update=connections))
     return [(name, find(name)) for name in names if name not in known]
 
 
@@ -240,9 +241,10 @@ def rollback(
 
 def previous_version(connection: Connection, name: str) -> MappingVersion:
     """
-    Return the previously active version that no rollback has replaced.
+    Return the version that was active before the active one.
 
-    Two rollbacks go back two versions, not back and forth.
+    A rollback takes back the activations since the restored version. So two rollbacks go back two
+    versions, not back and forth. Raises NoPreviousVersion.
     """
     past = mapping_versions.history(connection, name)
     trail: list[Activation] = []
@@ -253,7 +255,7 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
         trail.append(each)
     for each in reversed(trail[:-1]):
         if each.version != trail[-1].version:
-            return _found(connection, name, each.version)
+            return _require_version(connection, name, each.version)
     active = trail[-1].version if trail else ""
     others = dict.fromkeys(each.version for each in past if each.version != active)
     raise NoPreviousVersion(name, active, list(others)[:_MAX_NAMED])
@@ -266,10 +268,10 @@ def find_version(connection: Connection, name: str, version: str) -> MappingVers
     ]
     if len(known) != 1 or len(version) < _SHORTEST_VERSION:
         raise NoSuchVersion(name, version)
-    return _found(connection, name, known[0])
+    return _require_version(connection, name, known[0])
 
 
-def _found(connection: Connection, name: str, version: str) -> MappingVersion:
+def _require_version(connection: Connection, name: str, version: str) -> MappingVersion:
     found = mapping_versions.find(connection, name, version)
     if found is None:
         raise NoSuchVersion(name, version)

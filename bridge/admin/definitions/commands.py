@@ -119,14 +119,14 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
         raise UnusableRequest("there is no HL7 message to try")
     if isinstance(mapping, OutboundMapping):
         return [_outbound_trial(mapping, reader, each) for each in samples]
-    find = None
+    validator = None
     if request.validate or request.profile is not None:
         profile = None if request.profile is None else load_profile(request.profile)
-        find = partial(validate, profile=profile)
+        validator = partial(validate, profile=profile)
     trials = []
     for each in samples:
         trial = try_message(mapping, each.payload, each.defaults, each.charset, components=True)
-        findings = None if find is None else list(find(each.payload))
+        findings = None if validator is None else list(validator(each.payload))
         trials.append(InboundTrial(each.label, trial, findings))
     return trials
 
@@ -170,7 +170,7 @@ def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], Orde
 def _read_audited(
     request: TrialRequest, database: Database, action: str
 ) -> AbstractContextManager[None]:
-    """Record that stored messages are read; given files leave no event."""
+    """Record that stored messages are read. Files that the command names leave no event."""
     if request.files:
         return nullcontext()
     target = ("messages", f"last {request.last} of mapping {request.name}")

@@ -1,8 +1,9 @@
 """
 Comparison of two versions of a definition on the same messages.
 
-The orders of a stored message are read by the version that it was stored with. Those of other
-messages are read by the first definition of their listener that accepts the message.
+The results that an outbound definition writes depend on the orders of a message. The version with
+which a stored message was stored reads its orders. The orders of another message are read by the
+first definition of its listener that accepts it.
 
 `bridge mapping diff` and the console use it. Results contain patient data and are never logged.
 """
@@ -41,7 +42,7 @@ _WINDOW = 20_000  # rows
 MAX_SAMPLE_BYTES = 32 * 2**20
 """Bytes of stored messages that are read for a comparison. A message may have 16 MiB."""
 _CHARSET = "utf-8"
-_BEGINNINGS = (b"MSH", b"FHS", b"BHS")
+_MESSAGE_STARTS = (b"MSH", b"FHS", b"BHS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ def file_samples(
         defaults = ListenerDefaults(listener.site, listener.time_zone, datetime.now(UTC))
         charset = listener.charset
     found = []
-    for file, chosen in _files(paths):
+    for file, is_named in _files(paths):
         messages = messages_in(file.read_bytes())
-        if not chosen:
-            messages = [each for each in messages if each.startswith(_BEGINNINGS)]
+        if not is_named:
+            messages = [each for each in messages if each.startswith(_MESSAGE_STARTS)]
         for number, message in enumerate(messages, start=1):
             label = str(file) if len(messages) == 1 else f"{file}#{number}"
             found.append(MessageSample(label, message, defaults, charset))
@@ -104,7 +105,7 @@ def stored_samples(
     settings = active_settings.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
     listeners = {each.name: each for each in users}
-    newest = islice(_rows(database), _WINDOW)
+    newest = islice(_newest_rows(database), _WINDOW)
     wanted = (row for row in newest if row.listener in listeners)
     return samples_of(database, listeners, islice(wanted, limit))
 
@@ -141,7 +142,7 @@ def _stored_sample(
     )
 
 
-def _rows(database: Database) -> Iterator[MessageRow]:
+def _newest_rows(database: Database) -> Iterator[MessageRow]:
     wanted = queries.Filter(limit=_PAGE)
     while rows := queries.messages(database, wanted):
         yield from rows
@@ -151,7 +152,7 @@ def _rows(database: Database) -> Iterator[MessageRow]:
 OrderReader = Callable[[MessageSample], InboundMapping | None]
 """Returns the definition that reads the orders of a message, or None."""
 
-_USUAL = "orders"
+_DEFAULT_ORDERS = "orders"
 
 
 class NotAnOrderReader(BridgeError):
@@ -200,7 +201,7 @@ def order_reader(
 ) -> OrderReader:
     """Return a reader for these messages, or the definition `orders` of the files."""
     if orders:
-        return _named(settings.home, orders)
+        return _reader_of_file(settings.home, orders)
     # The reader is used after the database is closed, so the versions are loaded now.
     find_version = version_finder(database)
     stored_with = {(each.mapping, each.version) for each in samples if each.mapping}
@@ -212,12 +213,12 @@ def order_reader(
 def file_order_reader(home: Path, orders: str = "") -> OrderReader:
     """Return a reader among the files of a data directory, or the definition `orders`."""
     if orders or not (home / FILE_NAME).exists():
-        return _named(home, orders or _USUAL)
+        return _reader_of_file(home, orders or _DEFAULT_ORDERS)
     settings = load_settings(home)
     return OrderReaders(settings, file_sources(settings), lambda name, version: None)
 
 
-def _named(home: Path, name: str) -> OrderReader:
+def _reader_of_file(home: Path, name: str) -> OrderReader:
     compiled = load(home / "mappings", name)
     if not isinstance(compiled, InboundMapping):
         raise NotAnOrderReader(name)
@@ -233,7 +234,11 @@ class NotComparable(BridgeError):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """The number of compared messages, those that differ, and `left`, not compared in time."""
+    """
+    The number of compared messages, and those that the versions map differently.
+
+    `left` messages were not compared, because the time was over.
+    """
 
     count: int
     differing: tuple[tuple[MessageSample, Sequence[FieldDifference]], ...]
@@ -251,18 +256,16 @@ def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> S
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
         raise NotComparable("one version reads messages, the other writes them")
 
-    def written(each: MessageSample) -> list[FieldDifference]:
+    def compare_written(each: MessageSample) -> list[FieldDifference]:
         orders = reader(each)
         if orders is None:
             return []
-        return compare_results(_written(before, orders, each), _written(after, orders, each))
+        return compare_results(_render(before, orders, each), _render(after, orders, each))
 
-    return written
+    return compare_written
 
 
-def _written(
-    mapping: OutboundMapping, reader: InboundMapping, sample: MessageSample
-) -> list[bytes]:
+def _render(mapping: OutboundMapping, reader: InboundMapping, sample: MessageSample) -> list[bytes]:
     try:
         return render_samples(mapping, reader, sample.payload, sample.defaults, sample.charset)
     except MappingError:

@@ -129,8 +129,8 @@ def adds_code(
     `sources` are all files that the definition may refer to; `written` are the author's files.
     """
     known = all_sources(settings, database, name)
-    own = {file: text for file, text in written.items() if file.endswith(SUFFIX)}
-    if any(known.get(file) != text for file, text in own.items()):
+    hooks = {file: text for file, text in written.items() if file.endswith(SUFFIX)}
+    if any(known.get(file) != text for file, text in hooks.items()):
         return True
     return changes_hooks(active_sources(settings, database)(name), sources, name)
 

@@ -1,7 +1,7 @@
 """
 Drafts of definitions: save, check and activate them; and versions by name.
 
-Each author has an own draft. It contains only the files that differ from the active version.
+Each author has their own draft. It contains only the files that differ from the active version.
 
 A version name may be shortened as long as it is unambiguous. If several authors have drafts,
 `draft` is the most recently saved one.
@@ -137,7 +137,7 @@ _MAX_CODES = 500
 
 
 def set_entry(text: str, code: str, value: str) -> str:
-    """Return the text of a table with an entry, which replaces an existing one of the code."""
+    """Return the CSV text of a code table with an entry, which replaces that of the same code."""
     rows = [row for _, row in read_rows(text, TABLE)]
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if not set(COLUMNS) <= set(header):
@@ -178,8 +178,8 @@ def list_unmapped_codes(
 def _value_in(files: Sources, table: str, code: str, *, back: bool) -> str:
     if not code or file_of(table) not in files:
         return ""
-    read = read_table(files, table, Diagnostics())
-    return (read.code(code) if back else read.value(code)) or ""
+    entries = read_table(files, table, Diagnostics())
+    return (entries.code(code) if back else entries.value(code)) or ""
 
 
 def _as_csv(rows: list[list[str]]) -> str:

@@ -33,7 +33,7 @@ from bridge.admin.definitions.overview import activation_json, draft_json, kind_
 from bridge.admin.errors import NoSuchItem
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
-from bridge.store.records import unmapped_codes as unknown_codes
+from bridge.store.records import unmapped_codes as code_records
 from bridge.store.records.mapping_versions import MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
@@ -66,7 +66,7 @@ class ActivationRequest:
     A version to activate, with the reason: a draft, or an older `version` for a rollback.
 
     If another version than `begun_on` is active, the activation is refused. `revision` is that of
-    the draft. `listeners` use the definition first from then on. `code` as in `DraftEdit`.
+    the draft. `listeners` then use the definition before their others. `code` as in `DraftEdit`.
     """
 
     name: str
@@ -81,7 +81,12 @@ class ActivationRequest:
 
 @dataclass(frozen=True, slots=True)
 class CodeEntry:
-    """A new entry of a code table; `back`: the unmapped value is `value`, and `code` is new."""
+    """
+    A new entry of a code table.
+
+    `back`: a message has the unmapped `value`, and the author adds its `code`; else a message has
+    the unmapped `code`.
+    """
 
     name: str
     actor: str
@@ -106,8 +111,8 @@ class DefinitionEditor:
             version = active and mapping_versions.find(connection, name, active.version)
             drafts = [each for each in mapping_versions.drafts(connection) if each.name == name]
         own = next((each for each in drafts if each.actor == actor), None)
-        home = file_sources(self._settings)(name)
-        if active is None and not drafts and f"{name}.yaml" not in home:
+        files = file_sources(self._settings)(name)
+        if active is None and not drafts and f"{name}.yaml" not in files:
             raise NoSuchItem("there is no such definition")
         sources = all_sources(self._settings, self._database, name)
         draft = dict(own.sources) if own else {}
@@ -123,25 +128,25 @@ class DefinitionEditor:
             **self._checked(name, {**sources, **draft}),
         }
 
-    def save(self, writing: DraftEdit) -> Mapping[str, Any]:
+    def save(self, edit: DraftEdit) -> Mapping[str, Any]:
         """Store a draft, also with errors; return the errors."""
         with as_operator_errors():
-            require_readable(writing.files)
-        known = all_sources(self._settings, self._database, writing.name)
-        sources = {**known, **writing.files}
-        self._require_code(writing, sources, writing.files)
+            require_readable(edit.files)
+        known = all_sources(self._settings, self._database, edit.name)
+        sources = {**known, **edit.files}
+        self._require_code(edit, sources, edit.files)
         draft = MappingDraft(
-            writing.name,
-            writing.actor,
-            writing.files,
-            writing.begun_on,
-            writing.revision,
-            check_cached(sources, writing.name).version,
+            edit.name,
+            edit.actor,
+            edit.files,
+            edit.begun_on,
+            edit.revision,
+            check_cached(sources, edit.name).version,
             self._clock(),
         )
         with as_operator_errors():
             saved = drafting.store_draft(self._database, draft)
-        return {**draft_json(saved), **self._checked(writing.name, sources)}
+        return {**draft_json(saved), **self._checked(edit.name, sources)}
 
     def discard(self, name: str, actor: str) -> None:
         """Delete a draft."""
@@ -175,45 +180,45 @@ class DefinitionEditor:
         sources = {**all_sources(self._settings, self._database, name), **written}
         return adds_code(self._settings, self._database, name, sources, written)
 
-    def activate(self, decision: ActivationRequest) -> Mapping[str, Any]:
+    def activate(self, request: ActivationRequest) -> Mapping[str, Any]:
         """Activate the actor's draft."""
-        name = decision.name
+        name = request.name
         with self._database.read() as connection:
-            draft = mapping_versions.draft(connection, name, decision.actor)
+            draft = mapping_versions.draft(connection, name, request.actor)
         with as_operator_errors():
             if draft is None:
                 raise drafting.NoDraft(name)
-            if draft.revision != decision.revision:
+            if draft.revision != request.revision:
                 raise DraftConflict(name)
             sources = all_sources(self._settings, self._database, name, draft.sources)
-            self._require_code(decision, sources, draft.sources)
+            self._require_code(request, sources, draft.sources)
             chosen = [(name, sources)]
-            begun_on, records = {name: decision.begun_on}, self._lists(decision)
+            begun_on, records = {name: request.begun_on}, self._definition_lists(request)
             (done,) = activate(
                 self._settings,
                 self._database,
                 chosen,
-                self._author(decision),
+                self._author(request),
                 begun_on=begun_on,
                 records=records,
             )
-        self.discard(name, decision.actor)
+        self.discard(name, request.actor)
         return {"version": done.version, "before": done.before}
 
-    def rollback(self, decision: ActivationRequest) -> Mapping[str, Any]:
+    def rollback(self, request: ActivationRequest) -> Mapping[str, Any]:
         """Activate the named older version, or the previous one."""
-        name = decision.name
+        name = request.name
         with as_operator_errors():
             with self._database.read() as connection:
-                wanted = self._older(connection, decision)
-            self._require_code(decision, wanted.sources)
+                wanted = self._older(connection, request)
+            self._require_code(request, wanted.sources)
             done = rollback(
                 self._settings,
                 self._database,
                 name,
-                self._author(decision),
+                self._author(request),
                 wanted.version,
-                {decision.name: decision.begun_on},
+                {request.name: request.begun_on},
             )
         return {"version": done.version, "before": done.before}
 
@@ -226,7 +231,7 @@ class DefinitionEditor:
     def ignore_code(self, name: str, table: str, code: str, actor: str) -> None:
         """Record that a code stays without an entry. Raises NoSuchItem."""
         key = CodeKey(name, table, code)
-        if not unknown_codes.mark_seen(self._database, key, actor, self._clock()):
+        if not code_records.mark_seen(self._database, key, actor, self._clock()):
             raise NoSuchItem("there is no such code, or somebody has said so already")
 
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
@@ -242,17 +247,17 @@ class DefinitionEditor:
         return self.save(DraftEdit(entry.name, entry.actor, written, begun_on, revision))
 
     def set_listener_definitions(
-        self, decision: ActivationRequest, names: Sequence[str]
+        self, request: ActivationRequest, names: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Set the definitions of listener `decision.name`; an empty list: as in its settings."""
-        record = active_settings.make_list_record(decision.name, names)
+        """Set the definitions of listener `request.name`; an empty list: as in its settings."""
+        record = active_settings.make_list_record(request.name, names)
         with as_operator_errors():
             activate(
                 self._settings,
                 self._database,
                 [],
-                self._author(decision),
-                begun_on={record.name: decision.begun_on},
+                self._author(request),
+                begun_on={record.name: request.begun_on},
                 records=[record],
             )
         return {}
@@ -266,16 +271,16 @@ class DefinitionEditor:
             return own.sources, own.begun_on, own.revision
         return {}, active.version if active else "", 0
 
-    def _lists(self, decision: ActivationRequest) -> list[MappingVersion]:
+    def _definition_lists(self, request: ActivationRequest) -> list[MappingVersion]:
         """Return the definition lists of the chosen listeners, with the definition put first."""
         known = active_settings.current(self._settings, self._database).listener
         lists = []
-        for name in decision.listeners:
+        for name in request.listeners:
             found = next((each.mappings for each in known if each.name == name), None)
             if found is None:
                 raise active_settings.NoSuchListener(name)
-            if decision.name not in found:
-                lists.append(active_settings.make_list_record(name, [decision.name, *found]))
+            if request.name not in found:
+                lists.append(active_settings.make_list_record(name, [request.name, *found]))
         return lists
 
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
@@ -302,10 +307,10 @@ class DefinitionEditor:
             "issues": [issue_json(each) for each in found.issues],
         }
 
-    def _older(self, connection: Connection, decision: ActivationRequest) -> MappingVersion:
-        if decision.version:
-            return find_version(connection, decision.name, decision.version)
-        return previous_version(connection, decision.name)
+    def _older(self, connection: Connection, request: ActivationRequest) -> MappingVersion:
+        if request.version:
+            return find_version(connection, request.name, request.version)
+        return previous_version(connection, request.name)
 
     def _require_code(
         self,
@@ -317,5 +322,5 @@ class DefinitionEditor:
             self._settings, self._database, by.name, sources, written, code=by.code
         )
 
-    def _author(self, decision: ActivationRequest) -> Author:
-        return Author(decision.actor, self._clock(), decision.reason)
+    def _author(self, request: ActivationRequest) -> Author:
+        return Author(request.actor, self._clock(), request.reason)

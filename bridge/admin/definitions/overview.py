@@ -54,7 +54,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
         drafts = mapping_versions.drafts(connection)
-    own = {each.name: each.mappings for each in settings.listener}
+    in_file = {each.name: each.mappings for each in settings.listener}
     known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
     differ = set(differing_definitions(settings, database))
     return {
@@ -63,7 +63,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "name": each.name,
                 "address": str(each.bind),
                 "mappings": each.mappings,
-                "settings": own.get(each.name, each.mappings),
+                "settings": in_file.get(each.name, each.mappings),
                 "said": _activation(active.get(active_settings.list_record_name(each.name))),
             }
             for each in current.listener

@@ -5,7 +5,7 @@ A trial returns the fields of the message, so that the page can mark used and un
 
 Without the permission to read bodies, a comparison returns field names and counts only.
 
-Each request is limited in time. Messages that are not reached are counted in `left`.
+Each request is limited in time. `left` in the result counts the messages that it did not reach.
 """
 
 import base64
@@ -56,69 +56,69 @@ from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
 
-def sample(found: MessageSample) -> Mapping[str, Any]:
+def sample_json(sample: MessageSample) -> Mapping[str, Any]:
     """Return the JSON form of a stored message, with its bytes in base64."""
     return {
-        "label": found.label,
-        "listener": found.listener,
-        "mapping": found.mapping,
-        "version": found.version,
-        "payload": base64.b64encode(found.payload).decode(),
+        "label": sample.label,
+        "listener": sample.listener,
+        "mapping": sample.mapping,
+        "version": sample.version,
+        "payload": base64.b64encode(sample.payload).decode(),
     }
 
 
-def trial(
-    mapping: Compiled, found: MessageSample, reader: OrderReader, late: Late = never
+def run_trial(
+    mapping: Compiled, sample: MessageSample, reader: OrderReader, late: Late = never
 ) -> Mapping[str, Any]:
     """
     Try a definition on a message until `late` returns True.
 
     Errors of the message become issues of the result.
     """
-    shown = {"segments": _segments(found)}
+    shown = {"segments": _segments(sample)}
     if isinstance(mapping, OutboundMapping):
-        return {**shown, **_written(mapping, found, reader, late)}
-    done = try_message(mapping, found.payload, found.defaults, found.charset, components=True)
+        return {**shown, **_outbound_result(mapping, sample, reader, late)}
+    result = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
     return {
         **shown,
-        "accepted": done.accepted,
-        "issues": [issue_json(each) for each in done.issues],
-        "lanes": list(done.lanes),
-        "events": list(done.events),
-        "used": list(done.used),
-        "unused": list(done.unused),
+        "accepted": result.accepted,
+        "issues": [issue_json(each) for each in result.issues],
+        "lanes": list(result.lanes),
+        "events": list(result.events),
+        "used": list(result.used),
+        "unused": list(result.unused),
         "facts": [],
         "hl7": [],
     }
 
 
-def _written(
-    mapping: OutboundMapping, found: MessageSample, find: OrderReader, late: Late
+def _outbound_result(
+    mapping: OutboundMapping, sample: MessageSample, find_reader: OrderReader, late: Late
 ) -> Mapping[str, Any]:
     facts: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
     written: list[str] = []
     issues: list[dict[str, Any]] = []
     try:
-        reader = find(found)
+        reader = find_reader(sample)
         if reader is not None:
-            known = (found.payload, found.defaults, found.charset)
-            rendered = render_samples(mapping, reader, *known)
+            source = (sample.payload, sample.defaults, sample.charset)
+            rendered = render_samples(mapping, reader, *source)
             written = [each.decode().replace("\r", "\n") for each in rendered]
-            facts |= asdict(find_dependencies(mapping, reader, *known, late))
+            facts |= asdict(find_dependencies(mapping, reader, *source, late))
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
         issues.append({**text, "file": "", "line": 0, "column": 0})
     return {**facts, "accepted": bool(written), "issues": issues, "hl7": written}
 
 
-def _segments(found: MessageSample) -> list[dict[str, Any]]:
+def _segments(sample: MessageSample) -> list[dict[str, Any]]:
     """
     Return the segments with all fields, with delimiters and escapes as they were sent.
 
     Segments of a message with very many fields are left out.
     """
     try:
-        message = Message.parse(found.payload, fallback=found.charset)
+        message = Message.parse(sample.payload, fallback=sample.charset)
     except MessageRefusal:
         return []
     segments = []
@@ -168,7 +168,7 @@ def mapping_result(
 _MAX_SHOWN = 50
 
 
-def answer(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
+def comparison_json(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
     """Return the JSON form of a comparison, with the fields of at most `_MAX_SHOWN` messages."""
     fields = Counter(each.field for _, differences in found.differing for each in differences)
     shown = found.differing[:_MAX_SHOWN]
@@ -215,8 +215,8 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
             return []
         if not after.accepts(header):
             return []
-        reads = (each for each in lists.get(sample.listener, ()) if each.accepts(header))
-        before = next(reads, None)
+        readers = (each for each in lists.get(sample.listener, ()) if each.accepts(header))
+        before = next(readers, None)
         if before is None:
             return [FieldDifference("accepted", "no", "yes")]
         return compare(before, after, sample.payload, sample.defaults, sample.charset)
@@ -262,19 +262,19 @@ class DefinitionTrials:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._recall = version_finder(database)
+        self._find_version = version_finder(database)
 
     def stored_messages(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
         """Return the last stored messages of a definition, or those with a control id."""
-        samples = self._numbered(control) if control else self._last(name, last)
-        return [sample(each) for each in samples]
+        samples = self._with_control_id(control) if control else self._last(name, last)
+        return [sample_json(each) for each in samples]
 
     def try_out(
         self,
         name: str,
         actor: str,
         version: str,
-        specimens: Sequence[TrialMessage],
+        messages: Sequence[TrialMessage],
         *,
         code: bool = False,
     ) -> Mapping[str, Any]:
@@ -283,29 +283,29 @@ class DefinitionTrials:
             definition = self._compile(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
-        samples = (self._sample(name, each) for each in specimens)
-        trials = [trial(definition, each, reader, late) for each in samples if not late()]
+        samples = (self._sample(name, each) for each in messages)
+        trials = [run_trial(definition, each, reader, late) for each in samples if not late()]
         return {
             "version": definition.version,
             "trials": trials,
-            "left": len(specimens) - len(trials),
+            "left": len(messages) - len(trials),
         }
 
-    def compare(self, question: ComparisonRequest) -> Mapping[str, Any]:
+    def compare(self, request: ComparisonRequest) -> Mapping[str, Any]:
         """Return the stored messages whose results differ between two versions."""
-        name, actor = question.name, question.actor
-        samples = self._last(name, question.last)
+        name, actor = request.name, request.actor
+        samples = self._last(name, request.last)
         with as_operator_errors():
-            after = self._compile(name, actor, question.after, code=question.code)
-            if question.before == NOW:
+            after = self._compile(name, actor, request.after, code=request.code)
+            if request.before == NOW:
                 compare_sample = as_read_now(self._settings, self._database, after)
             else:
-                before = self._compile(name, actor, question.before, code=question.code)
+                before = self._compile(name, actor, request.before, code=request.code)
                 compare_sample = make_comparison(before, after, self._reader())
-        return answer(
+        return comparison_json(
             compare_samples(samples, compare_sample, deadline(_SECONDS)),
             after.version,
-            values=question.values,
+            values=request.values,
         )
 
     def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
@@ -315,7 +315,7 @@ class DefinitionTrials:
     def _last(self, name: str, count: int) -> list[MessageSample]:
         return stored_samples(self._settings, self._database, name, count)
 
-    def _numbered(self, control: str) -> list[MessageSample]:
+    def _with_control_id(self, control: str) -> list[MessageSample]:
         wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MAX_PER_CONTROL_ID)
         known = active_settings.current(self._settings, self._database).listener
         listeners = {each.name: each for each in known}
@@ -324,28 +324,28 @@ class DefinitionTrials:
             self._database, listeners, (each for each in found if each.listener in listeners)
         )
 
-    def _sample(self, name: str, specimen: TrialMessage) -> MessageSample:
+    def _sample(self, name: str, message: TrialMessage) -> MessageSample:
         """
         Return a message with the defaults of its listener.
 
         A pasted message has no listener: it gets the defaults of one that uses the definition.
         """
         known = active_settings.current(self._settings, self._database).listener
-        fit = [each for each in known if each.name == specimen.listener]
+        fit = [each for each in known if each.name == message.listener]
         fit += [each for each in known if name in each.mappings]
         listener = next(iter([*fit, *known]), None)
         now = datetime.now(UTC)
         if listener is None:
-            return MessageSample("", specimen.payload, ListenerDefaults("", "UTC", now))
+            return MessageSample("", message.payload, ListenerDefaults("", "UTC", now))
         defaults = ListenerDefaults(listener.site, listener.time_zone, now)
         return MessageSample(
             "",
-            specimen.payload,
+            message.payload,
             defaults,
             listener.charset,
             listener.name,
-            specimen.mapping,
-            specimen.version,
+            message.mapping,
+            message.version,
         )
 
     def _compile(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
@@ -367,4 +367,6 @@ class DefinitionTrials:
     def _reader(self) -> OrderReader:
         """Return the finder of the version with which the orders of each message were read."""
         current = active_settings.current(self._settings, self._database)
-        return OrderReaders(current, active_sources(self._settings, self._database), self._recall)
+        return OrderReaders(
+            current, active_sources(self._settings, self._database), self._find_version
+        )

@@ -63,7 +63,9 @@ class ActivationPlan:
     The changes that the activation of a package makes.
 
     `channels` are names of listeners and destinations. `definitions` maps each definition to
-    whether it replaces another version. `files` are those that differ from the active ones.
+    whether it replaces another version. `files` are those that differ from the active ones. `text`
+    is interface.toml, `records` are its connections, and `sources` those of the definitions to
+    activate.
     `begun_on` has the versions that were active when the plan was made.
     """
 
@@ -95,29 +97,28 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
     require_connections_only(files[FILE])
-    own = _new_connections(settings, database, files[FILE])
+    connections = _new_connections(settings, database, files[FILE])
     records = tuple(
         active_settings.make_connection_record(kind, name, written(each))
-        for (kind, name), each in own.items()
+        for (kind, name), each in connections.items()
     )
     planned = active_settings.current(settings, database, records)
     known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
-    for kind, name in own:
+    for kind, name in connections:
         for part in connection_checks.checks_of(planned, kind, name, lambda _: sources):
             part()
-    names = [name for _, name in own]
+    names = [name for _, name in connections]
     definitions = definitions_of(planned, names)
-    chosen, begun_on = _changed_definitions(
-        database, [n for n in definitions if f"{n}.yaml" in mapping_files], sources
-    )
+    packaged = [name for name in definitions if f"{name}.yaml" in mapping_files]
+    changed, begun_on = _changed_definitions(database, packaged, sources)
     return ActivationPlan(
         tuple(names),
         {name: bool(begun_on.get(name)) for name in definitions},
         tuple(changed_files(known, mapping_files)),
         files[FILE],
         records,
-        chosen,
+        changed,
         begun_on,
     )
 
@@ -156,8 +157,8 @@ def activate_package(
     others = [each.name for each in plan.files if each.before is not None]
     if others and not replace:
         raise NotImported(f"other files are active: {', '.join(others)}")
-    chosen = list(plan.sources.items())
-    activate(settings, database, chosen, author, begun_on=plan.begun_on, records=plan.records)
+    definitions = list(plan.sources.items())
+    activate(settings, database, definitions, author, begun_on=plan.begun_on, records=plan.records)
 
 
 def activate_folder(home: Path, folder: Path, reason: str, *, replace: bool = False) -> list[str]:
@@ -179,23 +180,23 @@ def _changed_definitions(
     """Return the definitions that differ from the active versions, and those versions."""
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
-    chosen, begun_on = {}, {}
+    changed, begun_on = {}, {}
     for name in names:
         compiled, _ = compile_with_files(sources, name)
-        now = active[name].version if name in active else ""
-        if compiled.version != now:
-            chosen[name], begun_on[name] = sources, now
-    return chosen, begun_on
+        active_version = active[name].version if name in active else ""
+        if compiled.version != active_version:
+            changed[name], begun_on[name] = sources, active_version
+    return changed, begun_on
 
 
-_FILE: Final = re.compile(
+_PACKAGE_FILE: Final = re.compile(
     rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
     r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
 )
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def packed(files: Files) -> bytes:
+def pack_zip(files: Files) -> bytes:
     """Return a ZIP file; equal files give equal bytes."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -204,7 +205,7 @@ def packed(files: Files) -> bytes:
     return out.getvalue()
 
 
-def unpacked(data: bytes) -> Files:
+def unpack_zip(data: bytes) -> Files:
     """
     Return the files of a ZIP, which a worker process reads. Raises NotImported, WorkerBusy.
 
@@ -228,7 +229,7 @@ def _common_folder(names: Sequence[str]) -> str:
     """Return the folder that contains all files, empty if there is none; check all names."""
     first = names[0].partition("/")[0] if names else ""
     folder = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
-    unknown = [each for each in names if not _FILE.fullmatch(each.removeprefix(folder))]
+    unknown = [each for each in names if not _PACKAGE_FILE.fullmatch(each.removeprefix(folder))]
     if unknown:
         raise NotImported(f"{len(unknown)} files of the ZIP do not belong to an interface package")
     return folder
@@ -261,7 +262,7 @@ class InterfacePackages:
     def export_zip(self, names: Sequence[str]) -> bytes:
         """Return listeners and destinations with their definitions. Raises NoSuchItem."""
         try:
-            return packed(contents(self._settings, self._database, names))
+            return pack_zip(contents(self._settings, self._database, names))
         except NoSuchInterface as error:
             raise NoSuchItem(str(error)) from None
         except OSError:
@@ -269,36 +270,36 @@ class InterfacePackages:
 
     def preview(self, data: bytes) -> Mapping[str, Any]:
         """Return what an import of the ZIP file would change; `mark` identifies this preview."""
-        found = self._plan(data)
+        plan = self._plan(data)
         return {
-            "mark": found.mark,
-            "channels": list(found.channels),
+            "mark": plan.mark,
+            "channels": list(plan.channels),
             "definitions": [
-                {"name": name, "replaces": replaces} for name, replaces in found.definitions.items()
+                {"name": name, "replaces": replaces} for name, replaces in plan.definitions.items()
             ],
-            "settings": found.text,
+            "settings": plan.text,
             "files": [
                 {"name": each.name, "before": each.before, "after": each.after}
-                for each in found.files
+                for each in plan.files
             ],
         }
 
     def import_zip(self, package: PackageImport) -> Mapping[str, Any]:
         """Activate a package on all nodes. Raises ChangeConflict if the preview is outdated."""
-        found = self._plan(package.data)
-        if found.mark != package.mark:
+        plan = self._plan(package.data)
+        if plan.mark != package.mark:
             raise ChangeConflict(
                 "overtaken", "the package or the active versions changed since the preview"
             )
         author = Author(package.actor, self._clock(), package.reason)
         with as_operator_errors():
-            activate_package(self._settings, self._database, found, author, replace=package.replace)
-        return {"channels": list(found.channels), "files": [each.name for each in found.files]}
+            activate_package(self._settings, self._database, plan, author, replace=package.replace)
+        return {"channels": list(plan.channels), "files": [each.name for each in plan.files]}
 
     def _plan(self, data: bytes) -> ActivationPlan:
         try:
             with as_operator_errors():
-                return plan_activation(self._settings, self._database, unpacked(data))
+                return plan_activation(self._settings, self._database, unpack_zip(data))
         except SettingsError as error:
             text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
             raise InvalidState(f"not imported: {text}") from None

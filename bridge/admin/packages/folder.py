@@ -67,7 +67,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     current = active_settings.current(settings, database)
     tables = _tables(read(text, settings.home / FILE_NAME), settings, current, names)
     find = active_sources(current, database)
-    files = {FILE: "\n".join(written(kind, table) for kind, table in tables)}
+    files = {FILE: "\n".join(as_toml(kind, table) for kind, table in tables)}
     for name in definitions_of(current, names):
         _, needed = compile_with_files(find(name), name)
         files |= {f"{MAPPINGS}/{file}": content for file, content in needed.items()}
@@ -83,24 +83,28 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
     return used_definitions(settings.model_copy(update=chosen))
 
 
-def written(kind: str, table: Mapping[str, Any]) -> str:
+def as_toml(kind: str, table: Mapping[str, Any]) -> str:
     """Return a table of the settings as TOML."""
     lines = [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
     return "\n".join([f"[[{kind}]]", *lines, ""])
 
 
 def _tables(
-    values: Mapping[str, Any], own: Settings, current: Settings, names: Sequence[str]
+    values: Mapping[str, Any], settings: Settings, current: Settings, names: Sequence[str]
 ) -> list[tuple[ChannelKind, dict[str, Any]]]:
-    """Return the tables of bridge.toml, or those saved in the console."""
+    """
+    Return the tables of these connections: those of bridge.toml, or those saved in the console.
+
+    `values` are the values of bridge.toml. Raises NoSuchInterface.
+    """
     found = []
     for kind in KINDS:
-        file = {table.get("name"): table for table in values.get(kind, [])}
+        in_file = {table.get("name"): table for table in values.get(kind, [])}
         for each in active_settings.connections_of(current, kind):
             if each.name not in names:
                 continue
-            from_file = active_settings.origin_of(own, current, kind, each.name) == "file"
-            table = file[each.name] if from_file and each.name in file else as_written(each)
+            from_file = active_settings.origin_of(settings, current, kind, each.name) == "file"
+            table = in_file[each.name] if from_file and each.name in in_file else as_written(each)
             if isinstance(each, ListenerSettings) and table.get("mappings") != each.mappings:
                 table = {**table, "mappings": each.mappings}
             found.append((kind, table))
@@ -198,14 +202,14 @@ def _plan(home: Path, files: Files) -> ImportPlan:
     names = tuple(name for name in _names(settings) if name not in set(_names(known)))
     if not names:
         raise NotImported(f"{FILE} has no listener and no destination")
-    own = read_folder(home / MAPPINGS)
+    existing = read_folder(home / MAPPINGS)
     sources = mappings_of(files)
     for kind in KINDS:
         for each in active_settings.connections_of(settings, kind):
             if each.name in names:
                 require_files(known, each)
-    _check(settings, names, {**own, **sources})
-    return ImportPlan(names, tuple(changed_files(own, sources)), text)
+    _check(settings, names, {**existing, **sources})
+    return ImportPlan(names, tuple(changed_files(existing, sources)), text)
 
 
 def changed_files(before: Sources, after: Sources) -> Iterator[FileChange]:

@@ -47,10 +47,10 @@ def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
     with database.read() as connection:
         newest = newest_id(connection, DELIVERY)
         high = newest + 1 if query.before is None else query.before
-        few = is_sortable(connection, DELIVERY, query.state)
-        indexed = query.report_id is not None or query.state in ATTENTION or few
+        sortable = is_sortable(connection, DELIVERY, query.state)
+        indexed = query.report_id is not None or query.state in ATTENTION or sortable
         floor = 0 if indexed else max(0, high - ID_WINDOW)
-        key = listing_key(DELIVERY, by_state=few)
+        key = listing_key(DELIVERY, by_state=sortable)
         statement = (
             select(*(DELIVERY.c[name] for name in DeliveryRow.__slots__), DELIVERY.c.orders)
             .where(key >= floor, key < high, *_conditions(query))
@@ -73,8 +73,8 @@ def _conditions(query: DeliveryQuery) -> list[ColumnElement[bool]]:
         conditions.append(DELIVERY.c.report_id == query.report_id)
     if query.sites is not None:
         # A text search removes most rows of other sites; `_is_visible` decides on the parsed JSON.
-        marks = (f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in query.sites)
-        contained = (DELIVERY.c.orders.contains(mark, autoescape=True) for mark in marks)
+        texts = (f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in query.sites)
+        contained = (DELIVERY.c.orders.contains(text, autoescape=True) for text in texts)
         conditions.append(or_(false(), *contained))
     return conditions
 
@@ -89,8 +89,8 @@ def _is_visible(orders: str, sites: frozenset[str] | None) -> bool:
     """Tell whether all sites of a delivery are among `sites`; None permits all sites."""
     if sites is None:
         return True
-    own = delivery_sites(json.loads(orders))
-    return bool(own) and sites.issuperset(own)
+    of_delivery = delivery_sites(json.loads(orders))
+    return bool(of_delivery) and sites.issuperset(of_delivery)
 
 
 _ACCEPTED_COLUMNS = (

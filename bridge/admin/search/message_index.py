@@ -170,7 +170,7 @@ BUSY_PAUSE_FACTOR = 40.0  # times the duration of a batch
 PAUSE_FACTOR = 1.0
 BUSY_BATCH, FULL_BATCH = 20, 50  # messages
 MIN_PAUSE = 0.1  # seconds
-MAX_PAUSE = 30.0  # seconds; also under constant load, messages are indexed
+MAX_PAUSE = 30.0  # seconds; so messages are indexed under constant load too
 IDLE_PAUSE = 1.0  # seconds, after all messages were indexed
 
 
@@ -255,8 +255,8 @@ class MessageIndexer:
 
     def index_batch(self, limit: int = FULL_BATCH) -> int:
         """Index at most `limit` new messages and the missing ones; return how many."""
-        now, begin = self._clock(), self._begin()
-        new = _ROWS.where(MESSAGE.c.id > begin).order_by(MESSAGE.c.id).limit(limit)
+        now, position = self._clock(), self._load_position()
+        new = _ROWS.where(MESSAGE.c.id > position).order_by(MESSAGE.c.id).limit(limit)
         late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
         found = self._read(new) | (self._read(late) if self._missing else {})
         last, missing = self._progress(sorted(found), now)
@@ -265,7 +265,8 @@ class MessageIndexer:
         self._position, self._missing = last, missing
         return len(found)
 
-    def _begin(self) -> int:
+    def _load_position(self) -> int:
+        """Return the last indexed id; read the stored cursor the first time."""
         if self._position is None:
             with self._database.read() as connection:
                 cursor = connection.execute(_CURSOR, {"name": _CURSOR_NAME}).scalar()
@@ -288,8 +289,8 @@ class MessageIndexer:
             return found
 
     def _progress(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
-        """Return the last id read, and the missing ids that are worth another look."""
-        last, missing = self._begin(), dict(self._missing)
+        """Return the last id read, and the missing ids that the next batch looks for."""
+        last, missing = self._load_position(), dict(self._missing)
         for each in ids:
             missing.pop(each, None)
             if each > last:
@@ -300,7 +301,12 @@ class MessageIndexer:
         return last, dict(recent[-_MAX_MISSING:])
 
     def _write(self, found: Mapping[int, set[int]], cursor: int) -> None:
-        """Store hashes and move the cursor. Messages whose hashes a crash loses are read again."""
+        """
+        Store hashes and move the cursor in one transaction.
+
+        A crash may lose the transaction, because it is not synced. Then the messages are indexed
+        again.
+        """
         rows = sorted(  # all nodes write in the same order, which prevents deadlocks
             (number, message_id) for message_id, hashes in found.items() for number in hashes
         )
@@ -314,8 +320,8 @@ class MessageIndexer:
         )
         subjects = self._subjects_of(origin)
         hashes = {sites_hash(subjects.sites)} if subjects.sites else set()
-        read = MessageNumbers(frozenset(), subjects.patients, subjects.orders)
-        hashes.update(read.hashes(), self._number_hashes(payload))
+        by_definition = MessageNumbers(frozenset(), subjects.patients, subjects.orders)
+        hashes.update(by_definition.hashes(), self._number_hashes(payload))
         return set(map(keyed64, hashes))
 
     def _number_hashes(self, payload: bytes) -> list[int]:

@@ -42,7 +42,7 @@ from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import MessageRefusal
 
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})
-_VERBATIM = 2  # MSH-1 and MSH-2 are delimiters
+_DELIMITER_FIELDS = 2  # MSH-1 and MSH-2 are delimiters
 
 
 MAX_PLACES = 50_000
@@ -67,11 +67,11 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
 
 def first_segments(message: Message) -> list[tuple[Segment, int]]:
     """Return the segments with at most MAX_PLACES parts together, with their numbers."""
-    marks, places = message.delimiters, 0
-    separators = (marks.field, marks.component, marks.repetition, marks.subcomponent)
+    used, places = message.delimiters, 0
+    separators = (used.field, used.component, used.repetition, used.subcomponent)
     found = []
     for segment, number in zip(message.segments, message.numbers, strict=True):
-        places += 1 + sum(segment.text().count(mark) for mark in separators if mark)
+        places += 1 + sum(segment.text().count(each) for each in separators if each)
         if places > MAX_PLACES:
             break
         found.append((segment, number))
@@ -108,7 +108,7 @@ def _segment(segment: Segment, number: int) -> dict[str, Any]:
 
 def _field(segment: Segment, place: str, number: int) -> dict[str, Any]:
     raw = segment.field_text(number)
-    if segment.id in _HEADERS and number <= _VERBATIM:
+    if segment.id in _HEADERS and number <= _DELIMITER_FIELDS:
         return {"place": place, "text": raw, "parts": []}
     field = segment.field(number)
     parts = [
@@ -130,7 +130,7 @@ def _repetitions(field: Field, place: str) -> Iterator[tuple[str, tuple[Componen
 
 
 _MAX_HEADER = 8  # MSH, the field separator, and at most four more characters
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SEGMENT_NAME = re.compile(r"[A-Z][A-Z0-9]{2}")
 _MAX_SEGMENTS = 5000
 
@@ -194,20 +194,20 @@ def _require_valid_segment(line: str, number: int, separator: str) -> None:
         raise InvalidEdit(f"line {number}", "a segment begins with three letters and a separator")
     if number > 1 and name == "MSH":
         raise InvalidEdit(f"line {number}", "there is one MSH")
-    if _CONTROL.search(line):
+    if _CONTROL_CHARACTER.search(line):
         raise InvalidEdit(f"line {number}", "a control character: write it as an escape")
 
 
 def _encode(lines: Sequence[str], codec: str) -> bytes:
-    whole = b""
+    payload = b""
     for number, line in enumerate(lines, start=1):
         try:
-            whole += line.encode(codec) + b"\r"
+            payload += line.encode(codec) + b"\r"
         except UnicodeEncodeError:
             raise InvalidEdit(
                 f"line {number}", f"{codec}, the character set in MSH-18, lacks a character"
             ) from None
-    return whole
+    return payload
 
 
 _EDITS_OF_MESSAGE = text("""
@@ -265,9 +265,9 @@ def search_messages(database: Database, query: MessageQuery) -> MessagePage:
         high = newest + 1 if query.before is None else query.before
         if query.until is not None:
             high = min(high, id_at(connection, MESSAGE, "received_at", query.until))
-        few = is_sortable(connection, MESSAGE, query.state)
-        floor = low if few else max(low, _floor(connection, query, high))
-        key = listing_key(MESSAGE, by_state=few)
+        sortable = is_sortable(connection, MESSAGE, query.state)
+        floor = low if sortable else max(low, _floor(connection, query, high))
+        key = listing_key(MESSAGE, by_state=sortable)
         statement = (
             select(*(MESSAGE.c[name] for name in MessageRow.__slots__))
             .where(key >= floor, key < high, *_conditions(query))
@@ -309,11 +309,11 @@ def _conditions(query: MessageQuery) -> list[ColumnElement[bool]]:
     if query.listener is not None:
         conditions.append(MESSAGE.c.listener == query.listener)
     if query.sites is not None:
-        own = select(MESSAGE_NUMBER.c.message_id).where(
+        visible = select(MESSAGE_NUMBER.c.message_id).where(
             MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(query.sites))),
             MESSAGE_NUMBER.c.message_id == MESSAGE.c.id,
         )
-        conditions.append(own.exists())
+        conditions.append(visible.exists())
     conditions += [_contains(word) for word in query.text.split()]
     return conditions
 
@@ -359,7 +359,9 @@ def _with_messages_of(
     """Add the first and last message of each order, if the user may see them."""
     found = {row.id: row for row in rows}
     ids = {each[name] for each in orders for name in ("first_message", "last_message")}
-    for detail in _messages(database, sorted(ids - found.keys(), reverse=True)[:MAX_MESSAGES]):
+    for detail in _stored_messages(
+        database, sorted(ids - found.keys(), reverse=True)[:MAX_MESSAGES]
+    ):
         sites = subjects_of(origin_of(detail)).sites
         if reach is None or (sites and sites <= reach):
             found[detail.row.id] = detail.row
@@ -375,7 +377,7 @@ def _orders_of_messages(
 ) -> Orders:
     """Return the orders in messages that have the number as placer or filler number, else all."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for detail in _messages(database, [row.id for row in rows]):
+    for detail in _stored_messages(database, [row.id for row in rows]):
         numbers = read_numbers(detail.payload).with_subjects(subjects_of(origin_of(detail)))
         for each in order_tracking.find_orders(database, numbers.order, reach):
             if each["mrn"] in numbers.patient:
@@ -384,7 +386,7 @@ def _orders_of_messages(
     return matching or list(found.values())
 
 
-def _messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
+def _stored_messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
     for each in ids:
         try:
             yield queries.message(database, each)

@@ -26,8 +26,10 @@ _SELECT = """
     FROM bridge_order o LEFT JOIN known_report s
         ON s.site = o.site AND s.accession = o.accession AND s.mrn = o.mrn
 """
-_ORDERS = text(f"{_SELECT} WHERE o.site = :site AND o.accession = :accession LIMIT :limit")
-_OF_PATIENT = text(
+_SELECT_BY_ACCESSION = text(
+    f"{_SELECT} WHERE o.site = :site AND o.accession = :accession LIMIT :limit"
+)
+_SELECT_BY_PATIENT = text(
     f"{_SELECT} WHERE o.site = :site AND o.mrn = :mrn ORDER BY o.last_message DESC LIMIT :limit"
 )
 
@@ -46,7 +48,7 @@ def find_orders(
             for site in (_sites(connection) if reach is None else sorted(reach))
             for accession in sorted(accessions)
             for row in connection.execute(
-                _ORDERS, {"site": site, "accession": accession, "limit": _LIMIT}
+                _SELECT_BY_ACCESSION, {"site": site, "accession": accession, "limit": _LIMIT}
             ).mappings()
         ]
 
@@ -61,9 +63,9 @@ def find_orders_of_patient(
         return [
             _order(row)
             for site in sites
-            for own in sorted({mrn, survivors.get((site, mrn), mrn)})
+            for patient in sorted({mrn, survivors.get((site, mrn), mrn)})
             for row in connection.execute(
-                _OF_PATIENT, {"site": site, "mrn": own, "limit": _LIMIT}
+                _SELECT_BY_PATIENT, {"site": site, "mrn": patient, "limit": _LIMIT}
             ).mappings()
         ]
 

@@ -174,7 +174,7 @@ class OrderSearchBody(_Body):
 
 
 _MAX_FILES, _MAX_FILE_LENGTH = 64, 400_000
-_MAX_MESSAGES, _MAX_TEXT_LENGTH = 100, 4_000_000
+_MAX_SAMPLES, _MAX_TEXT_LENGTH = 100, 4_000_000
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 TABLE = r"^[A-Za-z0-9_-]{1,64}$"
@@ -213,7 +213,7 @@ class SampleMessagesBody(_Body):
 
     text: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)] = ""
     files: Annotated[
-        list[Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)]], Field(max_length=_MAX_MESSAGES)
+        list[Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)]], Field(max_length=_MAX_SAMPLES)
     ] = Field(default_factory=list)
 
     @field_validator("files")
@@ -260,7 +260,7 @@ class TrialBody(_Body):
     """The version to try (`word`), and the messages."""
 
     word: VersionName = "draft"
-    messages: Annotated[list[TrialMessageBody], Field(max_length=_MAX_MESSAGES)]
+    messages: Annotated[list[TrialMessageBody], Field(max_length=_MAX_SAMPLES)]
 
 
 class CompareBody(_Body):

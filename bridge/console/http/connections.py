@@ -160,7 +160,7 @@ class ConnectionChangeBody(ConnectionRollbackBody):
     new: bool = False
 
 
-_ANY_SITE = ("", ALL_SITES)
+_NOT_ONE_SITE = ("", ALL_SITES)
 _CONNECT = (Permission.CONNECT,)
 
 
@@ -243,7 +243,7 @@ async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> l
     """Return an error for each site in a table that the report engine does not have."""
     named = {"site": [table.get("site")], "sites": table.get("sites")}
     wanted = {
-        field: [each for each in sites if isinstance(each, str) and each not in _ANY_SITE]
+        field: [each for each in sites if isinstance(each, str) and each not in _NOT_ONE_SITE]
         for field, sites in named.items()
         if isinstance(sites, list)
     }

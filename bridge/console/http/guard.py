@@ -1,8 +1,8 @@
 """
 Authentication, CSRF protection, permissions and audit events of the console's endpoints.
 
-A browser sends its cookies with every request. So a request that changes data must come from a page
-of this service, by headers that no web page can set.
+A browser sends its cookies with every request. So `authenticate` requires that a request which
+changes data comes from a page of this service. It checks headers that no web page can set.
 
 `ConsoleRoute` authenticates the user, then reads the body. FastAPI alone would read and parse the
 body of an unknown client.
@@ -68,7 +68,7 @@ def context_of(request: Request) -> ConsoleContext:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleCall:
-    """A call of an endpoint by the user whom `ConsoleRoute` authenticated before the body."""
+    """A call of an endpoint. `ConsoleRoute` authenticated the user before it read the body."""
 
     request: Request
     user: ConsoleUser
@@ -91,23 +91,26 @@ async def authenticate(request: Request) -> ConsoleUser:
     context = context_of(request)
     unattended = "x-unattended" in request.headers
     try:
-        found = await context.engine.client.visitor(
+        visitor = await context.engine.client.visitor(
             request.headers.get("cookie", ""), unattended=unattended
         )
     except EngineFailure:
         raise EngineUnreachable from None
-    if found is None:
+    if visitor is None:
         raise SignInRequired
-    request.state.user_email = found.email
+    request.state.user_email = visitor.email
     if request.method not in _SAFE_METHODS and not _has_own_origin(request):
         raise ForeignOrigin
-    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, found.account_id)
+    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, visitor.account_id)
     if grant is None:
         raise PermissionDenied(Permission.SEE)
-    session = ConsoleSession(found.site, found.authenticated_at, found.second_factor)
+    session = ConsoleSession(visitor.site, visitor.authenticated_at, visitor.second_factor)
     admitted = admit(grant, session, second_factor=context.second_factor)
     return ConsoleUser(
-        replace(admitted, email=found.email), found.name, found.theme, found.authenticated_at
+        replace(admitted, email=visitor.email),
+        visitor.name,
+        visitor.theme,
+        visitor.authenticated_at,
     )
 
 
@@ -139,7 +142,8 @@ async def run_audited(call: ConsoleCall, action: AuditedAction, work: Callable[[
     """
     Check the conditions of an action, run it on a thread, and record its outcome.
 
-    The audit event is stored before the result is returned. Without it, there is no result.
+    The audit event is stored before the result is returned. If it cannot be stored, the call
+    fails.
     """
     context = call.context
     call.request.state.is_recorded = True
@@ -184,7 +188,7 @@ async def record_refusal(request: Request, code: str) -> None:
         return
     context = context_of(request)
     action = action_of(CONSOLE, request.scope, " ")
-    refusal = ConsoleAction(email, action, _target(request), code, source=_client(request))
+    refusal = ConsoleAction(email, action, _target(request), code, source=_client_address(request))
     await Threads.CONSOLE.run(record_action, context.database, refusal, context.clock())
 
 
@@ -240,12 +244,12 @@ def _event(call: ConsoleCall, action: AuditedAction) -> AuditEvent:
         action.action,
         action.subject,
         reason=action.reason,
-        source=_client(call.request),
+        source=_client_address(call.request),
     )
     return replace(recorded.event(), event_id=secrets.token_hex(16))
 
 
-def _client(request: Request) -> str:
+def _client_address(request: Request) -> str:
     """Return the IP address of the user's browser."""
     peer = request.client.host if request.client else ""
     return context_of(request).proxies.client(request.headers, peer)
@@ -263,7 +267,7 @@ LIMIT = 2**20
 """The maximum size of a body, in bytes."""
 
 LARGE_LIMIT = 20 * 2**20
-"""The maximum size where messages, definitions or packages are sent: a message of 16 MiB."""
+"""The maximum size of a body with definitions, packages or a message, which has up to 16 MiB."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

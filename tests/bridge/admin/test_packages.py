@@ -9,7 +9,7 @@ import pytest
 
 from bridge.admin.definitions.activation import Author, activate_files
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
-from bridge.admin.packages.activation import InterfacePackages, PackageImport, packed, unpacked
+from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
 from bridge.admin.packages.folder import NotImported
 from bridge.store.database import Database
 from bridge.wiring import stores
@@ -157,9 +157,9 @@ def test_a_refused_package_changes_nothing(
 def test_a_package_in_a_folder() -> None:
     """The import accepts a single folder in the ZIP, with the extra files of desktop tools."""
     inside = {"ris/interface.toml": LISTENER, "ris/mappings/m.yaml": "x", "__MACOSX/ris/._m": "y"}
-    data = packed(inside)
-    assert unpacked(data) == {"interface.toml": LISTENER, "mappings/m.yaml": "x"}
-    assert unpacked(packed(unpacked(data))) == unpacked(data)
+    data = pack_zip(inside)
+    assert unpack_zip(data) == {"interface.toml": LISTENER, "mappings/m.yaml": "x"}
+    assert unpack_zip(pack_zip(unpack_zip(data))) == unpack_zip(data)
 
 
 def test_a_zip_bomb() -> None:
@@ -168,4 +168,4 @@ def test_a_zip_bomb() -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("interface.toml", "#" * 50_000_000)
     with pytest.raises(NotImported, match="more than"):
-        unpacked(out.getvalue())
+        unpack_zip(out.getvalue())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from bridge.admin.packages.activation import packed, unpacked
+from bridge.admin.packages.activation import pack_zip, unpack_zip
 from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
@@ -89,10 +89,10 @@ def test_an_interface_package_is_exported_and_imported(
         page.get_by_role("button", name="Export ris").click()
     file = tmp_path / "ris.zip"
     download.value.save_as(file)
-    files = dict(unpacked(file.read_bytes()))
+    files = dict(unpack_zip(file.read_bytes()))
     files["interface.toml"] = files["interface.toml"].replace('"ris"', '"ris-2"')
     again = tmp_path / "ris-2.zip"
-    again.write_bytes(packed(files))
+    again.write_bytes(pack_zip(files))
 
     page.get_by_role("button", name="Import an interface").click()
     dialog = page.get_by_role("dialog")
