@@ -142,7 +142,7 @@ def decide(
     if target.account_id is None and request.action is not AccountAction.INVITE:
         return AccountRefusal.UNKNOWN_ACCOUNT
     refusal = TABLE[request.action](actor, target, request)
-    if refusal is None and request.action in _ENDING and target.last_administrator and not force:
+    if refusal is None and request.action in _DEMOTING and target.last_administrator and not force:
         return AccountRefusal.LAST_ADMINISTRATOR
     return refusal
 
@@ -155,8 +155,8 @@ def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> Acc
     """Permit the owner, and a system administrator until the owner has enrolled."""
     if _owns(actor, target):
         return None
-    first = actor.rights.system and not target.enrolled
-    return None if first else AccountRefusal.OWNER_ONLY
+    sets_first = actor.rights.system and not target.enrolled
+    return None if sets_first else AccountRefusal.OWNER_ONLY
 
 
 def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
@@ -228,5 +228,7 @@ TABLE: Final[Mapping[AccountAction, _Rule]] = {
 }
 """The rule of each action."""
 
-_ENDING: Final = frozenset({AccountAction.DISABLE, AccountAction.GRANT, AccountAction.REVOKE_GRANT})
+_DEMOTING: Final = frozenset(
+    {AccountAction.DISABLE, AccountAction.GRANT, AccountAction.REVOKE_GRANT}
+)
 """Changes after which the target may no longer be a system administrator."""

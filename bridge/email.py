@@ -10,7 +10,9 @@ from typing import Final
 
 _SHAPE: Final = re.compile(r"[^@\s<>]{1,64}@[^@\s<>]{1,190}")
 _INVISIBLE: Final = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs", "Mn", "Me", "Mc")
-_ALIKE: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"})
+_LOOKALIKE_SCRIPTS: Final = frozenset(
+    {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"}
+)
 _FULL_STOPS: Final = str.maketrans("\u3002\uff0e\uff61", "...")  # RFC 3490, 3.1
 
 
@@ -74,4 +76,4 @@ def _is_plain(character: str) -> bool:
 
 def _mixes(word: str) -> bool:
     scripts = {unicodedata.name(each, "").partition(" ")[0] for each in word if each.isalpha()}
-    return len(scripts & _ALIKE) > 1
+    return len(scripts & _LOOKALIKE_SCRIPTS) > 1

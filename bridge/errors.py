@@ -12,7 +12,7 @@ class BridgeError(Exception):
 
 
 class FailureKind(StrEnum):
-    """Why an attempt to send failed. The retry policy depends on nothing else."""
+    """Why an attempt to send failed, which determines whether it may be repeated."""
 
     TRANSIENT = "transient"  # did not arrive: a repetition cannot duplicate it
     AMBIGUOUS = "ambiguous"  # may have arrived: repeated only if the receiver recognizes it

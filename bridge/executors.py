@@ -61,10 +61,10 @@ class Threads(Enum):
         """Run blocking work on a thread of this pool. Raises PoolFull and what the work raises."""
         if self._pending >= self.size + self.waiting:
             raise PoolFull(self.label)
-        piece = partial(contextvars.copy_context().run, work, *args, **kwargs)
+        call = partial(contextvars.copy_context().run, work, *args, **kwargs)
         self._pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.executor, piece)
+            return await asyncio.get_running_loop().run_in_executor(self.executor, call)
         finally:
             self._pending -= 1
 
@@ -87,18 +87,18 @@ class ConcurrencyLimit:
 
     def __init__(self, name: str, at_once: int, waiting: int) -> None:
         self._name = name
-        self._room = asyncio.Semaphore(at_once)
-        self._most = at_once + waiting
+        self._places = asyncio.Semaphore(at_once)
+        self._max_inside = at_once + waiting
         self._inside = 0
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
         """Wait for a place, and occupy it while the context is open. Raises PoolFull."""
-        if self._inside >= self._most:
+        if self._inside >= self._max_inside:
             raise PoolFull(self._name)
         self._inside += 1
         try:
-            async with self._room:
+            async with self._places:
                 yield
         finally:
             self._inside -= 1
@@ -115,6 +115,7 @@ def settle(future: asyncio.Future[T], outcome: T | BaseException) -> None:
 
 
 _SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
+"""The executors of `single_thread`, for `close_all`."""
 
 
 def single_thread(label: str) -> ThreadPoolExecutor:

@@ -85,7 +85,7 @@ class SafeFormatter(logging.Formatter):
 def concerns_the_service(record: logging.LogRecord) -> bool:
     """Tell whether a record is about neither a cancelled task nor a client that has gone."""
     if record.name == "asyncio" and record.msg == "socket.send() raised exception.":
-        return False  # a line for each response, as often as anonymous clients want
+        return False  # one for each write to a closed connection: clients could flood the log
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
@@ -158,8 +158,9 @@ def _what_happened(event: dict[str, Any], namespace: str) -> str:
     if isinstance(value, BaseException):
         return describe(value)
     template = event.get("log_format")
-    own = namespace.split(".", 1)[0] == "twisted" and "message" not in event
-    return template if own and isinstance(template, str) and template else _NO_TEXT
+    # Only Twisted's own templates are constant; an event with `message` has a finished text.
+    is_safe = namespace.split(".", 1)[0] == "twisted" and "message" not in event
+    return template if is_safe and isinstance(template, str) and template else _NO_TEXT
 
 
 def observe_twisted() -> None:

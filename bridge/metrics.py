@@ -2,8 +2,8 @@
 Prometheus metrics. Labels are configured names and standard codes only.
 
 Each process has one `Metrics`. `FastCounters` and `FastHistograms` replace the library's classes on
-the ACK path, where the lock of each step would cost more than the step. The registry exports them
-in the same format.
+the ACK path, because the library takes a lock for each increment, which costs more than the
+increment. The registry exports them in the same format.
 """
 
 from bisect import bisect_left
@@ -40,17 +40,17 @@ class FastCounters(Collector):
     ) -> None:
         """Register the counters in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
-        self._counts: dict[tuple[str, ...], FastCounter] = {}
+        self._counters: dict[tuple[str, ...], FastCounter] = {}
         registry.register(self)
 
     def labels(self, *values: str) -> FastCounter:
         """Return the counter for these label values."""
-        return self._counts.setdefault(values, FastCounter())
+        return self._counters.setdefault(values, FastCounter())
 
     @override
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)
-        for values, count in list(self._counts.items()):
+        for values, count in list(self._counters.items()):
             family.add_metric(values, count.value)
         yield family
 
@@ -72,10 +72,10 @@ class FastHistogram:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the cumulative counts by upper bound, as Prometheus expects them."""
-        so_far, buckets = 0, []
+        cumulative, buckets = 0, []
         for bound, count in zip((*map(str, self.bounds), _INFINITE), self.counts, strict=True):
-            so_far += count
-            buckets.append((bound, float(so_far)))
+            cumulative += count
+            buckets.append((bound, float(cumulative)))
         return buckets
 
 
@@ -93,18 +93,18 @@ class FastHistograms(Collector):
         """Register the histograms in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
         self._bounds = bounds
-        self._spreads: dict[tuple[str, ...], FastHistogram] = {}
+        self._histograms: dict[tuple[str, ...], FastHistogram] = {}
         registry.register(self)
 
     def labels(self, *values: str) -> FastHistogram:
         """Return the histogram for these label values."""
-        return self._spreads.setdefault(values, FastHistogram(self._bounds))
+        return self._histograms.setdefault(values, FastHistogram(self._bounds))
 
     @override
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        for values, spread in list(self._spreads.items()):
-            family.add_metric(values, buckets=spread.buckets(), sum_value=spread.total)
+        for values, histogram in list(self._histograms.items()):
+            family.add_metric(values, buckets=histogram.buckets(), sum_value=histogram.total)
         yield family
 
 

@@ -22,7 +22,7 @@ _PROXY_HEADERS: Final = ("x-forwarded-for", "forwarded", "x-real-ip", "via", "x-
 
 
 def parse_address(address: str) -> Parsed | None:
-    """Return the address without its zone, IPv4-mapped ones as IPv4; None if it is none."""
+    """Return an address without its zone, an IPv4-mapped one as IPv4; None for other texts."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

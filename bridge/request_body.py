@@ -1,9 +1,9 @@
 """
 The body of an HTTP request, read within the limit of its route and the budget of the process.
 
-Engine and console use it after they have authenticated the request. A JSON body is refused before
-it is parsed if it has so many values that they would need much more memory than its text. `Model`
-limits the number of reported mistakes.
+The engine and the console read a body after they have authenticated the request. Before they parse
+a JSON body, they refuse it if its values would need much more memory than its text. `Model` limits
+the number of reported mistakes.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_VALUES: Final = JSON.count
 """Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
 
 SMALL: Final = 64 * 2**10
-"""Bytes of a body that the budget never refuses: the number of connections bounds their total."""
+"""The budget refuses no body of at most this many bytes: the connection limit bounds the total."""
 
 IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
@@ -69,7 +69,7 @@ class BodyBudget:
         """
         Reserve memory. Raises BudgetExhausted.
 
-        A body that is alone may be of any size; a small one is never refused.
+        A body may be of any size if no other has reserved memory. A small one is never refused.
         """
         if count > SMALL and self.used and self.used + count > self.size:
             raise BudgetExhausted
@@ -88,14 +88,14 @@ class BoundedRequest(Request):
     """
     A request whose body is read within `limit` bytes, and within the budget.
 
-    A context: its memory counts as used until the request has been handled.
+    Use it as a context manager: its memory counts as used until the exit.
     """
 
     def __init__(self, request: Request, limit: int) -> None:
         super().__init__(request.scope, request.receive)
         self.limit = limit
         self._reserved = 0
-        self._is_ours = IN_PROCESS in (request.scope.get("extensions") or {})
+        self._is_in_process = IN_PROCESS in (request.scope.get("extensions") or {})
 
     def __enter__(self) -> Self:
         return self
@@ -137,13 +137,13 @@ class BoundedRequest(Request):
             size += len(chunk)
             if size > self.limit:
                 raise BodyTooLarge(self.limit)
-            if size > self._reserved:  # no length was declared
+            if size > self._reserved:  # no length was declared: reserve twice as much each time
                 self._reserve(max(size - self._reserved, self._reserved, SMALL))
             chunks.append(chunk)
         return b"".join(chunks)
 
     def _reserve(self, count: int) -> None:
-        if not self._is_ours:
+        if not self._is_in_process:
             BUDGET.take(count)
             self._reserved += count
 

@@ -72,7 +72,7 @@ Until = Annotated[
     ),
 ]
 Code = Annotated[str | None, typer.Option(help="Only with this error code, such as 101 or AE.")]
-Most = Annotated[
+MaxCount = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most this many, oldest first.")
 ]
 Rate = Annotated[float, typer.Option(min=0, help="Maximum number per second; 0: no limit.")]
@@ -129,6 +129,7 @@ def _require_state(text: str | None) -> None:
 
 
 _TEXTS = frozenset({"name", "timeZone", "headerImgType"})
+"""Settings of a site whose values are texts, even if a value is valid JSON."""
 
 
 def read_assignments(arguments: Sequence[str]) -> dict[str, Any]:

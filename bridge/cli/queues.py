@@ -15,7 +15,7 @@ from bridge.cli.options import (
     Id,
     Ids,
     Limit,
-    Most,
+    MaxCount,
     Order,
     Patient,
     Rate,
@@ -89,7 +89,7 @@ def messages_replay(
     since: Since = None,
     until: Until = None,
     code: Code = None,
-    limit: Most = None,
+    limit: MaxCount = None,
     rate: Rate = 0.0,
     dry_run: DryRun = False,
 ) -> None:
@@ -169,7 +169,7 @@ def deliveries_retry(
     since: Since = None,
     until: Until = None,
     code: Code = None,
-    limit: Most = None,
+    limit: MaxCount = None,
     rate: Rate = 0.0,
     dry_run: DryRun = False,
 ) -> None:

@@ -97,7 +97,7 @@ TIMEOUT_SECONDS: Final = 30.0
 """Generous, because the machine may be busy."""
 POLL_SECONDS: Final = 0.05
 CAUSE_SECONDS: Final = 2.0
-"""Seconds to wait for the end of the service after an error, which may be its cause."""
+"""Seconds in which the service may end after an error; its end is then the cause of the error."""
 
 
 def expect(what: str, expected: object, found: object) -> None:

@@ -63,13 +63,13 @@ class DemoService:
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    async def bridge(self, *arguments: str, typed: str = "") -> str:
+    async def bridge(self, *arguments: str) -> str:
         """Run a `bridge` command; return its output. Raises CommandFailed."""
         process = await self._start(
-            arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, typed=typed
+            arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         try:
-            output, _ = await process.communicate(typed.encode() if typed else None)
+            output, _ = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
@@ -85,7 +85,7 @@ class DemoService:
             self._service = await self._start(
                 ("serve", "--home", str(self.home)), stdout=log, stderr=asyncio.subprocess.STDOUT
             )
-        self._watch = asyncio.create_task(self._watched(self._service))
+        self._watch = asyncio.create_task(self._watch_exit(self._service))
         async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
 
             async def ready() -> bool:
@@ -122,7 +122,7 @@ class DemoService:
         return self.folder / "serve.log"
 
     async def _start(
-        self, arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int, typed: str = ""
+        self, arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int
     ) -> asyncio.subprocess.Process:
         # Settings of the user must not override those of the demonstration.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BRIDGE_")}
@@ -130,12 +130,12 @@ class DemoService:
             *(sys.executable, "-m", "bridge", *arguments),
             cwd=Path(bridge.__file__).parents[1],
             env=environment | {"PYTHONUTF8": "1"},
-            stdin=asyncio.subprocess.PIPE if typed else asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
         )
 
-    async def _watched(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch_exit(self, process: asyncio.subprocess.Process) -> None:
         status = await process.wait()
         if not self.ended.done():
             self.ended.set_result(status)

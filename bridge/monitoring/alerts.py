@@ -75,12 +75,12 @@ _RAISE = text("""
 """)
 _CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
 _SET_NOTIFIED = text("UPDATE alert SET notified_at = :now WHERE key = :key")
-_ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
+_SELECT_ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
 MAX_RECURRENCES = 3
 """A condition that returned this many times is flapping."""
 
 _KEPT_MS = 90 * 86_400_000
-_FORGET = text("DELETE FROM alert WHERE cleared_at < :before")
+_DELETE_OLD = text("DELETE FROM alert WHERE cleared_at < :before")
 
 
 def update_alerts(
@@ -103,7 +103,7 @@ def update_alerts(
         for each in active:
             parameters = {"key": each.key, "severity": each.severity.value, "text": each.text}
             connection.execute(_RAISE, {**parameters, "now": now, "hold": hold})
-        notices = [*_raised(connection, now, repeat_after)]
+        notices = [*_raised_or_repeated(connection, now, repeat_after)]
         keys = {each.key for each in active}
         for key, row in before.items():
             held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold
@@ -113,17 +113,17 @@ def update_alerts(
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
             connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": now})
-        connection.execute(_FORGET, {"before": now - _KEPT_MS})
+        connection.execute(_DELETE_OLD, {"before": now - _KEPT_MS})
         return notices
 
 
-def _raised(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:
+def _raised_or_repeated(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:
     notices = []
     for row in connection.execute(_SELECT_ACTIVE).all():
         if row.seen_at != now:
             continue
         if row.notified_at is None:
-            notices.append(AlertNotice(AlertEvent.RAISED, _raising(row), row.raised_at))
+            notices.append(AlertNotice(AlertEvent.RAISED, _condition_to_raise(row), row.raised_at))
         elif repeat_after and now - row.notified_at >= repeat_after:
             notices.append(AlertNotice(AlertEvent.REMINDER, _condition(row), row.raised_at))
     return notices
@@ -140,10 +140,10 @@ def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
 def list_alerts(database: Database) -> list[dict[str, Any]]:
     """List active alerts, then cleared ones, newest first; times in ms."""
     with database.read() as connection:
-        return [dict(row._mapping) for row in connection.execute(_ALL)]  # noqa: SLF001  # public in SQLAlchemy
+        return [dict(row._mapping) for row in connection.execute(_SELECT_ALL)]  # noqa: SLF001  # public in SQLAlchemy
 
 
-def _raising(row: Row[Any]) -> AlertCondition:
+def _condition_to_raise(row: Row[Any]) -> AlertCondition:
     found = _condition(row)
     if row.recurrences < MAX_RECURRENCES:
         return found
@@ -245,7 +245,7 @@ HOUR = 3_600_000  # ms
 
 
 def no_disk_limit() -> None:
-    """Return no free space: the disk is not monitored."""
+    """Return None: the disk is not monitored."""
 
 
 def no_other_nodes(_now: int) -> Sequence[NodeFiles]:
@@ -274,7 +274,7 @@ class AlertMonitor:
     host: str = ""
     """The host name of this process."""
     other_nodes: Callable[[int], Sequence[NodeFiles]] = no_other_nodes
-    """Returns the files and disks of other nodes at a time."""
+    """Returns the files of other nodes that are valid at a time (ms)."""
     unsent: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
     """Notices that could not be sent, by way and condition; kept in this process only."""
 

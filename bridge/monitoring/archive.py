@@ -98,7 +98,8 @@ def _only_zeros(file: BinaryIO, begin: int) -> bool:
     return True
 
 
-_RUNS = 4  # newest files whose last batches are read: several runs may have been interrupted
+_NEWEST_FILES = 4
+"""Files of a table whose last batches are read: several runs may have been interrupted."""
 _ENDING = ".jsonl.gz"
 
 
@@ -127,7 +128,7 @@ class Archive:
         if table not in self._written:
             self._written[table] = last_lines(self._folder, table)
             own = self._folder / f"{table}-{self._now}{_ENDING}"
-            self._files[table] = max([own, *_runs(self._folder, table)])
+            self._files[table] = max([own, *_files_of(self._folder, table)])
         if new := [line for line in lines if line not in self._written[table]]:
             self._append(table, "".join(new))
 
@@ -152,11 +153,11 @@ def last_lines(folder: Path, table: str) -> frozenset[str]:
 
     Incomplete batches are truncated first: their rows are still in the database.
     """
-    batches = [last_batch(file) for file in _runs(folder, table)[-_RUNS:]]
+    batches = [last_batch(file) for file in _files_of(folder, table)[-_NEWEST_FILES:]]
     return frozenset(line for each in batches for line in each.decode().splitlines(keepends=True))
 
 
-def _runs(folder: Path, table: str) -> list[Path]:
+def _files_of(folder: Path, table: str) -> list[Path]:
     return sorted(folder.glob(f"{table}-*{_ENDING}"))
 
 

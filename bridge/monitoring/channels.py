@@ -1,8 +1,8 @@
 """
 Channels: the state of listeners and destinations for operators, stored in the database. Blocking.
 
-A pause therefore applies on every node and after restarts. A start failure is valid as long as its
-node renews it.
+Because the state is in the database, a pause applies on every node and after restarts. A start
+failure is valid as long as its node renews it.
 """
 
 from collections.abc import Collection, Mapping
@@ -62,23 +62,23 @@ _RESUME = text("""
     UPDATE channel SET paused_at = NULL, paused_by = ''
     WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL RETURNING name
 """)
-_ACTIVE = text("""
+_SET_ACTIVE = text("""
     INSERT INTO channel (kind, name, active_at) VALUES (:kind, :name, :now)
     ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
 """)
-_CIRCUIT = text("""
+_SET_CIRCUIT = text("""
     INSERT INTO channel (kind, name, open_until, refused)
     VALUES (:kind, :name, :open_until, :refused)
     ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused
 """)
-_LOADED = text("""
+_SET_LOADED = text("""
     INSERT INTO channel (kind, name, loaded_at) VALUES (:kind, :name, :now)
     ON CONFLICT (kind, name) DO UPDATE SET loaded_at = :now
 """)
-_PAUSED = text("""
+_SELECT_PAUSED = text("""
     SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
 """)
-_ALL = text("""
+_SELECT_ALL = text("""
     SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at
     FROM channel WHERE kind = :kind
 """)
@@ -100,7 +100,7 @@ def resume(database: Database, kind: ChannelKind, name: str) -> bool:
 
 def _describe(connection: Connection, kind: ChannelKind, name: str, *, paused: bool) -> None:
     """Add the state before and after to the audit event of the action in progress."""
-    found = connection.execute(_PAUSED, {"kind": kind.value, "name": name}).first()
+    found = connection.execute(_SELECT_PAUSED, {"kind": kind.value, "name": name}).first()
     describe(before={"paused": found is not None}, after={"paused": paused})
 
 
@@ -109,7 +109,7 @@ def note_activity(database: Database, active: Mapping[tuple[ChannelKind, str], i
     rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
     if rows:
         with database.write() as connection:
-            connection.execute(_ACTIVE, rows)
+            connection.execute(_SET_ACTIVE, rows)
 
 
 class ChannelCircuit(NamedTuple):
@@ -128,7 +128,7 @@ def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) ->
     ]
     if rows:
         with database.write() as connection:
-            connection.execute(_CIRCUIT, rows)
+            connection.execute(_SET_CIRCUIT, rows)
 
 
 def note_loaded(
@@ -138,13 +138,13 @@ def note_loaded(
     if names:
         rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
         with database.write() as connection:
-            connection.execute(_LOADED, rows)
+            connection.execute(_SET_LOADED, rows)
 
 
 def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
     """Read the state of all channels of a kind, by name."""
     with database.read() as connection:
-        rows = connection.execute(_ALL, {"kind": kind.value}).all()
+        rows = connection.execute(_SELECT_ALL, {"kind": kind.value}).all()
     return {
         row.name: Channel(
             row.name,
@@ -169,7 +169,7 @@ _ADD_START_FAILURE = text("""
     INSERT INTO channel_start_failure (kind, name, node, reason, at)
     VALUES (:kind, :name, :node, :reason, :at)
 """)
-_START_FAILURES = text("""
+_SELECT_START_FAILURES = text("""
     SELECT name, reason FROM channel_start_failure WHERE kind = :kind AND at > :after
     ORDER BY name, reason
 """)
@@ -191,5 +191,7 @@ def read_start_failures(database: Database, kind: ChannelKind, now: int) -> dict
     """Return the reason of one node for each channel that did not start; `now` in ms."""
     after = now - START_FAILURES_VALID_MS
     with database.read() as connection:
-        rows = connection.execute(_START_FAILURES, {"kind": kind.value, "after": after}).all()
+        rows = connection.execute(
+            _SELECT_START_FAILURES, {"kind": kind.value, "after": after}
+        ).all()
     return {row.name: row.reason for row in rows}

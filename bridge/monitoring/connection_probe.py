@@ -18,7 +18,7 @@ from cryptography import x509
 
 from bridge.executors import Threads
 
-_LISTENS = 0.3  # seconds in which a peer that refuses the connection closes it
+_CLOSE_SECONDS = 0.3  # a peer that accepts no messages closes the connection within this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ async def _connect(target: ProbeTarget, steps: list[ProbeStep], began: float) ->
 
 async def _stays(reader: asyncio.StreamReader) -> bool:
     try:
-        return bool(await asyncio.wait_for(reader.read(1), _LISTENS))
+        return bool(await asyncio.wait_for(reader.read(1), _CLOSE_SECONDS))
     except TimeoutError:
         return True
 

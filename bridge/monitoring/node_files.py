@@ -29,12 +29,12 @@ def expiry_times(files: Mapping[str, Path]) -> dict[str, int]:
 
 def certificate_chains(files: Mapping[str, Path]) -> dict[str, Validity]:
     """Return the validity of the certificate that expires first, for each file."""
-    return _each(files, lambda data: min(_certificates(data), key=_end))
+    return _validities(files, lambda data: min(_certificates(data), key=_end))
 
 
 def authorities(files: Mapping[str, Path]) -> dict[str, Validity]:
     """Return the validity of the authority that expires last, for each file."""
-    return _each(files, lambda data: max(_certificates(data), key=_end))
+    return _validities(files, lambda data: max(_certificates(data), key=_end))
 
 
 def revocation_lists(files: Mapping[str, Path]) -> dict[str, Validity]:
@@ -43,10 +43,12 @@ def revocation_lists(files: Mapping[str, Path]) -> dict[str, Validity]:
 
     After its expiry OpenSSL refuses all certificates of its authority (RFC 5280 §5.1.2.5).
     """
-    return _each(files, lambda data: min(_lists(data), key=_end))
+    return _validities(files, lambda data: min(_lists(data), key=_end))
 
 
-def _each(files: Mapping[str, Path], choose: Callable[[bytes], Validity]) -> dict[str, Validity]:
+def _validities(
+    files: Mapping[str, Path], choose: Callable[[bytes], Validity]
+) -> dict[str, Validity]:
     found = {}
     for owner, file in files.items():
         with suppress(OSError, ValueError):  # `bridge check` and the start report it
@@ -87,14 +89,14 @@ def disk_free(home: Path) -> int | None:
         return None
 
 
-_KEPT = 86_400_000  # ms
+_KEPT_MS = 86_400_000
 
-_NOTE = text("""
+_SAVE = text("""
     INSERT INTO node_files (node, host, files, at) VALUES (:node, :host, :files, :at)
     ON CONFLICT (node) DO UPDATE SET host = :host, files = :files, at = :at
 """)
-_FORGET = text("DELETE FROM node_files WHERE at < :before")
-_STANDING = text("SELECT host, files FROM node_files WHERE node <> :node AND at > :after")
+_DELETE_OLD = text("DELETE FROM node_files WHERE at < :before")
+_SELECT_RENEWED = text("SELECT host, files FROM node_files WHERE node <> :node AND at > :after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class NodeAddress:
 
 def save_node_files(
     database: Database,
-    place: NodeAddress,
+    address: NodeAddress,
     certificates: Mapping[str, Validity],
     free: int | None,
     now: int,
@@ -115,16 +117,16 @@ def save_node_files(
     """Store the files of a node (`now` in ms, `free` in bytes)."""
     lives = {name: [life.begins, life.ends] for name, life in certificates.items()}
     files = json.dumps({"certificates": lives, "disk_free": free})
-    row = {"node": place.node, "host": place.host, "files": files, "at": now}
+    row = {"node": address.node, "host": address.host, "files": files, "at": now}
     with database.write() as connection:
-        connection.execute(_NOTE, row)
-        connection.execute(_FORGET, {"before": now - _KEPT})
+        connection.execute(_SAVE, row)
+        connection.execute(_DELETE_OLD, {"before": now - _KEPT_MS})
 
 
 def files_of_other_nodes(database: Database, node: str, after: int) -> list[NodeFiles]:
     """Return the files that other nodes stored after a time (ms)."""
     with database.read() as connection:
-        rows = connection.execute(_STANDING, {"node": node, "after": after}).all()
+        rows = connection.execute(_SELECT_RENEWED, {"node": node, "after": after}).all()
     return [_read(row.host, json.loads(row.files)) for row in rows]
 
 

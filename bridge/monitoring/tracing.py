@@ -73,13 +73,13 @@ def trace_key(payload: bytes) -> int:
 def traced_handler(handle: Handler, tracer: Tracer, listener: str) -> Handler:
     """Wrap the handler of a listener: a span for each frame, from its arrival to its ACK."""
 
-    def answer(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+    def handle_traced(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
         attributes = {"hl7.listener": listener, "hl7.size": len(frame.payload)}
         key = trace_key(frame.payload)
         span = tracer.start_span("hl7 receive", attributes=attributes, key=key)
         handle(frame, peer, lambda replies: reply(_ended(replies, span)))
 
-    return answer
+    return handle_traced
 
 
 def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
@@ -87,7 +87,9 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
     if tracer is None:
         return apply
 
-    async def answer(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+    async def apply_traced(
+        claimed: Sequence[ClaimedMessage],
+    ) -> AsyncGenerator[Sequence[MessageOutcome]]:
         spans = {
             each.message_id: tracer.start_span(
                 "hl7 apply",
@@ -96,17 +98,17 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
             )
             for each in claimed
         }
-        events: dict[int, MessageOutcome] = {}
+        outcome_by_id: dict[int, MessageOutcome] = {}
         try:
             async with aclosing(apply(claimed)) as batches:
                 async for outcomes in batches:
-                    events |= {each.message_id: each for each in outcomes}
+                    outcome_by_id |= {each.message_id: each for each in outcomes}
                     yield outcomes
         finally:
             for message_id, span in spans.items():
-                _end_span(span, events.get(message_id))
+                _end_span(span, outcome_by_id.get(message_id))
 
-    return answer
+    return apply_traced
 
 
 def _end_span(span: Span, outcome: MessageOutcome | None) -> None:
@@ -209,8 +211,8 @@ PATIENCE: Final = 3.0
 """Seconds that a stop waits for the collector to accept the last spans."""
 
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
-_WIDTH = 8
-_ALL = (1 << 64) - 1
+_ID_BYTES = 8
+_64_BIT_MASK = (1 << 64) - 1
 
 
 class TracingUnavailable(BridgeError):
@@ -221,9 +223,9 @@ class TracingUnavailable(BridgeError):
 
 
 def span_context_ids(key: int) -> tuple[int, int]:
-    """Derive trace id and parent span id from a trace key, so that all nodes use the same."""
-    hashed = blake2b((key & _ALL).to_bytes(_WIDTH), digest_size=3 * _WIDTH).digest()
-    return int.from_bytes(hashed[_WIDTH:]), int.from_bytes(hashed[:_WIDTH])
+    """Return trace id and parent span id, derived from a trace key: the same on all nodes."""
+    hashed = blake2b((key & _64_BIT_MASK).to_bytes(_ID_BYTES), digest_size=3 * _ID_BYTES).digest()
+    return int.from_bytes(hashed[_ID_BYTES:]), int.from_bytes(hashed[:_ID_BYTES])
 
 
 def require_sdk() -> None:

@@ -70,8 +70,8 @@ def assemble(
         console, indexing = _console(settings, database, client, offload, schedule)
         parts.append(indexing)
     readiness = Readiness()
-    serving = Probes(metrics, readiness, database, now_ms).router(application, console)
-    parts += _web(settings, roles, serving, application, descriptors, metrics)
+    router = Probes(metrics, readiness, database, now_ms).router(application, console)
+    parts += _web(settings, roles, router, application, descriptors, metrics)
     if database is not None and client is not None and closing is not None:
         parts.append(closing)
         parts += _queue_parts(
@@ -140,7 +140,7 @@ def _console(
 def _web(
     settings: Settings,
     roles: frozenset[Role],
-    serving: Any,
+    router: Any,
     application: FastAPI | None,
     descriptors: Descriptors,
     metrics: Metrics,
@@ -154,7 +154,7 @@ def _web(
             "max_connections_per_source": descriptors.http_per_source,
         }
         http = settings.http.model_copy(update=shares)
-        parts.append(web_part(serving, bind, http, metrics))
+        parts.append(web_part(router, bind, http, metrics))
     if application is not None:
         parts.append(ServicePart("long polls", do_nothing, _end_long_polls(application)))
     return parts
@@ -239,7 +239,7 @@ def _warn(database: Database) -> None:
 def _database_parts(
     name: str, database: Database, migrate: Callable[[Database], object], schedule: Schedule
 ) -> list[ServicePart]:
-    """Migrate a database that `migrate_in_child_process` could not reach. Blocking."""
+    """Migrate a database that `migrate_in_child_process` skipped; return its parts. Blocking."""
 
     async def start() -> None:
         await Threads.MAINTENANCE.run(_warn, database)
@@ -253,7 +253,7 @@ def _database_parts(
 
 
 def _checkpoints(name: str, database: Database, schedule: Schedule) -> ServicePart:
-    """Checkpoint a database of SQLite until it closes; PostgreSQL has a process for this."""
+    """Return the part that checkpoints an SQLite database; PostgreSQL does it by itself."""
     checkpoints = WalCheckpointer(database)
     job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS
     checkpoint = partial(Threads.CHECKPOINTS.run, checkpoints.run)

@@ -33,7 +33,8 @@ from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions
 from mappings.language.diagnostics import MappingError
 
-NOTE_SECONDS = 10.0  # seconds
+NOTE_SECONDS = 10.0
+"""Seconds after which a node stores again that channels were active or are loaded."""
 
 
 class PausableChannel(Protocol):
@@ -67,22 +68,22 @@ class ChannelControl:
         self._metrics = metrics
         self._clock = clock
         self._paused: set[str] = set()
-        self._pausing: set[str] = set()
+        self._pausing: set[str] = set()  # paused by `pause_for`, not stored yet
         self._counts = counts
         self._stored_counts: dict[str, int] = {}
         self._stored_at = 0
         self._tasks: set[asyncio.Task[None]] = set()
         job = Job.LISTENER_SWITCHES if kind is ChannelKind.LISTENER else Job.DESTINATION_SWITCHES
-        self._looking = schedule.periodic(job, self._check, last=self._store_activity)
+        self._check_job = schedule.periodic(job, self._check, last=self._store_activity)
 
     async def start(self) -> None:
         """Apply stored pauses before the channels start, then read the database periodically."""
         self._apply(await Threads.LEASES.run(read_channels, self._database, self._kind))
-        await self._looking.start()
+        await self._check_job.start()
 
     async def stop(self) -> None:
         """Stop reading; store the last activity, and that the channels are not loaded any more."""
-        await self._looking.stop()
+        await self._check_job.stop()
         with suppress(StoreError):  # the entries expire
             names = set(self._channels)
             await Threads.LEASES.run(note_loaded, self._database, self._kind, names, None)
@@ -103,7 +104,7 @@ class ChannelControl:
         self._metrics.paused.labels(self._kind.value, name).set(0)
 
     def pause_for(self, name: str, reason: str) -> None:
-        """Pause a channel as an operator would; call it on the event loop's thread."""
+        """Pause a channel at once and store it as an operator would. On the event loop's thread."""
         self._paused.add(name)
         self._pausing.add(name)
         write = Threads.LEASES.run(
@@ -166,7 +167,8 @@ class ChannelControl:
         self._stored_counts = counts
 
 
-RETRY_SECONDS = 5.0  # seconds until a channel that did not start is started again
+RETRY_SECONDS = 5.0
+"""Seconds until a channel that did not start is started again."""
 
 Compiled = TypeVar("Compiled")
 
@@ -216,7 +218,7 @@ class ActivationFollower(Generic[Compiled]):
             self._again_at = now + RETRY_SECONDS
             if latest != self._known:
                 self._log.info("adopted", version=latest)
-        self._known = latest
+        self._known = latest  # also if it does not compile: only another activation corrects it
 
 
 def latest_activation(database: Database) -> int:

@@ -84,7 +84,7 @@ class CourierRegistry:
     def create_all(
         self, found: ActiveDestinations, required: Collection[DestinationSettings]
     ) -> None:
-        """Create the first couriers, without starting them; raises for one of `required`."""
+        """Create the first couriers, without starting them; raises if a `required` one fails."""
         for each in found.compiled:
             settings = found.settings[each.name]
             if settings in required:
@@ -194,27 +194,29 @@ class DeliveryParts:
         """`owner` claims deliveries; `tally` counts unmapped codes."""
         self._settings, self._database, self._owner = settings, database, owner
         self._schedule = schedule
-        self._every = settings.schedule.poll_status_every
+        self._poll_every = settings.schedule.poll_status_every
         self._outbox = Outbox(database, owner, session=membership.session)
         self._membership = membership
-        membership.wakes(self._notify)
+        membership.call_on_wakeup(self._notify)
         self._activation = latest_activation(database)
-        found = self._compiled()
+        found = self._compile()
         composer = Composer(database, lambda: datetime.now(UTC), tally.note)
-        make = partial(self._courier, composer, ReportTexts(client), metrics, reactor, tracer)
+        make = partial(self._make_courier, composer, ReportTexts(client), metrics, reactor, tracer)
         self._couriers = CourierRegistry(make)
         self._couriers.create_all(found, settings.destination)
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, schedule)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
         self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
-        self._readers = [self._reader(client, metrics, site) for site in client.tokens.distinct()]
-        self._poller = StatusPoller(client, self._processor, self._notify, every=self._every)
+        self._readers = [
+            self._make_reader(client, metrics, site) for site in client.tokens.distinct()
+        ]
+        self._poller = StatusPoller(client, self._processor, self._notify, every=self._poll_every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, RECHECK_SECONDS)
         self._reconciling = asyncio.Lock()
         self._last_request = 0  # time of the last request for a round that was executed
 
-    def _reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
+    def _make_reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
         return ChangeFeedReader(
             client, self._processor, metrics, self._notify, random=SystemRandom(), site=site
         )
@@ -229,7 +231,7 @@ class DeliveryParts:
             ServicePart("couriers", self._start_couriers, self._stop_couriers),
             self._activation_follower().part(self._schedule, Job.DESTINATION_ACTIVATIONS),
             ServicePart("followers", self._start_readers, self._stop_readers),
-            periodic(Job.STATUS_POLL, self._poll, every=self._every),
+            periodic(Job.STATUS_POLL, self._poll, every=self._poll_every),
             periodic(Job.RECONCILING, self._reconcile),
             periodic(Job.ROUND_REQUESTS, self._run_requested_round),
         ]
@@ -237,10 +239,10 @@ class DeliveryParts:
     def _activation_follower(self) -> ActivationFollower[ActiveDestinations]:
         couriers = self._couriers
         return ActivationFollower(
-            self._database, self._activation, self._compiled, self._adopt, lambda: couriers.failures
+            self._database, self._activation, self._compile, self._adopt, lambda: couriers.failures
         )
 
-    def _courier(
+    def _make_courier(
         self,
         composer: Composer,
         texts: ReportTexts,
@@ -267,7 +269,7 @@ class DeliveryParts:
             session=self._membership.session,
         )
 
-    def _compiled(self) -> ActiveDestinations:
+    def _compile(self) -> ActiveDestinations:
         """Compile the active versions. Blocking."""
         settings = active_settings.current(self._settings, self._database)
         known = read_channels(self._database, ChannelKind.DESTINATION)
@@ -324,7 +326,7 @@ class DeliveryParts:
         """
         Extend the leases of all couriers, then requeue claims whose leases have expired.
 
-        In this order: if the clock was set forward, claims in progress here are not requeued.
+        In the other order, a clock that was set forward would requeue claims in progress here.
         """
         for courier in self._couriers:
             await courier.keep_leases()

@@ -27,7 +27,7 @@ STARTS_PER_TURN = 4
 
 PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
-_LONGEST_SWEEP, _SHORTEST_SWEEP = 1.0, 0.02
+_LONGEST_SWEEP, _SHORTEST_SWEEP = 1.0, 0.02  # seconds between two checks of the time limits
 _SWEEPS_PER_TIMEOUT = 4
 _REPORT_SECONDS = 60.0
 
@@ -204,15 +204,17 @@ class HttpConnections:
         self._note(reason)
 
     def stop(self) -> None:
-        """Stop to check time limits."""
+        """Stop checking the time limits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _regular(self) -> int:
+        """Return the number of connections that are within the limits."""
         return len(self._sources) - len(self._surplus)
 
     def _make_room(self, order: _EvictionOrder, connection: HttpConnection) -> None:
+        """Close a connection for a new one, or let the new one ask for probes only."""
         victim = order.first(connection)
         if victim is None or victim in self._surplus:
             connection.surplus = True

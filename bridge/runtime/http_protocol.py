@@ -31,10 +31,10 @@ MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
 """Limit of chunk headers, extensions and trailers: bytes, plus bytes for each byte of the body."""
 
 MAX_CHUNKS, MEAN_CHUNK = 1000, 32
-"""A chunked body may have so many chunks, and one more for each `MEAN_CHUNK` bytes."""
+"""A chunked body may have `MAX_CHUNKS`, and one more for each `MEAN_CHUNK` bytes."""
 
 LINGER_BYTES, LINGER_SECONDS = 2**20, 5.0
-"""What is discarded before a closed connection is reset, so that the client reads the response."""
+"""Input discarded after a response (bytes, seconds): an early reset could destroy the response."""
 
 _DETAILS = {
     HTTPStatus.BAD_REQUEST: ("malformed_http", "the request is not HTTP/1.1"),
@@ -72,7 +72,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timed_from = 0  # the bytes of the body that came before `_since`
         self._discarding = self._closes = False
         self._discarded = 0
-        self._owed: HTTPStatus | None = None  # a refusal that waits for the earlier responses
+        self._waiting_refusal: HTTPStatus | None = None  # sent after the earlier responses
         self._unsent: tuple[float, int] | None = None  # measured since; bytes in the buffer
 
     # Called by the event loop.
@@ -113,18 +113,18 @@ class HttpProtocol(HttpToolsProtocol):
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         elif self._in_body and self._raw_bytes > MAX_OVERHEAD + OVERHEAD_FACTOR * self._body_bytes:
             self._refuse(HTTPStatus.BAD_REQUEST)
-        self._settle()
+        self._update_rank()
 
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._settle()
+        self._update_rank()
 
     @override
     def resume_writing(self) -> None:
         super().resume_writing()
         self._unsent = None
-        self._settle()
+        self._update_rank()
 
     # Called by the parser.
 
@@ -148,7 +148,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def on_headers_complete(self) -> None:
-        _require_plain(self.parser.get_http_version(), self.parser.get_method(), self.headers)
+        _require_unambiguous(self.parser.get_http_version(), self.parser.get_method(), self.headers)
         head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if head > MAX_HEADERS:
             raise _RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -207,11 +207,11 @@ class HttpProtocol(HttpToolsProtocol):
         elif self.pipeline:
             self.flow.resume_reading()
             self._start_asgi_task(*self.pipeline.pop())
-        elif self._owed is not None:
-            self._write_refusal(self._owed)
+        elif self._waiting_refusal is not None:
+            self._write_refusal(self._waiting_refusal)
         elif not self.transport.is_closing():
             self.flow.resume_reading()
-        self._settle()
+        self._update_rank()
 
     @override
     def send_400_response(self, msg: str) -> None:
@@ -279,7 +279,7 @@ class HttpProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle  # None before the first request
         return bool(self.pipeline) or (cycle is not None and not cycle.response_complete)
 
-    def _settle(self) -> None:
+    def _update_rank(self) -> None:
         working = self._is_working() and not self.transport.is_closing()
         if not working:
             rank = Rank.IDLE
@@ -293,27 +293,27 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Answer with a problem and close, after the responses to the requests before this one."""
-        if self.transport.is_closing() or self._owed is not None:
+        if self.transport.is_closing() or self._waiting_refusal is not None:
             return
         in_body, self._in_head, self._in_body = self._in_body, False, False
         self._discarding = True
         if not self._is_working():
             self._write_refusal(status)
         elif not in_body:
-            self._owed = status
+            self._waiting_refusal = status
         elif self.pipeline:
             self.pipeline.popleft()  # the newest: the one whose body is refused
-            self._owed = status
+            self._waiting_refusal = status
         elif self.cycle.response_started:
             self.transport.abort()
         else:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             self._write_refusal(status)
-        self._settle()
+        self._update_rank()
 
     def _write_refusal(self, status: HTTPStatus) -> None:
-        self._owed = None
+        self._waiting_refusal = None
         request_id = uuid.uuid4().hex
         body = json.dumps(_problem(status, request_id)).encode()
         head = [
@@ -339,7 +339,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.write_eof()
 
 
-def _require_plain(version: str, method: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+def _require_unambiguous(version: str, method: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     """
     Raise unless every parser reads this head in the same way.
 

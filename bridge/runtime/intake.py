@@ -95,9 +95,9 @@ class IntakeParts:
         self._find_version = version_finder(database)
         self._offload = offload
         self._tally = tally
-        self._first = self._compiled()
+        self._first = self._compile()
         self._ledger = Ledger(database)
-        self._seen: Counter[str] = Counter()
+        self._frame_counts: Counter[str] = Counter()
         self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), ceiling)
         self._completions = CompletionWaiter(self._state_of)
         definitions = self._definitions(self._first)
@@ -106,7 +106,7 @@ class IntakeParts:
             client, repository, definitions, self._completions, metrics
         )
         self._worker = self._make_worker(self._make_inbox(owner, repository, membership))
-        membership.wakes(self._worker.notify_of_old_messages)
+        membership.call_on_wakeup(self._worker.notify_of_old_messages)
         self._ledger.call_after_batch(self._worker.notify)
 
     def _make_inbox(self, owner: str, repository: OrderRepository, membership: Membership) -> Inbox:
@@ -160,7 +160,7 @@ class IntakeParts:
             ActivationFollower(
                 self._database,
                 self._first.activation,
-                self._compiled,
+                self._compile,
                 adopt,
                 lambda: listeners.failures,
             ).part(self._schedule, Job.LISTENER_ACTIVATIONS),
@@ -174,7 +174,7 @@ class IntakeParts:
             self._metrics,
             now_ms,
             self._schedule,
-            self._seen,
+            self._frame_counts,
         )
 
     async def _store_failures(self, listeners: ListenerRegistry) -> None:
@@ -184,7 +184,7 @@ class IntakeParts:
             store_start_failures, self._database, ChannelKind.LISTENER, self._owner, found, now
         )
 
-    def _compiled(self) -> ActiveListeners:
+    def _compile(self) -> ActiveListeners:
         """Compile the active versions. Blocking."""
         activation = latest_activation(self._database)
         settings = active_settings.current(self._settings, self._database)
@@ -200,14 +200,14 @@ class IntakeParts:
 
     def _definitions(self, found: ActiveListeners) -> ListenerDefinitions:
         """Return the definitions of all listeners, which load newer ones on demand."""
-        seen = found.activation
+        known = found.activation
 
         def load_newer() -> Mapping[str, ListenerPolicy]:
-            nonlocal seen
-            if latest_activation(self._database) == seen:
+            nonlocal known
+            if latest_activation(self._database) == known:
                 return {}
-            newer = self._compiled()
-            seen = newer.activation
+            newer = self._compile()
+            known = newer.activation
             return newer.policies
 
         return ListenerDefinitions(found.policies, load_newer)
@@ -239,10 +239,12 @@ class IntakeParts:
         entry = timed(entry, self._metrics, settings.name)
         if self._tracer is not None:
             entry = traced_handler(entry, self._tracer, settings.name)
-        handlers = FrameHandlers(entry, handler.unframed, self._seen)
-        return RunningListener(self._port(settings, handlers), handler, validation, patient_check)
+        handlers = FrameHandlers(entry, handler.unframed, self._frame_counts)
+        return RunningListener(
+            self._create_port(settings, handlers), handler, validation, patient_check
+        )
 
-    def _port(self, listener: ListenerSettings, handle: FrameHandlers) -> Port:
+    def _create_port(self, listener: ListenerSettings, handle: FrameHandlers) -> Port:
         folder = folder_listener(self._settings, listener, handle, self._metrics)
         if folder is not None:
             return FolderPort(folder, self._schedule, every=listener.scan_every)

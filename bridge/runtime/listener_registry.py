@@ -120,7 +120,7 @@ class ActiveListeners(NamedTuple):
     """
     The definitions of all listeners, the settings of enabled ones, and the names of paused ones.
 
-    Includes at least the activation with this number.
+    The definitions include at least the activation with the number `activation`.
     """
 
     activation: int
@@ -194,7 +194,7 @@ class ListenerRegistry:
         """Why listeners do not listen, by name."""
 
     def create_all(self, found: ActiveListeners, required: Collection[ListenerSettings]) -> None:
-        """Create the first listeners; raises for one of `required`."""
+        """Create the first listeners; raises if a `required` one fails."""
         for settings in found.settings.values():
             self._try_to_create(settings, found, required=settings in required)
 
@@ -204,7 +204,7 @@ class ListenerRegistry:
         return {name: listener.port for name, listener in self._listeners.items()}
 
     async def open(self, required: Collection[ListenerSettings]) -> None:
-        """Open all listeners; raises for one of `required`."""
+        """Open all listeners; raises if a `required` one fails."""
         for name, listener in list(self._listeners.items()):
             if self._settings[name] in required:
                 await listener.port.start()

@@ -33,8 +33,8 @@ class QuietReactor(AsyncioSelectorReactor):
         watched: dict[Any, int] = self._readers
         known = reader in watched
         super().addReader(reader)  # type: ignore[no-untyped-call]
-        if not known and (number := watched.get(reader)) is not None:
-            self._asyncioEventloop.add_reader(number, self._readOrWrite, reader, True)
+        if not known and (descriptor := watched.get(reader)) is not None:
+            self._asyncioEventloop.add_reader(descriptor, self._readOrWrite, reader, True)
 
 
 def run(main: Main) -> int:
@@ -45,21 +45,21 @@ def run(main: Main) -> int:
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "host names"))
     from twisted.internet import reactor  # noqa: PLC0415  # importing it earlier would install another
 
-    running: Any = reactor
+    installed: Any = reactor
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError, ValueError, RuntimeError):  # no main thread, Windows
             loop.add_signal_handler(number, stop.set)
 
-    async def whole() -> int:
+    async def run_main() -> int:
         try:
             return await main(stop)
         finally:
             await loop.shutdown_default_executor()
-            running.callLater(0, running.stop)
+            installed.callLater(0, installed.stop)
 
-    task = loop.create_task(whole())
-    running.run(installSignalHandlers=False)
+    task = loop.create_task(run_main())
+    installed.run(installSignalHandlers=False)
     return task.result()
 
 

@@ -34,7 +34,7 @@ from bridge.wiring.alerts import make_watch, own_files_recorder
 from bridge.workers.offload import Offload
 from config import Settings
 
-DAY = 86_400_000
+PARTITION_PATIENCE = 86_400_000
 """Milliseconds for which an expired row may wait until its whole partition is dropped."""
 
 
@@ -101,31 +101,28 @@ def housekeeping(
     node: str,
 ) -> list[ServicePart]:
     """
-    Return the jobs that one process runs for all that share a database, if this one may lead.
+    Return the jobs for a database that several processes share.
 
-    The jobs are alerts, the next partition and retention. A process that does not lead stores disk
-    space and certificates of its node for the one that leads.
+    The leader runs the alerts, creates the next partition, and runs retention. Each other process
+    stores the disk space and certificates of its node for the leader.
     """
-    every, place, leads = (
-        settings.alerts.every,
-        NodeAddress(node, socket.gethostname()),
-        membership.leads,
-    )
-    note = own_files_recorder(settings, database, now_ms, place)
-    own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), note), every=every)
+    every, leads = settings.alerts.every, membership.leads
+    address = NodeAddress(node, socket.gethostname())
+    save = own_files_recorder(settings, database, now_ms, address)
+    own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), save), every=every)
     if not membership.may_lead:
         return [own_files]
-    check = make_watch(settings, database, metrics, now_ms, place).check
-    steps = [
+    check = make_watch(settings, database, metrics, now_ms, address).check
+    parts = [
         own_files,
         schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),
         schedule.periodic(Job.PARTITIONS, _only_if(leads, partial(create_ahead, database))),
     ]
-    kept = settings.retention
-    if kept.keep or kept.max_size:
+    retention = settings.retention
+    if retention.keep or retention.max_size:
         prune = _only_if(leads, partial(_prune, settings))
-        steps.append(schedule.periodic(Job.RETENTION, prune, every=kept.every))
-    return steps
+        parts.append(schedule.periodic(Job.RETENTION, prune, every=retention.every))
+    return parts
 
 
 def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
@@ -139,12 +136,12 @@ def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
 
 
 def _prune(settings: Settings) -> None:
-    kept = settings.retention
+    retention = settings.retention
     counts = prune_home(
         settings,
-        kept.keep or None,
-        max_size=kept.max_size,
-        patience=DAY,
-        archive=None if kept.archive is None else settings.path(kept.archive),
+        retention.keep or None,
+        max_size=retention.max_size,
+        patience=PARTITION_PATIENCE,
+        archive=None if retention.archive is None else settings.path(retention.archive),
     )
     structlog.get_logger("operations").info("pruned", count=sum(counts.values()))

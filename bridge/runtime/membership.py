@@ -1,9 +1,9 @@
 """
-Membership: a process among others on one PostgreSQL database.
+Membership of a process in the cluster: the processes that share one PostgreSQL database.
 
-It has a heartbeat lock, takes part in the election of the leader, receives notifications, and
-requeues the claims of failed nodes. On SQLite it does nothing. The name of a process among all that
-share a queue survives a restart.
+A member holds a heartbeat lock, takes part in the election of the leader, receives notifications,
+and requeues the claims of failed nodes. On SQLite there is no cluster: every process leads. The
+name of a process survives a restart, because a file of the data directory contains it.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ _MAX_PROCESSES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeSlot:
-    """A slot of the data directory, held until the process ends."""
+    """A locked file `run/node-N` of the data directory, and the node name that it contains."""
 
     name: str
     descriptor: int
 
 
 def take_slot(home: Path) -> NodeSlot:
-    """Take the first free slot of a data directory."""
+    """Lock the first free slot of a data directory until the process ends."""
     folder = home / "run"
     make_folder(folder)
     for number in range(_MAX_PROCESSES):
@@ -103,7 +103,7 @@ class Membership:
         """Return the session of the heartbeat lock; None if it may have lost the lock."""
         return self._presence.session()
 
-    def wakes(self, wake: Wake) -> None:
+    def call_on_wakeup(self, wake: Wake) -> None:
         """Call `wake` on the event loop's thread when there may be something to claim."""
         self._wakes.append(wake)
 
@@ -117,7 +117,7 @@ class Membership:
             return
         loop = asyncio.get_running_loop()
         self._listener = NotificationListener(
-            self._database, CHANNEL, lambda: _soon(loop, self._wake)
+            self._database, CHANNEL, lambda: _call_soon(loop, self._wake)
         )
         self._listener.start()
         await self._failover_job.start()
@@ -140,6 +140,6 @@ class Membership:
             wake()
 
 
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

@@ -28,7 +28,7 @@ from config import Settings
 BRIDGE_ROLES: Final = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE})
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _FAILED: Final = 1
-_DEFECT: Final = 70
+_DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h
 
 Migration = tuple[str, Callable[[], Database], Callable[[Database], object]]
 """A database's name, and the functions that open and migrate it."""
@@ -65,9 +65,9 @@ def _needed(settings: Settings, roles: frozenset[Role]) -> Iterator[Migration]:
             yield "database", bridge, stores.migrate_bridge
 
 
-def _is_behind(opened: Callable[[], Database], is_ready: Callable[[Database], bool]) -> bool:
+def _is_behind(open_database: Callable[[], Database], is_ready: Callable[[Database], bool]) -> bool:
     try:
-        database = opened()
+        database = open_database()
     except (BridgeError, ArgumentError):
         return False
     try:
@@ -79,8 +79,8 @@ def _is_behind(opened: Callable[[], Database], is_ready: Callable[[Database], bo
 
 
 def _migrate(needed: list[Migration]) -> None:
-    for _, opened, migrate in needed:
-        database = opened()
+    for _, open_database, migrate in needed:
+        database = open_database()
         try:
             migrate(database)
         finally:

@@ -1,5 +1,5 @@
 """
-Schedule: runs the periodic jobs of a process by APScheduler on the event loop.
+Schedule: runs the periodic jobs of a process with APScheduler on the event loop.
 
 `Job` is the table of all periodic jobs. A part of the service declares what a job runs. The job
 runs from the part's start to its stop, and runs do not overlap. Missed runs are combined into one.
@@ -55,7 +55,7 @@ _BY_SETTING = 60.0  # seconds; the part that declares the job replaces it by a s
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # the time zone below is added to it
 _JITTER = 0.1  # share of the period: nodes that started together query at different times
 _RANDOM = SystemRandom()
-_COMMON = timedelta(seconds=0.5)
+_COMMON_PERIOD = timedelta(seconds=0.5)
 
 
 class Job(Enum):
@@ -150,13 +150,15 @@ class _PeriodicTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler is unt
         following = (previous_fire_time or now) + timedelta(seconds=self._every + late)
         if following <= now:
             following = now + timedelta(seconds=self._every + late)
-        return following if self._every < _COMMON.total_seconds() else _rounded(following, now)
+        return (
+            following if self._every < _COMMON_PERIOD.total_seconds() else _rounded(following, now)
+        )
 
 
 def _rounded(moment: datetime, now: datetime) -> datetime:
     """Round a time down to a common time, or up if that is not later than now."""
-    common = moment - (moment - _START) % _COMMON
-    return common if common > now else common + _COMMON
+    common = moment - (moment - _START) % _COMMON_PERIOD
+    return common if common > now else common + _COMMON_PERIOD
 
 
 class Schedule:
@@ -176,7 +178,7 @@ class Schedule:
         return ServicePart("schedule", self.start, self.stop)
 
     async def start(self) -> None:
-        """Start to run jobs."""
+        """Start running jobs."""
         self._scheduler.start()
 
     async def stop(self) -> None:
@@ -195,7 +197,7 @@ class Schedule:
         the current run, even if the part has not started.
         """
         seconds = job.every if every is None else every
-        return _ScheduledJob(job, run, last, seconds, self._scheduler, self._metrics).step()
+        return _ScheduledJob(job, run, last, seconds, self._scheduler, self._metrics).part()
 
 
 class _ScheduledJob:
@@ -215,12 +217,12 @@ class _ScheduledJob:
         self._task: asyncio.Task[None] | None = None
         self._failed_at = ""
 
-    def step(self) -> ServicePart:
+    def part(self) -> ServicePart:
         return ServicePart(self._job.label, self._start, self._stop)
 
     async def _start(self) -> None:
         trigger = _PeriodicTrigger(self._job, self._every)
-        self._entry = self._scheduler.add_job(self._turn, trigger, name=self._job.label)
+        self._entry = self._scheduler.add_job(self._run_once, trigger, name=self._job.label)
 
     async def _stop(self) -> None:
         """Prevent new runs, end or cancel the current one, and run `last`."""
@@ -235,9 +237,9 @@ class _ScheduledJob:
         try:
             await self._last()
         except Exception as error:  # noqa: BLE001  # the other parts must stop, too
-            self._fails(error)
+            self._record_failure(error)
 
-    async def _turn(self) -> None:
+    async def _run_once(self) -> None:
         if (
             self._task is not None or self._entry is None
         ):  # the last run is in progress, or the job was stopped
@@ -247,24 +249,24 @@ class _ScheduledJob:
         wait: object = None
         try:
             wait = await self._run()
-            self._works()
+            self._record_success()
         except asyncio.CancelledError:
             if self._entry is not None:
                 raise
         except Exception as error:  # noqa: BLE001  # the next run may succeed
-            self._fails(error)
+            self._record_failure(error)
         finally:
             self._task = None
         self._metrics.show_job(self._job.label, time.time(), time.monotonic() - began)
         if isinstance(wait, float) and wait != self._every and self._entry is not None:
             self._entry.modify(next_run_time=datetime.now(_CLOCK) + timedelta(seconds=wait))
 
-    def _works(self) -> None:
+    def _record_success(self) -> None:
         if self._failed_at:
             self._failed_at = ""
             self._log.info("job works again", job=self._job.label)
 
-    def _fails(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         """Count every failure; log the first one at each place."""
         self._metrics.job_failures.labels(self._job.label).inc()
         where = describe(error)

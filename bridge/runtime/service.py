@@ -37,6 +37,7 @@ class SystemdNotifier:
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         limit = environment.get("WATCHDOG_USEC", "")
+        # Half of the limit, as sd_watchdog_enabled(3) recommends.
         self._every = int(limit) / 2_000_000 if limit.isdigit() else 0.0
         self._watchdog: ServicePart | None = None
         if self._address and self._every:
@@ -121,19 +122,19 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         service = BridgeService(assemble(settings, roles, reactor, metrics, schedule))
         await schedule.start()
         await service.start()
-        supervisor = SystemdNotifier(os.environ, schedule)
-        await supervisor.begin()
+        notifier = SystemdNotifier(os.environ, schedule)
+        await notifier.begin()
         tune_process()
         log.info("ready", seconds=round(time.monotonic() - began, 3))
         for role in sorted(roles & _PAGES.keys()):
             address = f"{settings.http.public_url.rstrip('/')}{_PAGES[role]}"
             log.info("pages", role=role.value, address=address)
         await stop.wait()
-        supervisor.stopping()
+        notifier.stopping()
         log.info("stopping")
         await service.stop()
         close_all()
-        await supervisor.end()
+        await notifier.end()
         await schedule.stop()
         log.info("stopped")
         return 0

@@ -136,7 +136,7 @@ def bind(address: Address) -> socket.socket:
     return listening
 
 
-def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) -> ServicePart:
+def web_part(application: Any, address: Address, settings: Http, metrics: Metrics) -> ServicePart:
     """Make the part of the service that serves HTTP, with the limits of the settings."""
     limits = HttpLimits(
         settings.max_connections,
@@ -150,12 +150,12 @@ def web_part(application: Any, bind: Address, settings: Http, metrics: Metrics) 
     )
     BUDGET.size = settings.body_memory
     closed = metrics.http_connections_closed
-    web = WebServer(application, bind, limits, lambda reason: closed.labels(reason).inc())
+    web = WebServer(application, address, limits, lambda reason: closed.labels(reason).inc())
     log = structlog.get_logger("web")
 
     async def start() -> None:
         await web.start()
-        log.info("listening", address=f"{bind.host}:{web.port}")
+        log.info("listening", address=f"{address.host}:{web.port}")
 
     return ServicePart("web", start, web.stop)
 

@@ -1,10 +1,10 @@
 """
 Active settings: those of bridge.toml, overridden by what the console saved.
 
-The console can save whole listeners and destinations: tables of bridge.toml that come before those
-of the file. It can also save the definitions of a listener, in order; an empty list restores the
-list of bridge.toml. Each is stored as a record among the versions of definitions, with author, time
-and reason, and all nodes follow it. Read only.
+The console can save a whole listener or destination: a table that replaces the one of bridge.toml.
+It can also save the ordered list of a listener's definitions; an empty list restores the list of
+bridge.toml. The database stores each as a record among the versions of definitions, with author,
+time and reason, and all nodes follow it. This module reads and builds records, and stores none.
 
 The active definitions are the activated versions in the database, else the files on disk.
 `bridge.admin.definitions.activation` activates versions.
@@ -134,12 +134,16 @@ def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Sectio
     return kept + [each for name, each in sorted(saved.items()) if name not in known]
 
 
-def origin_of(own: Settings, current: Settings, kind: ChannelKind, name: str) -> str:
-    """Return the origin of a connection: `file`, `console`, or `both` if they differ."""
-    before, now = (find_connection(settings, kind, name) for settings in (own, current))
+def origin_of(own: Settings, active: Settings, kind: ChannelKind, name: str) -> str:
+    """Return where a connection is defined: `file`, `console`, or `both`, which then differ."""
+    before, now = (find_connection(settings, kind, name) for settings in (own, active))
     if before is None:
         return "console"
-    return "file" if now is not None and _bare(before) == _bare(now) else "both"
+    return (
+        "file"
+        if now is not None and _without_definitions(before) == _without_definitions(now)
+        else "both"
+    )
 
 
 def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
@@ -152,7 +156,7 @@ def find_connection(settings: Settings, kind: ChannelKind, name: str) -> Connect
     return next((each for each in connections_of(settings, kind) if each.name == name), None)
 
 
-def _bare(section: Connection) -> Connection:
+def _without_definitions(section: Connection) -> Connection:
     """Return a section without the definitions of a listener, which have a separate record."""
     if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})
@@ -236,18 +240,18 @@ class ActiveSettings:
         self._clock = clock
         self._known = -1
         self._found = settings
-        self._looked_at = float("-inf")
+        self._read_at = float("-inf")
 
     def __call__(self) -> Settings:
         """Return the active settings. Blocking; raises StoreError, InvalidConnection."""
         now = self._clock()
-        if now - self._looked_at >= _CACHE_SECONDS:
+        if now - self._read_at >= _CACHE_SECONDS:
             with self._database.read() as connection:
                 latest = mapping_versions.latest_activation_id(connection)
             if latest != self._known:
                 self._found = current(self._settings, self._database)
                 self._known = latest
-            self._looked_at = now
+            self._read_at = now
         return self._found
 
 
@@ -292,10 +296,12 @@ def all_sources(
         active = sorted(
             (each for each in every if not is_record(each.name)), key=lambda each: each.id
         )
-        last = sorted(active, key=lambda each: each.name == name)
-        held = [mapping_versions.find(connection, each.name, each.version) for each in last]
+        by_precedence = sorted(active, key=lambda each: each.name == name)
+        versions = [
+            mapping_versions.find(connection, each.name, each.version) for each in by_precedence
+        ]
     found = dict(file_sources(settings)(name))
-    for version in filter(None, held):
+    for version in filter(None, versions):
         found |= version.sources
     return {**found, **(draft or {})}
 

@@ -37,39 +37,39 @@ def make_watch(
     database: Database,
     metrics: Metrics,
     clock: Callable[[], int],
-    place: NodeAddress,
+    address: NodeAddress,
 ) -> AlertMonitor:
     """Return the alert monitor. Raises SettingsError if a secret cannot be read."""
-    now = ActiveSettings(settings, database)
+    active = ActiveSettings(settings, database)
     fresh = max(_FRESH, 3 * _ms(settings.alerts.every))
     return AlertMonitor(
         database,
-        lambda: thresholds(now()),
-        lambda: expiring_files(now()),
+        lambda: thresholds(active()),
+        lambda: expiring_files(active()),
         notifiers(settings),
         metrics,
         clock,
         clock(),
         _ms(settings.alerts.repeat_every),
-        lambda: channel_names(now()),
+        lambda: channel_names(active()),
         partial(disk_free, settings.home),
         _ms(settings.alerts.hold_down),
-        place.host,
-        lambda moment: node_files.files_of_other_nodes(database, place.node, moment - fresh),
+        address.host,
+        lambda moment: node_files.files_of_other_nodes(database, address.node, moment - fresh),
     )
 
 
 def own_files_recorder(
-    settings: Settings, database: Database, clock: Callable[[], int], place: NodeAddress
+    settings: Settings, database: Database, clock: Callable[[], int], address: NodeAddress
 ) -> Callable[[], None]:
     """Return a function that stores this node's certificates and disk space for the monitor."""
-    now = ActiveSettings(settings, database)
+    active = ActiveSettings(settings, database)
 
-    def note() -> None:
+    def save() -> None:
         free = disk_free(settings.home)
-        node_files.save_node_files(database, place, expiring_files(now()), free, clock())
+        node_files.save_node_files(database, address, expiring_files(active()), free, clock())
 
-    return note
+    return save
 
 
 def thresholds(settings: Settings) -> AlertThresholds:

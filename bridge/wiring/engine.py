@@ -30,7 +30,7 @@ from config import Settings
 Clock = Callable[[], int]
 
 _FAILURE_WINDOW_SECONDS: Final = 15 * 60
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # how a process reaches such a bind
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # for calls to a server that listens on all addresses
 
 
 def engine_settings(settings: Settings) -> EngineSettings:
@@ -130,10 +130,10 @@ class PageAssets:
 
 def page_assets(app: str) -> PageAssets:
     """Return the files of a web app, which the engine serves; `app` is its source, `src/…`."""
-    begin = entry(app)
-    preloads = tuple(f"{ASSET_PATH}{each}" for each in begin.preloads)
-    styles = tuple(f"{ASSET_PATH}{each}" for each in begin.styles)
-    return PageAssets(f"{ASSET_PATH}{begin.script}", preloads, styles)
+    built = entry(app)
+    preloads = tuple(f"{ASSET_PATH}{each}" for each in built.preloads)
+    styles = tuple(f"{ASSET_PATH}{each}" for each in built.styles)
+    return PageAssets(f"{ASSET_PATH}{built.script}", preloads, styles)
 
 
 def engine_tokens(settings: Settings) -> AccessTokens:
@@ -153,6 +153,6 @@ def engine_http(settings: Settings, application: FastAPI | None) -> EngineCaller
     if application is not None:
         return InProcessCaller(application, settings.http.public_url)
     bind = settings.http.bind
-    host = _ANY.get(bind.host, bind.host)
-    named = f"[{host}]" if ":" in host else host
-    return http_caller(f"http://{named}:{bind.port}")
+    host = _LOOPBACK_OF.get(bind.host, bind.host)
+    authority = f"[{host}]" if ":" in host else host
+    return http_caller(f"http://{authority}:{bind.port}")

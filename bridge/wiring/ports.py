@@ -61,7 +61,7 @@ def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
     """Return the folder of a listener or destination. Raises ProtectedPath."""
     folder = settings.path(Path(address.path))
     real = folder.resolve()
-    for own in _own(settings):
+    for own in _protected_paths(settings):
         if real.is_relative_to(own) or own.is_relative_to(real):
             raise ProtectedPath(owner, folder)
     return Folder(folder)
@@ -103,7 +103,7 @@ def require_file_of_home(
         raise OutsideHome(path)
 
 
-def _own(settings: Settings) -> list[Path]:
+def _protected_paths(settings: Settings) -> list[Path]:
     found = [settings.home / each for each in _OWN_FOLDERS]
     found += _files_of_installation(settings)
     for url in (settings.database_url(), settings.engine_database_url()):
@@ -138,12 +138,12 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class FrameHandlers:
-    """The handler of frames, and the one of incomplete frames."""
+    """`handle` handles complete frames, `unframed` incomplete ones."""
 
     handle: Handler
     unframed: NakBuilder
-    seen: Counter[str]
-    """Number of frames by listener."""
+    frame_counts: Counter[str]
+    """Frames by listener."""
 
 
 def make_handler(
@@ -176,7 +176,7 @@ def sequencer(
 
 
 def folder_listener(
-    settings: Settings, listener: ListenerSettings, answering: FrameHandlers, metrics: Metrics
+    settings: Settings, listener: ListenerSettings, handlers: FrameHandlers, metrics: Metrics
 ) -> FolderListener | None:
     """Return the listener of a folder; None for other kinds of addresses."""
     if not isinstance(listener.bind, FolderAddress):
@@ -185,16 +185,16 @@ def folder_listener(
         every=listener.scan_every, max_file=listener.max_frame, answers=listener.answer_files
     )
     folder = folder_at(settings, f"listener {listener.name}", listener.bind)
-    observer = WireCounter(metrics, listener.name, answering.seen)
+    observer = WireCounter(metrics, listener.name, handlers.frame_counts)
     return FolderListener(
-        listener.name, folder, answering.handle, answering.unframed, rules, observer
+        listener.name, folder, handlers.handle, handlers.unframed, rules, observer
     )
 
 
 def make_port(
     settings: Settings,
     listener: ListenerSettings,
-    answering: FrameHandlers,
+    handlers: FrameHandlers,
     metrics: Metrics,
     reactor: Any,
     shared: SharedLimits,
@@ -204,28 +204,28 @@ def make_port(
     if isinstance(address, FolderAddress):
         raise TypeError("a folder has no port")
     limits = server_limits(listener)
-    observer = WireCounter(metrics, listener.name, answering.seen)
+    observer = WireCounter(metrics, listener.name, handlers.frame_counts)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
         resource = MessageResource(
-            answering.handle, web_rules(settings, listener, address), observer
+            handlers.handle, web_rules(settings, listener, address), observer
         )
         site = MessageSite(
             resource,
             limits,
             clock=reactor,
             observer=observer,
-            refuse=answering.unframed,
+            refuse=handlers.unframed,
             budget=shared.budget,
             ceiling=shared.ceiling,
         )
         return ListeningPort(site, endpoint, site.drain)
     factory = MLLPServerFactory(
-        answering.handle,
+        handlers.handle,
         limits,
         clock=reactor,
         observer=observer,
-        on_unframed=answering.unframed,
+        on_unframed=handlers.unframed,
         budget=shared.budget,
         ceiling=shared.ceiling,
     )

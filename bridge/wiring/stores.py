@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,7 @@ _NO_KEY: Final = (
 
 def open_bridge_database(settings: Settings) -> Database:
     """Open the bridge's database without migrating it. Raises SettingsError."""
-    database = Database(settings.database_url(), _pool(settings))
+    database = Database(settings.database_url(), _options(settings))
     _use_index_key(settings, database, migration.BRIDGE_TABLE)
     return database
 
@@ -43,12 +42,9 @@ def bridge_database(home: Path) -> Iterator[Database]:
         database.dispose()
 
 
-def open_engine_database(settings: Settings, pool: DatabaseOptions | None = None) -> Database:
+def open_engine_database(settings: Settings) -> Database:
     """Open the internal engine's database without migrating it. Raises SettingsError."""
-    own = _pool(settings)
-    if pool is not None:
-        own = replace(own, size=pool.size, overflow=pool.overflow, timeout=pool.timeout)
-    database = Database(settings.engine_database_url(), own)
+    database = Database(settings.engine_database_url(), _options(settings))
     _use_index_key(settings, database, migration.ENGINE_TABLE)
     return database
 
@@ -117,7 +113,7 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
     index_key.use(read_index_key(path))
 
 
-def _pool(settings: Settings) -> DatabaseOptions:
+def _options(settings: Settings) -> DatabaseOptions:
     kept = settings.database
     return DatabaseOptions(
         kept.pool_size,
