@@ -44,16 +44,18 @@ ProcessBatch = Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]
 
 class Batcher(Generic[Item, Result]):
     """
-    Processes items in batches of at most `max_items`, `lanes` batches at a time, on one loop.
+    Processes items in batches of at most `max_items`, `concurrency` batches at a time, on one loop.
 
     The first item starts a batch at once. Items that are submitted while it runs form the next one.
     No item waits for others to arrive.
     """
 
-    def __init__(self, process: ProcessBatch[Item, Result], max_items: int, lanes: int = 1) -> None:
+    def __init__(
+        self, process: ProcessBatch[Item, Result], max_items: int, concurrency: int = 1
+    ) -> None:
         self._process = process
         self._max_items = max_items
-        self._lanes = lanes
+        self._concurrency = concurrency
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -70,7 +72,7 @@ class Batcher(Generic[Item, Result]):
         return await future
 
     def _start(self) -> None:
-        if self._waiting and len(self._running) < self._lanes:
+        if self._waiting and len(self._running) < self._concurrency:
             task = asyncio.get_running_loop().create_task(self._run_batch(), name="batch")
             self._running.add(task)
             task.add_done_callback(self._ended)
@@ -174,8 +176,8 @@ ATTEMPTS = 4
 MAX_SHARING = 64
 """Maximum number of use cases in one transaction: with more, the first ones would wait long."""
 
-LANES = {"sqlite": 1, "postgresql": 4}
-"""Concurrent shared transactions: one that waits for a lock blocks only its own lane."""
+CONCURRENCY = {"sqlite": 1, "postgresql": 4}
+"""Number of concurrent shared transactions: one that waits for a lock does not block the others."""
 
 
 POLL_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
@@ -194,7 +196,7 @@ class DatabaseExecutor:
         self._watch = database.reader()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._changes = Batcher[PendingUseCase, Any](
-            self._change_batch, MAX_SHARING, LANES[database.dialect]
+            self._change_batch, MAX_SHARING, CONCURRENCY[database.dialect]
         )
 
     async def run(self, work: Callable[[], Result]) -> Result:

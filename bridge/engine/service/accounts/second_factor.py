@@ -117,16 +117,16 @@ def require(connection: Connection, account_id: int, *, required: bool) -> None:
 
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
     """Move secrets to the newest key; return the numbers of moved and unreadable ones."""
-    moved = lost = 0
+    moved = unreadable = 0
     old = ACCOUNTS.c.totp_sealed.is_not(None) & (ACCOUNTS.c.totp_key_id != keys.newest)
     for row in connection.execute(select(ACCOUNTS).where(old)).all():
         secret = unseal(keys, row.id, SealedSecret(row.totp_key_id, row.totp_sealed))
         if secret is None:
-            lost += 1
+            unreadable += 1
             continue
         store(connection, row.id, seal(keys, row.id, secret), row.totp_step)
         moved += 1
-    return moved, lost
+    return moved, unreadable
 
 
 def _binding(account_id: int) -> Binding:

@@ -156,22 +156,22 @@ def _join(
 ) -> str:
     """Make an account a member of a site, for the first time or again; return its name there."""
     here = _at(account_id, site_id)
-    present = connection.execute(select(MEMBERSHIPS).where(here)).first()
-    if present is None:
+    row = connection.execute(select(MEMBERSHIPS).where(here)).first()
+    if row is None:
         values = {"role": role or SiteRole.USER, "name": name, "settings": {}, "created_at": now}
         statement = insert(MEMBERSHIPS).values(site_id=site_id, account_id=account_id, **values)
         connection.execute(statement)
         return name
-    again = present.left_at is not None
-    changed: dict[str, Any] = {"left_at": None, "created_at": now} if again else {}
-    wanted = role or (SiteRole.USER if again else present.role)
-    if wanted != present.role:
+    rejoins = row.left_at is not None
+    changed: dict[str, Any] = {"left_at": None, "created_at": now} if rejoins else {}
+    wanted = role or (SiteRole.USER if rejoins else row.role)
+    if wanted != row.role:
         changed["role"] = wanted
-    if name and name != present.name:
+    if name and name != row.name:
         changed["name"] = name
     if changed:
         connection.execute(update(MEMBERSHIPS).where(here).values(**changed))
-    return name or str(present.name)
+    return name or str(row.name)
 
 
 def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:

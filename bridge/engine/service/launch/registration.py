@@ -49,7 +49,7 @@ def register_current(
     New orders of one patient with the same name in `groups` share one report; an empty name means
     no group.
     """
-    named = groups or [""] * len(orders)
+    group_names = groups or [""] * len(orders)
     done: dict[int, RegisteredOrder] = {}
     for turn in _turns(identities):
         found = lock_orders(work, [identities[index] for index in turn], current=True)
@@ -64,7 +64,7 @@ def register_current(
                     orders[index],
                     Status.ORDERED,
                     ReportOrigin.ORDER,
-                    group=named[index],
+                    group=group_names[index],
                 )
                 for index in new
             ],

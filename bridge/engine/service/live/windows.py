@@ -151,11 +151,11 @@ def writing_window(
     """Return the session of the open window, other than this one, that writes a report."""
     moment = lease_time(connection, now)
     holder = _writer(connection, report_id, moment) or ""
-    number = holder.removeprefix("session ")
-    if not number.isdigit() or int(number) == session_pk:
+    writer = holder.removeprefix("session ")
+    if not writer.isdigit() or int(writer) == session_pk:
         return None
     query = select(WINDOWS.c.session_pk).where(
-        WINDOWS.c.session_pk == int(number), WINDOWS.c.report_id == report_id, *is_fresh(moment)
+        WINDOWS.c.session_pk == int(writer), WINDOWS.c.report_id == report_id, *is_fresh(moment)
     )
     return connection.execute(query).scalars().first()
 

@@ -192,14 +192,14 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     known = _known(work, own)
     added, withdrawn = 0, False
     for file in files:
-        identities = _identities(file.kind, file.sha256, file.sop_instance_uid)
-        row = next((known[each] for each in identities if each in known), None)
+        file_keys = _file_keys(file.kind, file.sha256, file.sop_instance_uid)
+        row = next((known[each] for each in file_keys if each in known), None)
         if row is None:
             row = _row(work, own, file)
-            known.update(dict.fromkeys(identities, row))
+            known.update(dict.fromkeys(file_keys, row))
             added += 1
-        for mark in _identities(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
-            if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(mark, None)):
+        for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
+            if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(key, None)):
                 work.session.delete(old)
         if file.kind is FileKind.SET_ASIDE:
             twin = known.pop((FileKind.STRUCTURED_REPORT, file.sha256), None)
@@ -226,7 +226,7 @@ def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
     """Tell whether any of these files is not among those of a report."""
     known = _known(work, report_pk)
     return any(
-        known.keys().isdisjoint(_identities(file.kind, file.sha256, file.sop_instance_uid))
+        known.keys().isdisjoint(_file_keys(file.kind, file.sha256, file.sop_instance_uid))
         for file in files
     )
 
@@ -236,13 +236,12 @@ def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
     query = select(ReportFile).where(ReportFile.report_pk == report_pk)
     rows = work.session.exec(query.options(defer(_BYTES))).all()
     return {
-        mark: row
-        for row in rows
-        for mark in _identities(row.kind, row.sha256, row.sop_instance_uid)
+        key: row for row in rows for key in _file_keys(row.kind, row.sha256, row.sop_instance_uid)
     }
 
 
-def _identities(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
+def _file_keys(kind: FileKind, sha256: str, instance: str | None) -> list[tuple[str, ...]]:
+    """Return the keys by which `_known` finds a file: its content, and its SOP instance."""
     return [(kind, sha256), *([(kind, "instance", instance)] if instance else [])]
 
 

@@ -29,11 +29,13 @@ class Counter:
         return [RefusedError() if number == 13 else 2 * number for number in numbers]
 
 
-def submitted(counter: Counter, numbers: Sequence[int], most: int = 4, lanes: int = 1) -> list[int]:
+def submitted(
+    counter: Counter, numbers: Sequence[int], most: int = 4, concurrency: int = 1
+) -> list[int]:
     """Submit numbers at once; the result of a refusal is -1."""
 
     async def submit_all() -> list[int]:
-        batcher = Batcher[int, int](counter.together, most, lanes)
+        batcher = Batcher[int, int](counter.together, most, concurrency)
         results = await asyncio.gather(
             *(batcher.submit(number) for number in numbers), return_exceptions=True
         )
@@ -59,7 +61,7 @@ def test_the_error_of_a_batch_is_that_of_its_items() -> None:
     assert submitted(Counter(), [1, 99, 2, 3, 5]) == [-1, -1, -1, -1, 10]
 
 
-def test_lanes_run_concurrently() -> None:
+def test_batches_run_concurrently() -> None:
     """A second batch does not wait for the first."""
 
     async def submit_all() -> None:
@@ -70,7 +72,7 @@ def test_lanes_run_concurrently() -> None:
                 await gate.wait()
             return numbers
 
-        batcher = Batcher[int, int](together, 1, lanes=2)
+        batcher = Batcher[int, int](together, 1, concurrency=2)
         held = asyncio.create_task(batcher.submit(0))
         assert await asyncio.wait_for(batcher.submit(1), PATIENCE) == 1
         gate.set()

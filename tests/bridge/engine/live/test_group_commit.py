@@ -68,7 +68,7 @@ def together(executor: DatabaseExecutor, *uses: Use) -> list[object]:
     """Submit use cases in one turn of the loop; return results and errors."""
 
     async def submit_all() -> list[object]:
-        # The first runs alone and occupies the lanes, so that the others form a batch.
+        # The first runs alone and occupies the batcher, so that the others form a batch.
         return await asyncio.gather(
             *(executor.change(ActorRef(), START, use) for use in uses), return_exceptions=True
         )
