@@ -4,21 +4,22 @@ Errors of the engine, each with an HTTP status and a stable code.
     EngineError
     ├── RuleBroken            400  a rule is broken; the reason is the code
     ├── BadLaunch             400  a value of a launch is invalid; `code` names the kind
-    ├── LoginNeeded           401  a link names no user: its bearer must sign in
+    ├── LoginNeeded           401  a link names no user: the user who opens it must sign in
     ├── Forbidden             403  the caller may not do this
-    │   ├── AuthorNotPermitted     the owner, in whose name it would be done, may not either
-    │   ├── NoAuthority            only site administrators launch for other users
+    │   ├── AuthorNotPermitted     the report's owner, in whose name the caller acts, may not
+    │   ├── NoAuthority            only a site administrator launches for a non-member
     │   ├── BadAuthority           `userInfo.Auth` is not a valid access token
     │   └── FrameForbidden         the link opens in a tab or window only
     ├── NotFound              404
     │   ├── SiteNotFound
     │   ├── ReportNotFound
     │   ├── PrelimNotFound
-    │   └── LinkGone               unknown, expired or revoked: the response does not tell which
-    │       └── LinkExpired   410  the handle was valid once
-    │           └── ReportDeleted  its report was deleted
+    │   ├── PrelimReadNotFound
+    │   └── LinkGone               unknown, or the payload cannot be opened
+    │       └── LinkExpired   410  the link was valid once: it expired or its token was revoked
+    │           └── ReportDeleted  the report of the link was deleted
     ├── StateConflict         409
-    │   ├── OrderChanged           changed during processing; retry
+    │   ├── OrderChanged           an order changed during processing; retry
     │   ├── ReportVersionConflict  saved by another session; load again
     │   ├── BeingEdited            another session writes
     │   ├── PatientNameMismatch    not retryable
@@ -90,7 +91,7 @@ class Forbidden(EngineError):
 
 
 class AuthorNotPermitted(Forbidden):
-    """The person in whose name the caller acts may not do this on this site, or has left it."""
+    """The report's owner, in whose name the caller acts, may not do this, or has left the site."""
 
     def __init__(self, action: ReportAction) -> None:
         self.code = f"author_may_not_{action.value}"
@@ -260,14 +261,14 @@ class BadAuthority(Forbidden):
 
 
 class LinkGone(NotFound):
-    """The link never existed, or exists no longer."""
+    """The link never existed, or exists no longer. Subclasses: it was valid once."""
 
     code = "link_not_found"
     text = "this link does not exist"
 
 
 class LinkExpired(LinkGone):
-    """The link has expired."""
+    """The link has expired, its token was revoked, or its user has left the site."""
 
     status = 410
     code = "link_expired"
@@ -289,7 +290,7 @@ class FrameForbidden(Forbidden):
 
 
 class LoginNeeded(EngineError):
-    """The link names no user: its bearer must sign in."""
+    """The link names no user: the user who opens it must sign in."""
 
     status = 401
     code = "login_needed"

@@ -1,9 +1,10 @@
 """
 A launch as use cases get it (checked and decoded, without HTTP), and its outcome.
 
-`to_json` and `from_json` of a request are inverses: the link of a lazy launch contains the request
-in this form until it is first opened. Languages are the 17 codes of the interface document; other
-BCP-47 codes are mapped to them. HTTP adds the link and its QR code to the outcome.
+The link of a lazy launch contains the launch as JSON until it is first opened (`to_json`,
+`from_json`). The JSON leaves out what only the launch itself needs: its user and the authority.
+Languages are the 17 codes of the interface document; other BCP-47 codes are mapped to them. HTTP
+adds the link and its QR code to the outcome.
 """
 
 import base64
@@ -67,8 +68,8 @@ def language(code: str) -> str | None:
         return exact
     primary, *rest = lowered.split("-")
     if primary == "zh":
-        hant = "hans" not in rest and not _TRADITIONAL.isdisjoint(rest)
-        return "zh-Hant" if hant else "zh-CN"
+        is_traditional = "hans" not in rest and not _TRADITIONAL.isdisjoint(rest)
+        return "zh-Hant" if is_traditional else "zh-CN"
     return _BY_LANGUAGE.get(primary)
 
 
@@ -119,9 +120,8 @@ class Attachment:
     name: str = ""
     sop_instance_uid: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    tags: Mapping[str, str] = field(
-        default_factory=dict, repr=False
-    )  # clinicalInfo tags of an SR file
+    tags: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The clinicalInfo tags of an SR file."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object, the bytes in base64."""
@@ -182,11 +182,11 @@ class LaunchInput:
         return self.tags.get("KeyFindings", "")
 
     def without_content(self) -> "LaunchInput":
-        """Return the request without the data that the report has: enough to open it."""
+        """Return the launch without the data that the report stores: enough to open the report."""
         return replace(self, tags={}, cleared=(), metadata=None, attachments=(), filled=frozenset())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is needed to open the link; never the authority."""
+        """Return the members that opening the link needs; never the authority."""
         return {
             "triple": [self.identity.site_id, self.identity.mrn, self.identity.accession],
             "tags": dict(self.tags),
@@ -201,7 +201,7 @@ class LaunchInput:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LaunchInput":
-        """Read what `to_json` wrote."""
+        """Return the launch that `to_json` wrote; members that it leaves out have their default."""
         return cls(
             identity=OrderId(*value["triple"]),
             tags=value["tags"],

@@ -64,8 +64,8 @@ def read_launch(
     budget = budget or ParsingBudget()
     reports = structured_reports(parts.structured_reports, limits, budget)
     attachments = reports + key_images(parts.key_images, limits, budget)
-    own = _tags(parts.clinical_info, limits)
-    tags = fill_tags(own, reports)
+    sent_tags = _tags(parts.clinical_info, limits)
+    tags = fill_tags(sent_tags, reports)
     _require_identity(tags, limits)
     user = _user(parts.user_info)
     return LaunchInput(
@@ -82,17 +82,14 @@ def read_launch(
         register_order=_register(parts),
         force_name=_force_name(parts),
         attachments=_distinct(attachments),
-        filled=frozenset(tags.keys() - own.keys()),
+        filled=frozenset(tags.keys() - sent_tags.keys()),
         link_group=parts.link_group,
     )
 
 
-def fill_tags(own: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
-    """
-    Return the tags of clinicalInfo, and those that only files have; the first file with a tag is
-    used.
-    """
-    tags = dict(own)
+def fill_tags(sent_tags: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
+    """Return the tags of clinicalInfo; the first file with a value fills a tag that is unset."""
+    tags = dict(sent_tags)
     for file in files:
         for name, value in file.tags.items():
             if value and not tags.get(name):
@@ -131,9 +128,8 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
         if has_invisible(tags[name]):
             detail = f"{name} has control characters, line ends or marks of direction"
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
-        if (
-            len(tags[name].encode()) > limits.tag
-        ):  # a tag of an SR file; tags of the request have been checked before
+        # Only a tag of an SR file can be too long: the HTTP layer has checked the request's tags.
+        if len(tags[name].encode()) > limits.tag:
             detail = f"{name} is longer than {limits.tag} bytes"
             raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
 
@@ -145,7 +141,7 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
     if _depth(value) > limits.metadata_depth:
         detail = f"Metadata is nested deeper than {limits.metadata_depth}"
         raise BadLaunch("metadata_too_deep", detail, pointer=pointer)
-    # Spaces at most double the length, so this cheap check excludes small values.
+    # `json.dumps` adds spaces, which at most double the length of the compact JSON.
     large = 2 * len(to_json(value)) > limits.metadata
     if large and len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
         detail = f"Metadata is larger than {limits.metadata} bytes"
@@ -257,7 +253,7 @@ def _structured_report(
 ) -> Attachment:
     pointer = f"/dicomSR/{index}/fileData"
     data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
-    report = _read(data, limits, budget)
+    report = _parse_report(data, limits, budget)
     if "fault" in report:
         fault = SrFault(report["fault"])
         detail = f"dicomSR[{index}]: {SR_DETAILS[fault]}"
@@ -274,8 +270,8 @@ def _structured_report(
     )
 
 
-def _read(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dict[str, Any]:
-    """Return the members of a `StructuredReport`, or `fault`."""
+def _parse_report(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dict[str, Any]:
+    """Return the members of a `StructuredReport`, or `fault` for a refused file."""
     size = {"size": limits.structured_report}
     try:
         found: dict[str, Any] = parse(

@@ -43,7 +43,7 @@ class SealBroken(LinkError):
 
 
 HANDLE_BYTES = 16
-_SHAPE = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+_HANDLE = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 
 RandomBytes = Callable[[int], bytes]
 
@@ -73,7 +73,7 @@ def handle_hash(handle: str) -> str:
 
 def is_handle(text: str) -> bool:
     """Tell whether `text` has the form of a handle."""
-    return _SHAPE.fullmatch(text) is not None
+    return _HANDLE.fullmatch(text) is not None
 
 
 NONCE_BYTES = 12

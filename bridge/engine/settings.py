@@ -13,7 +13,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """At most `count` requests in any `seconds`; a count of 0 switches the limit off."""
+    """At most `count` requests in a window of `seconds`; a count of 0 switches the limit off."""
 
     count: int
     seconds: int = 60
@@ -69,7 +69,11 @@ class AccessLifetimes:
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """An OpenAI-compatible endpoint: its URL, the model's name, and the key if there is one."""
+    """
+    An OpenAI-compatible endpoint: its URL, the model's name, and the key if there is one.
+
+    `seconds` is the time limit of one request.
+    """
 
     url: str
     model: str
@@ -80,8 +84,8 @@ class ModelEndpoint:
 @dataclass(frozen=True, slots=True)
 class WritingAids:
     """
-    The models that help to write. Without them, rules sort findings and the browser recognizes
-    speech.
+    The models that help to write: `transcription` recognizes speech, `placing` sorts findings into
+    sections. Without them, the browser recognizes speech, and rules sort the findings.
 
     `browser_speech` permits pages to use the browser's recognizer, which may send speech to its
     vendor.
@@ -119,7 +123,8 @@ class EngineSettings:
     `changed_link_keys` returns the ring if it was rotated since the last call, otherwise None.
     `regional_urls` are further public addresses; a link has the address at which its request
     arrived. `trusted_proxies` are networks (`10.0.0.0/8`) whose forwarding headers are trusted.
-    `service_token`, if given, becomes a token that administers every site.
+    `service_token`, if given, becomes a token that administers every site. `threads` limits the
+    concurrent database work.
     """
 
     link_keys: tuple[tuple[str, bytes], ...] = field(repr=False)

@@ -214,11 +214,11 @@ def _to(to: Status | None, *when: ReportFact, clears: tuple[ClearedPart, ...] = 
     return Transition(to, frozenset(when), frozenset(clears))
 
 
-_EMPTIED = (ClearedPart.OWNER, ClearedPart.CONTENT)
-_UNSIGNED = (ClearedPart.SIGNATURE, ClearedPart.LATER_ADDENDA)
+_CLEARED_BY_RESET = (ClearedPart.OWNER, ClearedPart.CONTENT)
+_CLEARED_BY_UNSIGN = (ClearedPart.SIGNATURE, ClearedPart.LATER_ADDENDA)
 _UNSIGN = (
-    _to(PRELIMINARY, ReportFact.COOLING, ReportFact.PRELIM_READ, clears=_UNSIGNED),
-    _to(DRAFT, ReportFact.COOLING, clears=_UNSIGNED),
+    _to(PRELIMINARY, ReportFact.COOLING, ReportFact.PRELIM_READ, clears=_CLEARED_BY_UNSIGN),
+    _to(DRAFT, ReportFact.COOLING, clears=_CLEARED_BY_UNSIGN),
 )
 
 TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
@@ -242,12 +242,12 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
         _to(PRELIMINARY, ReportFact.OTHER_PRELIM_READ),
         _to(DRAFT),
     ),
-    (DRAFT, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),),
+    (DRAFT, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.FROM_ORDER, clears=_CLEARED_BY_RESET),),
     # the order becomes unassigned, so that it can be linked again
-    (ORDERED, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_EMPTIED),),
+    (ORDERED, LifecycleEvent.RESET): (_to(ORDERED, ReportFact.CONTENT, clears=_CLEARED_BY_RESET),),
     (DRAFT, LifecycleEvent.UNASSIGN): (_to(ORDERED, clears=(ClearedPart.OWNER,)),),
     (DRAFT, LifecycleEvent.DISCARD): (
-        _to(ORDERED, ReportFact.FROM_ORDER, clears=_EMPTIED),
+        _to(ORDERED, ReportFact.FROM_ORDER, clears=_CLEARED_BY_RESET),
         _to(None),
     ),
     (ORDERED, LifecycleEvent.DELETE): (_to(None),),
@@ -275,7 +275,7 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
 
 
 class FailureCode(StrEnum):
-    """Refusals that the interface document answers with status 500 (Errors)."""
+    """Refusals for which the interface document defines status 500 (Errors)."""
 
     ALREADY_SIGNED = "already_signed"
     NOT_SIGNED = "not_signed"
@@ -296,17 +296,16 @@ class RefusalRule:
     lacks: ReportFact | None = None
 
 
-_BOTH_SIGNED = frozenset({FINAL, ADDENDUM})
-_READING = frozenset({ORDERED, DRAFT, PRELIMINARY})
+_NOT_SIGNED = frozenset({ORDERED, DRAFT, PRELIMINARY})
 _NO_ADDENDUM = (
-    RefusalRule(Reason.NOT_SIGNED, _READING),
+    RefusalRule(Reason.NOT_SIGNED, _NOT_SIGNED),
     RefusalRule(Reason.NO_OPEN_ADDENDUM, lacks=ReportFact.OPEN_ADDENDUM),
 )
 
 REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
     LifecycleEvent.OPEN: (),
     LifecycleEvent.SAVE: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOT_EDITABLE),
     ),
     LifecycleEvent.SIGN: (
@@ -314,29 +313,29 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
         RefusalRule(FailureCode.ALREADY_SIGNED),
     ),
     LifecycleEvent.UNSIGN: (
-        RefusalRule(FailureCode.NOT_SIGNED, _READING),
+        RefusalRule(FailureCode.NOT_SIGNED, _NOT_SIGNED),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),
     LifecycleEvent.PRELIM: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOT_OWNED),
     ),
     LifecycleEvent.PRELIM_WITHDRAW: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOT_PRELIMINARY),
     ),
     LifecycleEvent.RESET: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),
         RefusalRule(Reason.NOT_FROM_ORDER, frozenset({DRAFT})),
         RefusalRule(Reason.NOT_DRAFT),
     ),
     LifecycleEvent.UNASSIGN: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOT_DRAFT),
     ),
     LifecycleEvent.DISCARD: (
-        RefusalRule(Reason.SIGNED, _BOTH_SIGNED),
+        RefusalRule(Reason.SIGNED, SIGNED),
         RefusalRule(Reason.NOT_DRAFT),
     ),
     LifecycleEvent.DELETE: (RefusalRule(Reason.SIGNED),),
@@ -366,7 +365,7 @@ def decide(
         if transition.when <= facts:
             return transition
     return next(
-        row.refusal
-        for row in REFUSALS[event]
-        if status in row.status and (row.lacks is None or row.lacks not in facts)
+        rule.refusal
+        for rule in REFUSALS[event]
+        if status in rule.status and (rule.lacks is None or rule.lacks not in facts)
     )

@@ -52,7 +52,7 @@ def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[
     """
     Tell whether a patient identifier is a placeholder.
 
-    `emails` and `names` belong to the launching user and to the user of the launch.
+    `emails` and `names` are those of the caller and of the user for whom the caller launches.
     """
     folded = _folded(identifier)
     return bool(folded) and (looks_like_email(folded) or folded in _user_identities(emails, names))
@@ -61,8 +61,8 @@ def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[
 @lru_cache(maxsize=256)
 def _user_identities(emails: frozenset[str], names: frozenset[str]) -> frozenset[str]:
     """Return the folded identities of users: names, addresses, local parts."""
-    locals_ = {each.partition("@")[0].casefold() for each in emails}
-    return frozenset({_folded(each) for each in emails | names} | locals_) - {""}
+    local_parts = {each.partition("@")[0].casefold() for each in emails}
+    return frozenset({_folded(each) for each in emails | names} | local_parts) - {""}
 
 
 def _folded(text: str) -> str:
@@ -119,8 +119,8 @@ def search_text(mrn: str, accession: str, tags: Mapping[str, Any]) -> str:
     return folded_name(" ".join(parts))
 
 
-MEMBER: Final = "Priority"
-"""The member of an order's Metadata."""
+_PRIORITY: Final = "Priority"
+"""The member of an order's Metadata that has the priority."""
 
 _MOST_URGENT_FIRST: Final = ("S", "A", "T", "C", "P", "R", "PRN")
 _WORDS: Final = {
@@ -139,7 +139,7 @@ _WORDS: Final = {
 
 def priority_code(order_metadata: Mapping[str, Any]) -> str | None:
     """Return the priority code of an order, None if its Metadata has none."""
-    value = order_metadata.get(MEMBER)
+    value = order_metadata.get(_PRIORITY)
     sent = value.strip() if isinstance(value, str) else ""
     code = _WORDS.get(sent.upper(), sent.upper())
     return (code if code in _MOST_URGENT_FIRST else sent) or None
@@ -151,5 +151,5 @@ def most_urgent(codes: Iterable[str | None]) -> str | None:
 
 
 def _rank(code: str) -> int:
-    known = code in _MOST_URGENT_FIRST
-    return _MOST_URGENT_FIRST.index(code) if known else len(_MOST_URGENT_FIRST)
+    is_known = code in _MOST_URGENT_FIRST
+    return _MOST_URGENT_FIRST.index(code) if is_known else len(_MOST_URGENT_FIRST)

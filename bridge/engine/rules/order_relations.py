@@ -11,7 +11,7 @@ from typing import Any
 from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
 from bridge.engine.rules.patients import certain_date, same_patient
 
-MINIMUM = 2
+MIN_LINKED_ORDERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ def _refuse_other(other: Candidate) -> Reason | None:
 
 def _refuse_patient(anchor: Candidate, other: Candidate) -> Reason | None:
     """Apply rule 5: another PatientMRN is permitted if name and birth date match the anchor."""
-    own = anchor.patients[0]
+    anchor_tags = anchor.patients[0]
     for tags in other.patients:
-        if tags.get("PatientMRN") != anchor.mrn and not same_patient(own, tags):
+        if tags.get("PatientMRN") != anchor.mrn and not same_patient(anchor_tags, tags):
             return Reason.PATIENTS_DIFFER
     return None
 
@@ -110,12 +110,12 @@ class Study:
     def similarity(self, other: "Study") -> int:
         """Return the number of equal attributes: modality and body part."""
         return sum(
-            bool(_word(self, name)) and _word(self, name) == _word(other, name)
+            bool(_folded_tag(self, name)) and _folded_tag(self, name) == _folded_tag(other, name)
             for name in ("Modality", "BodyPartExamined")
         )
 
 
-def _word(study: Study, name: str) -> str:
+def _folded_tag(study: Study, name: str) -> str:
     return str(study.tags.get(name, "")).strip().casefold()
 
 

@@ -15,7 +15,7 @@ MIN_SCORE: Final = 3
 MAX_BYTES: Final = 1024
 _GUESSABLE: Final = 1  # zxcvbn: fewer than a million guesses
 _SCORED_LENGTH: Final = 64  # characters: zxcvbn's cost grows with the square
-_LETTERS: Final = re.compile(r"[\W\d_]+")
+_NON_LETTERS: Final = re.compile(r"[\W\d_]+")
 
 
 class Weakness(StrEnum):
@@ -39,7 +39,9 @@ def find_weakness(password: str, email: str, name: str = "") -> Weakness | None:
     """Return why the policy refuses a password, None if it accepts it."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Weakness.TOO_LONG
-    password = unicodedata.normalize("NFKC", password)  # full width is no disguise
+    password = unicodedata.normalize(
+        "NFKC", password
+    )  # also checks full-width forms of a common password
     if not password.strip():
         return Weakness.TOO_WEAK
     own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}
@@ -54,7 +56,7 @@ def find_weakness(password: str, email: str, name: str = "") -> Weakness | None:
 
 
 def _letters(text: str) -> str:
-    return _LETTERS.sub("", text.casefold())
+    return _NON_LETTERS.sub("", text.casefold())
 
 
 def _score(password: str, known: list[str]) -> int:

@@ -16,6 +16,7 @@ from mappings.hl7.person_names import are_compatible, is_name, share_script
 _DATE = re.compile(
     r"(?P<year>\d{4})(?P<dash>-?)(?P<month>\d{2})(?P=dash)(?P<day>\d{2})(?:[T ]?\d.*)?$"
 )
+_FIRST_YEAR = 1800
 
 
 def folded_name(name: str) -> str:
@@ -29,8 +30,8 @@ def same_name(one: str, other: str) -> bool:
     Tell whether two names are equal; a missing name equals no other.
 
     The component groups of a DICOM person name (`Yamada^Tarou=山田^太郎`) spell one name in several
-    scripts. If both names have an ideographic group, it decides; else one common group is
-    sufficient.
+    scripts. If both names have an ideographic group, only these groups are compared; else one
+    common group is sufficient.
     """
     folded = folded_name(one)
     if not folded:
@@ -61,15 +62,12 @@ def certain_date(text: str) -> date | None:
     `01021975` is ambiguous, and a year before 1800 indicates such a form: both give None.
     """
     found = _DATE.match(text.strip())
-    if not found or int(found["year"]) < _OLDEST:
+    if not found or int(found["year"]) < _FIRST_YEAR:
         return None
     try:
         return date(int(found["year"]), int(found["month"]), int(found["day"]))
     except ValueError:
         return None
-
-
-_OLDEST = 1800
 
 
 def same_birth_date(one: str, other: str) -> bool:
@@ -108,8 +106,8 @@ def contradictions(
     known_names = [each for each in names if is_name(each)]
     given_name = file.get(NAME, "")
     if is_name(given_name) and known_names:
-        certain = bool(given_id) and given_id in known_ids
-        if not any(_may_be_same_person(given_name, each, same_id=certain) for each in known_names):
+        same_id = bool(given_id) and given_id in known_ids
+        if not any(_may_be_same_person(given_name, each, same_id=same_id) for each in known_names):
             found.append(NAME)
     dates = {day for each in birth_dates if (day := certain_date(each))}
     born = certain_date(file.get(BIRTH_DATE, ""))

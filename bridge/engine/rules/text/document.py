@@ -166,10 +166,10 @@ def _block_json(block: Block) -> dict[str, Any]:
             ]
             return {"type": "list", "ordered": ordered, "items": listed}
         case Table(rows):
-            lines = [
+            table_rows = [
                 {"type": "tableRow", "content": [_cell_json(cell) for cell in row]} for row in rows
             ]
-            return {"type": "table", "content": lines}
+            return {"type": "table", "content": table_rows}
 
 
 def _cell_json(cell: TableCell) -> dict[str, Any]:
@@ -193,7 +193,8 @@ def restore(stored: Any) -> Document:
     """
     Parse the JSON of a stored document, without limits.
 
-    Plain text has its own limit and may become more nodes than a client may send.
+    A stored document may exceed `MAX_NODES`: plain text has only a limit of characters, and each
+    line becomes a paragraph.
     """
     return _read(stored, _DocumentParser(nodes=sys.maxsize, characters=sys.maxsize))
 
@@ -282,7 +283,7 @@ class _DocumentParser:
         content = []
         for index, each in enumerate(_list(node.get("content", []), f"{place}/content")):
             at = f"{place}/content/{index}"
-            block = self.block(each, at) if _holds_text(each) else None
+            block = self.block(each, at) if _is_text_block(each) else None
             if not isinstance(block, Paragraph | ListBlock):
                 raise BadDocument(f"{at}/type", "expected paragraph or list")
             content.append(block)
@@ -321,7 +322,7 @@ class _DocumentParser:
             raise BadDocument(place, f"more than {MAX_NODES} nodes")
 
 
-def _holds_text(value: Any) -> bool:
+def _is_text_block(value: Any) -> bool:
     return isinstance(value, Mapping) and value.get("type") in ("paragraph", "list")
 
 

@@ -1,9 +1,9 @@
 """
 Insert key findings into the sections of a template, by rules.
 
-A sentence goes to the section of its label, else to the section of the anatomy that it names, else
-to the findings. It replaces the normal sentences that it contradicts (`normal_findings`). Inserted
-text has the mark `suggested`; the other text of the template is unchanged.
+A sentence goes to the section of its label, else to the section of the body region that it names,
+else to the findings. It replaces the normal sentences that it contradicts (`normal_findings`).
+Inserted text has the mark `suggested`; the other text of the template is unchanged.
 """
 
 import re
@@ -29,12 +29,12 @@ from bridge.engine.rules.text.normal_findings import Replacement, is_normal_find
 from bridge.engine.rules.text.word_lists import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
 
 NO_PLACES: Mapping[str, str] = {}
-_TITLE = (3, 40)
+_TITLE_LENGTHS = (3, 40)
 """Minimum and maximum characters of a heading without a colon."""
 _LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
 _BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
 _REREAD_LIMIT = 50
-"""A paragraph with at most so many inlines is read again after each filled field."""
+"""A paragraph with at most so many inlines is compared again after each filled field."""
 _COMPARISON_BUDGET = 400_000
 """Compared characters after which findings are only added and replace nothing."""
 _REMOVED = Paragraph()
@@ -70,7 +70,7 @@ class _TemplatePart:
 
     @cached_property
     def _texts(self) -> Counter[str]:
-        return Counter(each for block in self.blocks for each in _readings(block))
+        return Counter(each for block in self.blocks for each in _folded_texts(block))
 
     @cached_property
     def size(self) -> int:
@@ -87,14 +87,14 @@ class _TemplatePart:
         if self._texts[_folded(text)] > 0:
             return
         if compare and not is_normal_finding(text):
-            about = region_of(self.label) or region_of(text)
-            replacement = Replacement(text, about, region_of)
+            region = region_of(self.label) or region_of(text)
+            replacement = Replacement(text, region, region_of)
             self._rewrite(replacement)
             if replacement.placed:
                 return
         added = Paragraph((_suggested(text),))
         self._added.append(added)
-        self._texts.update(_readings(added))
+        self._texts.update(_folded_texts(added))
 
     def fill(self, index: int, label: str, text: str) -> bool:
         """Fill an open field of a block; return False if a finding has replaced the field."""
@@ -102,13 +102,13 @@ class _TemplatePart:
         if not places:
             return False
         place, values = places.popleft(), self._values.setdefault(index, {})
-        if _length(self.blocks[index]) > _REREAD_LIMIT:  # too long to read again
+        if _inline_count(self.blocks[index]) > _REREAD_LIMIT:  # too long to compare again
             self._texts[_folded(text)] += 1
             values[place] = text
             return True
-        self._texts.subtract(_readings(self._filled(index)))
+        self._texts.subtract(_folded_texts(self._filled(index)))
         values[place] = text
-        self._texts.update(_readings(self._filled(index)))
+        self._texts.update(_folded_texts(self._filled(index)))
         return True
 
     def finished(self) -> list[Block]:
@@ -124,8 +124,8 @@ class _TemplatePart:
             block = self._filled(index)
             rewritten = _rewritten(block, replacement)
             if rewritten is not block:
-                self._texts.subtract(_readings(block))
-                self._texts.update(_readings(rewritten))
+                self._texts.subtract(_folded_texts(block))
+                self._texts.update(_folded_texts(rewritten))
                 self.blocks[index], self._open[index] = rewritten, _open_fields(rewritten)
                 self._values.pop(index, None)
 
@@ -140,7 +140,7 @@ class _TemplatePart:
 
 
 class _TemplateIndex:
-    """The parts of a template, indexed by label, organ and field."""
+    """The parts of a template, indexed by label, body region and field."""
 
     def __init__(self, template: Document) -> None:
         self.parts = list(_parts(template))
@@ -172,9 +172,9 @@ class _TemplateIndex:
         """Return the findings part, else the last part."""
         return self._first(FINDINGS) or self.parts[-1]
 
-    def by_anatomy(self, statement: str) -> _TemplatePart | None:
-        """Return the part of the first organ that a statement names and the template has."""
-        words = statement.casefold()
+    def by_region(self, text: str) -> _TemplatePart | None:
+        """Return the part of the first body region that a text names and the template has."""
+        words = text.casefold()
         found = (self._of_region(region) for region, clues in CLUES.items() if clues.search(words))
         return next((part for part in found if part is not None), None)
 
@@ -201,10 +201,10 @@ class _TemplateIndex:
     def _of_region(self, region: str) -> _TemplatePart | None:
         if region not in self._regions:
             clues = CLUES[region]
-            about = (
+            matching = (
                 each for each in self.parts if region in each.label or clues.search(each.label)
             )
-            self._regions[region] = next(about, None)
+            self._regions[region] = next(matching, None)
         return self._regions[region]
 
 
@@ -217,11 +217,11 @@ def apply_template(
     A sentence that the section contains already is not inserted again. `places` maps lines without
     a label to headings. Lines below a heading such as `Impression` belong to it. Lines below
     `Findings`, or below a line such as `Heart: enlarged`, belong to it only if they name no other
-    organ. Beyond `_COMPARISON_BUDGET` findings replace nothing.
+    body region. Beyond `_COMPARISON_BUDGET` findings replace nothing.
     """
     index = _TemplateIndex(template)
     current: _TemplatePart | None = None
-    firm = False
+    firm = False  # lines belong to `current` even if they name another body region
     for statement in statements(findings):
         heading = index.headed(statement)
         if heading is not None:
@@ -237,16 +237,16 @@ def apply_template(
                 general = named.label in FINDINGS
                 current, own = named, None if general else named
                 firm = not general and region_of(label) is None
-                part = (index.by_anatomy(text) or named) if general else named
+                part = (index.by_region(text) or named) if general else named
                 _add(placed, part, text)
             elif label and text and index.fill(label, text.strip()):
                 continue
             else:
-                claimed = index.by_anatomy(sentence)
+                by_region = index.by_region(sentence)
                 if own is not None and (firm or region_of(own.label) == region_of(sentence)):
-                    claimed = own
+                    by_region = own
                 first = (current if firm else None) or chosen
-                _add(placed, first or claimed or own or current or index.default(), sentence)
+                _add(placed, first or by_region or own or current or index.default(), sentence)
         for part, texts in placed:
             index.insert(part, "".join(texts).strip())
     return Document(tuple(block for part in index.parts for block in part.finished()))
@@ -302,7 +302,7 @@ def _is_title(line: str, *, bold: bool = False) -> bool:
     folded, bare = _folded(line), line.strip()
     if folded in FINDINGS or folded in IMPRESSION or folded in ANATOMY:
         return bare[-1:] not in (".", "\u3002")
-    if not _TITLE[0] <= len(bare) <= _TITLE[1] or bare[-1] in ".!?,;\u3002":
+    if not _TITLE_LENGTHS[0] <= len(bare) <= _TITLE_LENGTHS[1] or bare[-1] in ".!?,;\u3002":
         return False
     capitals = bare.isupper() and not any(each.isdigit() for each in bare)
     return bare[0].isalpha() and (bold or capitals)
@@ -326,7 +326,7 @@ def _open_fields(block: Block) -> dict[str, deque[int]]:
     return found
 
 
-def _length(block: Block) -> int:
+def _inline_count(block: Block) -> int:
     return len(block.content) if isinstance(block, Paragraph) else 0
 
 
@@ -379,7 +379,7 @@ def _label_end(block: Paragraph) -> int:
     return found.end() if found else len(inline_text(block.content))
 
 
-def _readings(block: Block) -> set[str]:
+def _folded_texts(block: Block) -> set[str]:
     """Return the folded texts of a block: whole, without its label, and each suggestion."""
     if not isinstance(block, Paragraph):
         return set()

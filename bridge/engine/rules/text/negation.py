@@ -173,6 +173,7 @@ _PREDICATE = re.compile(
 _STATED = re.compile(
     r"\s(?:\w+\s){0,4}(?:(?:is|are)\s(?:\w+\s)?(?:seen|noted|identified)|present|persists?)\b"
 )
+"""A statement after a phrase that the phrase is present."""
 _OTHER_FINDING = re.compile(
     r"(?<!\w)(?:is|are|was|were|present|noted|with|without|no|not|shows?|causing|mit|ohne|avec|"
     r"sans|con|sin|com|sem|met|z|cu)(?!\w)|[:：]"  # noqa: RUF001
@@ -190,7 +191,7 @@ _MAX_OCCURRENCES = 200
 
 def affirms(sentences: Iterable[str], phrase: str) -> bool:
     """Tell whether any of the sentences (`split`) affirms a phrase."""
-    wanted = _phrase(phrase.casefold())
+    wanted = _phrase_pattern(phrase.casefold())
     occurrences = (
         (sentence, found.start(), found.end())
         for sentence in sentences
@@ -206,7 +207,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _phrase(phrase: str) -> re.Pattern[str]:
+def _phrase_pattern(phrase: str) -> re.Pattern[str]:
     """Return a pattern of whole words; scripts without spaces have no word boundaries."""
     spaced = [each.isalnum() and not is_unspaced(each) for each in (phrase[:1], phrase[-1:])]
     before, after = (r"(?<!\w)" if spaced[0] else ""), (r"(?!\w)" if spaced[1] else "")

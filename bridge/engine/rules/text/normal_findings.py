@@ -30,14 +30,14 @@ _DENIES: Final = re.compile(
     r"\s*(?:no|without|not|kein\w*|ohne|pas d|aucun|sans|sin|geen|zonder|nessun|senza|sem|brak|bez|"
     r"fără|tidak|无|無|未见|未見)\b|.*(?:なし|無し|ない|認めず|없음)\W*$"
 )
-_ENDS = re.compile(
+_SENTENCE_ENDS = re.compile(
     r"(?<=[.!?])(?<!\b(?:dr|vs|ca|cf|li|re|st)\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.b\.)"
     r"(?<!\bapprox\.)(?<!\bbds\.)(?<!\bbzw\.)(?<!\bggf\.)(?<!\binkl\.)(?<!\bincl\.)(?<!^\d\.)"
     r"(?<!^\d\d\.)\s+|(?<=[。！？])\s*",  # noqa: RUF001  # full-width marks
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_SITES: Final = frozenset(
+_PLACE_AND_SIZE: Final = frozenset(
     """
     left right upper lower middle lobe lobes lung lungs pulmonary pleural heart cardiac liver
     hepatic spleen splenic kidney kidneys renal bone bones osseous brain base apex bilateral
@@ -46,15 +46,15 @@ _SITES: Final = frozenset(
     """.split()  # noqa: SIM905  # more readable than a list
 )
 """Words for place and size of a finding, not for its kind."""
-_COMPARED: Final = 1000
+_COMPARED_LENGTH: Final = 1000
 """Characters of a finding whose words are searched in the template."""
-_SHORT: Final = 6
+_MAX_NORMAL_WORDS: Final = 6
 """Maximum words of a sentence that only states normality."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a line; their concatenation is the line."""
-    at = [0, *(found.end() for found in _ENDS.finditer(text)), len(text)]
+    at = [0, *(found.end() for found in _SENTENCE_ENDS.finditer(text)), len(text)]
     return tuple(text[a:b] for a, b in pairwise(at) if a < b)
 
 
@@ -62,7 +62,7 @@ def is_normal_finding(text: str) -> bool:
     """Tell whether a finding only states that something is normal or absent."""
     return all(
         not re.search(r"\d", each)
-        and len(each.split()) <= _SHORT
+        and len(each.split()) <= _MAX_NORMAL_WORDS
         and bool(_NORMAL.search(each) or _DENIES.match(each))
         for each in (split(text) or ("",))
     )
@@ -83,14 +83,14 @@ class Replacement:
         self._finding = finding
         self._region = region
         self._region_of = region_of
-        compared = finding[:_COMPARED]
-        own = split(compared)
+        compared = finding[:_COMPARED_LENGTH]
+        clauses = split(compared)
         words = {each.removesuffix("s") for each in _WORD.findall(compared.casefold())}
         self._words = tuple(
             each
-            for word in sorted(words - _SITES)
+            for word in sorted(words - _PLACE_AND_SIZE)
             for each in (word, f"{word}s")
-            if affirms(own, word) or affirms(own, f"{word}s")
+            if affirms(clauses, word) or affirms(clauses, f"{word}s")
         )
 
     def rewrite(self, content: tuple[Inline, ...], start: int = 0) -> tuple[Inline, ...]:
@@ -101,7 +101,7 @@ class Replacement:
         kept: list[Inline] = []
         at = 0
         for inline in content:
-            end = at + len(_read(inline))
+            end = at + len(_bare_text(inline))
             for piece in _cut(inline, at, end, removed):
                 if piece is None:
                     self._place(kept)
@@ -120,28 +120,31 @@ class Replacement:
     def _replaces(self, sentence: str) -> bool:
         clauses = split(sentence)
         if any(_NORMAL.search(each) for each in clauses):
-            about = self._region_of(sentence)
-            if about is None or about == self._region:
+            region = self._region_of(sentence)
+            if region is None or region == self._region:
                 return True
         folded = sentence.casefold()
-        return any(word in folded and _is_denied(clauses, word) for word in self._words)
+        return any(word in folded and _deny(clauses, word) for word in self._words)
 
 
-def _is_denied(clauses: tuple[str, ...], word: str) -> bool:
+def _deny(clauses: tuple[str, ...], word: str) -> bool:
+    """Tell whether clauses contain a word and none affirms it."""
     found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
     return any(found.search(each) for each in clauses) and not affirms(clauses, word)
 
 
-def _read(inline: Inline) -> str:
+def _bare_text(inline: Inline) -> str:
+    """Return the text of an inline; an open field gives its label without brackets."""
     return inline.value or inline.label if isinstance(inline, BracketField) else inline.text
 
 
 def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and text of each sentence after `start`, without suggested ones."""
+    # NUL characters stand for suggested text: a sentence with one is left out.
     text = "".join(
-        "\u0000" * len(_read(each))
+        "\u0000" * len(_bare_text(each))
         if isinstance(each, Text) and Mark.SUGGESTED in each.marks
-        else _read(each)
+        else _bare_text(each)
         for each in content
     )
     at = start

@@ -113,7 +113,7 @@ def from_outline(text: str) -> Document:
     blocks: list[Block | _OpenList] = []
     levels: list[_OpenList] = []  # the open lists, the outermost first
     for line in lines:
-        found = _listed(line)
+        found = _list_item(line)
         if found is None or found[0] > len(levels):
             blocks.append(_block(line))
             levels = []
@@ -152,7 +152,7 @@ class _OpenList:
         )
 
 
-def _listed(line: str) -> tuple[int, _OpenList] | None:
+def _list_item(line: str) -> tuple[int, _OpenList] | None:
     """Return the level of a list item, 0 for the outermost, and a list with only this item."""
     for pattern in (_BULLET, _NUMBER):
         if found := pattern.fullmatch(line):
@@ -209,7 +209,7 @@ _NORMAL = re.compile(
 
 
 def is_default(label: str) -> bool:
-    """Return whether the text of a bracket is default text, not a request for a value."""
+    """Tell whether the text of a bracket is default text, not a request for a value."""
     text = label.strip()
     if not 0 < len(text) <= _MAX_LENGTH or _CHOICE.search(text) or _REQUEST.match(text):
         return False
@@ -223,7 +223,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def has_defaults(text: str) -> bool:
-    """Return whether a plain text contains a bracket with default text."""
+    """Tell whether a plain text contains a bracket with default text."""
     return "[" in text and any(is_default(match[1]) for match in BRACKET.finditer(text))
 
 

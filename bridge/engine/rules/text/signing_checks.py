@@ -107,14 +107,14 @@ def run_checks(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[
     At most `MAX_FINDINGS` of each check are returned.
     """
     lines = list(_lines(document))
-    kinds = (
+    checks = (
         _empty_fields(lines),
         _open_brackets(lines),
         _laterality(lines, orders),
         _sex(lines, orders),
         _suggestions(lines),
     )
-    return [each for kind in kinds for each in islice(kind, MAX_FINDINGS)]
+    return [each for findings in checks for each in islice(findings, MAX_FINDINGS)]
 
 
 def _lines(document: Document) -> Iterator[_Line]:
@@ -163,7 +163,7 @@ def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
             if not _has_text(lines[index + 1 :]):
                 yield line.finding(SigningCheck.EMPTY_FIELD, 0, len(line.text))
             continue
-        for start, each in _placed(line.content):
+        for start, each in _with_starts(line.content):
             if (
                 isinstance(each, BracketField)
                 and not each.value.strip()
@@ -188,7 +188,9 @@ def _open_brackets(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     for line in lines:
         if line.heading:
             continue
-        fields = {start for start, each in _placed(line.content) if isinstance(each, BracketField)}
+        fields = {
+            start for start, each in _with_starts(line.content) if isinstance(each, BracketField)
+        }
         for match in BRACKET.finditer(line.text):
             if match.start() not in fields and not is_default(match[1]):
                 yield line.finding(SigningCheck.OPEN_BRACKET, *match.span())
@@ -198,7 +200,7 @@ def _suggestions(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     """Find suggestions that no user has accepted; adjacent ones become one finding."""
     for line in lines:
         found: list[tuple[int, int]] = []
-        for start, each in _placed(line.content):
+        for start, each in _with_starts(line.content):
             if not (isinstance(each, Text) and Mark.SUGGESTED in each.marks and each.text.strip()):
                 continue
             before = found.pop() if found and found[-1][1] == start else (start, start)
@@ -207,7 +209,8 @@ def _suggestions(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
             yield line.finding(SigningCheck.SUGGESTION, start, end)
 
 
-def _placed(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
+def _with_starts(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
+    """Yield each inline with the position of its text in the line."""
     start = 0
     for each in content:
         yield start, each

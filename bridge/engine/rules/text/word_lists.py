@@ -99,7 +99,7 @@ def region_of(text: str) -> str | None:
     return next((region for region, clues in CLUES.items() if clues.search(words)), None)
 
 
-SPACED = {
+_SPACED = {
     "left": (
         "left",
         "links|linke[rsnm]?|linksseitig\\w*|linkszijdig\\w*",
@@ -140,7 +140,7 @@ _IDEOGRAPHIC = {
 
 
 def _side(name: str) -> re.Pattern[str]:
-    words = "|".join(SPACED[name])
+    words = "|".join(_SPACED[name])
     return re.compile(rf"(?<!\w)(?:{words})(?!\w)|{_IDEOGRAPHIC[name]}", re.IGNORECASE)
 
 

@@ -15,7 +15,7 @@ from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import Reason, ReportOrigin
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.order_relations import (
-    MINIMUM,
+    MIN_LINKED_ORDERS,
     Candidate,
     already_linked,
     refuse_link,
@@ -45,10 +45,10 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusR
 
     Raise RuleBroken with the position of the refused order, ReportNotFound, or OrderChanged.
     """
-    if len(set(identities)) < MINIMUM:
+    if len(set(identities)) < MIN_LINKED_ORDERS:
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     found = lock_requested(work, identities)
-    if len(found) < MINIMUM:  # after a merge two identifiers can name one order
+    if len(found) < MIN_LINKED_ORDERS:  # after a merge two identifiers can name one order
         raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     candidates = [_candidate(work, each) for each in found]
     anchor = found[0].report
