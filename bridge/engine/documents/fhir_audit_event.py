@@ -118,14 +118,14 @@ def audit_events(
 
 
 def _resource(
-    entry: AuditEntry, server: str, patient: AuditedPatient | None, key: str
+    entry: AuditEntry, server: str, patient: AuditedPatient | None, resource_id: str
 ) -> dict[str, Any]:
     kind = interaction_of(entry.action)
-    kind_of, subtype, action = _codes(kind)
+    event_type, subtype, action = _codes(kind)
     resource: dict[str, Any] = {
         "resourceType": "AuditEvent",
-        "id": key,
-        "type": kind_of,
+        "id": resource_id,
+        "type": event_type,
         "subtype": [subtype, _coding("urn:report-bridge:audit-action", entry.action)],
         "action": action,
         "recorded": datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds"),

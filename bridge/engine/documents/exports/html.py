@@ -96,7 +96,7 @@ def _report(layout: ReportLayout) -> Iterator[str]:
         yield f'<p class="site">{escape(layout.site)}</p>\n'
     yield f"<h1>{escape(layout.title)}</h1>\n"
     for rows in layout.orders:
-        yield _table(rows)
+        yield _order_table(rows)
     if layout.banner:
         yield f'<p class="not-signed">{escape(layout.banner)}</p>\n'
     yield "</header>\n"
@@ -106,7 +106,7 @@ def _report(layout: ReportLayout) -> Iterator[str]:
     yield f"<footer>{_image(layout.footer, 'footer-image')}</footer>\n</article>"
 
 
-def _table(rows: tuple[OrderRow, ...]) -> str:
+def _order_table(rows: tuple[OrderRow, ...]) -> str:
     lines = (
         f'<tr><th scope="row">{escape(row.label)}</th><td>{escape(row.value)}</td></tr>\n'
         for row in rows
@@ -160,9 +160,9 @@ def _item(item: Item) -> str:
 def _grid(rows: tuple[tuple[TableCell, ...], ...]) -> str:
     if not rows:
         return ""
-    named = all(cell.header for cell in rows[0])
-    head = f"<thead>{_grid_row(rows[0])}</thead>\n" if named else ""
-    body = "".join(f"{_grid_row(row)}\n" for row in rows[1 if named else 0 :])
+    has_header = all(cell.header for cell in rows[0])
+    head = f"<thead>{_grid_row(rows[0])}</thead>\n" if has_header else ""
+    body = "".join(f"{_grid_row(row)}\n" for row in rows[1 if has_header else 0 :])
     return f'<table class="grid">{head}<tbody>\n{body}</tbody></table>\n'
 
 

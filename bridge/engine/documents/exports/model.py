@@ -138,9 +138,9 @@ def moment_text(moment: datetime, zone: tzinfo, language: str) -> str:
     """Format a timezone-aware time in `zone`, with the abbreviation of the zone."""
     from babel.dates import format_datetime  # noqa: PLC0415  # as above
 
-    there = moment.astimezone(zone)
-    written = format_datetime(there, "medium", locale=locale_of(language))
-    abbreviation = there.tzname() or "UTC"
+    local = moment.astimezone(zone)
+    written = format_datetime(local, "medium", locale=locale_of(language))
+    abbreviation = local.tzname() or "UTC"
     if abbreviation[0] in "+-":  # zones without an abbreviation have their offset as a name
         abbreviation = f"UTC{abbreviation}"
     return f"{_plain_spaces(written)} {abbreviation}"

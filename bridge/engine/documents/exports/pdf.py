@@ -1,5 +1,5 @@
 """
-A report as PDF, for export from the reporting app.
+A report as PDF, for the reporting app and for the results that the bridge sends.
 
 typst sets the pages with the template `report.typ`. The text is passed as data, never as markup.
 East Asian fonts come from a separate package; without it, the fonts of the machine are used.

@@ -40,7 +40,7 @@ from parsers.limits import TEMPLATE
 PICK = " / "
 """Separates the choices of a pick list in the label of a field."""
 
-_SILENT = frozenset(("script", "style", "title", "head", "template", "object", "svg", "math"))
+_IGNORED = frozenset(("script", "style", "title", "head", "template", "object", "svg", "math"))
 _HEADINGS = frozenset(("header", "h1", "h2", "h3", "h4", "h5", "h6", "legend", "caption"))
 _BLOCKS = frozenset(
     ("p", "div", "br", "tr", "li", "ul", "ol", "table", "section", "body", "td", "th")
@@ -83,18 +83,20 @@ def read_template(html: str) -> tuple[str, Document]:
 
 
 class _TemplateParser(HTMLParser):
+    """Builds the blocks of a document from HTML; elements in `_IGNORED` have no content."""
+
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
         self._open: list[str] = []
-        self._counts: Counter[str] = Counter()  # the number of open elements by name
+        self._counts: Counter[str] = Counter()  # of the open elements, by name
         self._tags = 0
         self._blocks: list[Block] = []
         self._inlines: list[Inline] = []
         self._heading: list[str] = []
         self._select: tuple[str, list[str]] | None = None  # of the open pick list: name, options
         self._choice = ""
-        self._chosen = False
+        self._option_selected = False
         self._lists: list[list[Item]] = []  # the open lists, the innermost last
         self._rows: list[list[TableCell]] | None = None
         self._cell: list[Paragraph | ListBlock] | None = None
@@ -109,7 +111,7 @@ class _TemplateParser(HTMLParser):
         if tag not in _VOID:
             self._open.append(tag)
             self._counts[tag] += 1
-        if self._silent():
+        if self._is_ignored():
             return
         if tag in _BLOCKS or tag in _HEADINGS:
             self._end_line()
@@ -156,15 +158,15 @@ class _TemplateParser(HTMLParser):
         elif tag == "select":
             self._select, self._choice = (name, []), ""
         elif tag == "option" and self._select is not None:
-            self._chosen = "selected" in values
+            self._option_selected = "selected" in values
         elif tag == "textarea":
             self._area = name, []
 
     @override
     def handle_endtag(self, tag: str) -> None:
-        silent = self._silent()
+        is_ignored = self._is_ignored()
         self._close(tag)
-        if silent:
+        if is_ignored:
             return
         if tag in _HEADINGS:
             self._end_heading()
@@ -186,7 +188,7 @@ class _TemplateParser(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._counts["title"]:
             self.title = self.title or data
-        if self._silent():
+        if self._is_ignored():
             return
         if self._area is not None:
             self._area[1].append(data)
@@ -208,7 +210,7 @@ class _TemplateParser(HTMLParser):
         if self._select is None or not text:
             return
         self._select[1].append(text)
-        if self._chosen:
+        if self._option_selected:
             self._choice = text
 
     def _count(self) -> None:
@@ -230,8 +232,8 @@ class _TemplateParser(HTMLParser):
     def _is_inside(self, tags: frozenset[str]) -> bool:
         return any(self._counts[tag] for tag in tags)
 
-    def _silent(self) -> bool:
-        return self._is_inside(_SILENT)
+    def _is_ignored(self) -> bool:
+        return self._is_inside(_IGNORED)
 
     def _end_heading(self) -> None:
         if heading := " ".join(filter(None, self._heading)):

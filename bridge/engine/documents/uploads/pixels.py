@@ -1,7 +1,7 @@
 """
 Decoding and encoding of images with Pillow.
 
-A separate module, because Pillow is slow to load. `images` checks the uploads before.
+A separate module, because Pillow is slow to load. `images` checks an upload before it is decoded.
 """
 
 from io import BytesIO

@@ -72,8 +72,8 @@ def code_in(keyword: str) -> TagReader:
 def study_modality(data_set: Dataset) -> str:
     """Return the modality of the images; `SR` is the modality of the report."""
     own = text_of(data_set.get("Modality"))
-    among = [part.strip() for part in text_of(data_set.get("ModalitiesInStudy")).split(",")]
-    return next((m for m in [*among, own] if m and m not in NOT_A_STUDY_MODALITY), "")
+    in_study = [part.strip() for part in text_of(data_set.get("ModalitiesInStudy")).split(",")]
+    return next((m for m in [*in_study, own] if m and m not in NOT_A_STUDY_MODALITY), "")
 
 
 def verifying_observer(data_set: Dataset) -> str:
