@@ -161,7 +161,7 @@ def _described(application: FastAPI, describe: Callable[[], dict[str, Any]]) -> 
 
 
 class InterfaceDescription:
-    """`/openapi.json`, which is written once, on a thread: anonymous clients may request it."""
+    """`/openapi.json`. A thread writes it once, because anonymous clients may request it often."""
 
     def __init__(self, application: FastAPI) -> None:
         self._application = application
@@ -180,6 +180,7 @@ class InterfaceDescription:
 _SCHEMES = {"/api/": "token", "/reporting/api/": "session"}
 _REQUEST_ID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 _REPEATABLE = frozenset({"Signing", "Orders", "Patients"})
+"""Tags of the routes that accept an `Idempotency-Key`."""
 
 IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
@@ -202,7 +203,7 @@ _HEADERS: Mapping[str, Mapping[str, str]] = {
     "503": {"Retry-After": "Seconds"},
 }
 
-_SHAPE = Problem(
+_INVALID_REQUEST = Problem(
     400,
     "invalid_request",
     "/clinicalInfo: Field required",
@@ -212,7 +213,7 @@ _TOO_MANY = Problem(
     429, "too_many_requests", "more than 1200 requests in 60 seconds", retryable=True
 )
 _GENERAL: Mapping[str, tuple[Problem, ...]] = {
-    "400": (_SHAPE,),
+    "400": (_INVALID_REQUEST,),
     "401": (unauthorized().problem,),
     "403": (problem_of(errors.Forbidden()),),
     "404": (problem_of(errors.SiteNotFound()), problem_of(errors.ReportNotFound())),
@@ -222,7 +223,7 @@ _GENERAL: Mapping[str, tuple[Problem, ...]] = {
     "503": (UNAVAILABLE,),
 }
 
-_RULES: Mapping[str, tuple[Reason, ...]] = {
+_RULES: Mapping[str, tuple[Reason, ...]] = {  # by path below /api/report/
     "launch/clinical": (Reason.PLACEHOLDER, Reason.UNKNOWN_LOCATION),
     "sign": (Reason.NOT_OWNED,),
     "prelim": (
@@ -249,7 +250,7 @@ _RULES: Mapping[str, tuple[Reason, ...]] = {
     ),
     "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
 }
-_ERRORS: Mapping[str, tuple[errors.EngineError, ...]] = {
+_ERRORS: Mapping[str, tuple[errors.EngineError, ...]] = {  # by path below /api/report/
     "launch/clinical": (
         errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
         BadAuthority(pointer="/userInfo/Auth"),
@@ -292,7 +293,7 @@ def complete(description: dict[str, Any]) -> dict[str, Any]:
             _describe(member, texts.get(name))
     for path, operations in description["paths"].items():
         for operation in operations.values():
-            _complete(path, operation)
+            _complete_operation(path, operation)
             for parameter in operation.get("parameters", ()):
                 _describe(parameter, texts.get(parameter.get("name")))
     return description
@@ -303,7 +304,7 @@ def _describe(field: dict[str, Any], text: str | None) -> None:
         field["description"] = text
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
+def _complete_operation(path: str, operation: dict[str, Any]) -> None:
     operation["responses"].pop("422", None)
     scheme = next((name for start, name in _SCHEMES.items() if path.startswith(start)), "")
     if scheme:

@@ -139,7 +139,7 @@ class EngineState:
         self.provider = None if sso is None else _provider(sso)
 
     async def start(self) -> None:
-        """Store the service token and start the background work: due releases, notifications."""
+        """Seal unsealed answers, store the service token, and start the background work."""
         await self.work.write(lambda c: idempotency.seal_clear(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
@@ -148,7 +148,7 @@ class EngineState:
         self._listener.start()
 
     async def tidy(self) -> None:
-        """Remove expired rows. Called every few minutes; raises StoreError."""
+        """Remove expired rows; raise StoreError. The caller repeats this every few minutes."""
         await self._release_scheduler.tidy()
 
     async def stop(self) -> None:

@@ -70,14 +70,14 @@ def page_headers(ancestors: Sequence[str]) -> dict[str, str]:
 
 def document_headers() -> dict[str, str]:
     """Return the security headers of an exported report: no script, no frame."""
-    own = {
+    stricter = {
         "Content-Security-Policy": (
             "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
             "form-action 'none'; frame-ancestors 'none'"
         ),
         "X-Robots-Tag": "noindex, nofollow",
     }
-    return {**page_headers(()), **own}
+    return {**page_headers(()), **stricter}
 
 
 def report_page(opened: OpenedReport, headers: Mapping[str, str]) -> Response:
@@ -102,10 +102,10 @@ def report_boot(opened: OpenedReport) -> dict[str, Any]:
 
 
 def waiting_page(
-    language: str, theme: str, ancestors: Sequence[str], wording: tuple[str, str]
+    language: str, theme: str, ancestors: Sequence[str], notice: tuple[str, str]
 ) -> Response:
     """Return the page of a pre-warmed session: the app is loaded and waits for a report."""
-    title, text = wording
+    title, text = notice
     markup = (
         f'<main class="notice" role="main"><h1>{html.escape(title)}</h1>'
         f"<p>{html.escape(text)}</p></main>"
@@ -127,15 +127,15 @@ def app_page(
     `fallback` is markup that the browser shows until the app has started. It is not escaped.
     Raises NotBuilt if the web pages are not built.
     """
-    begin = entry(REPORT_APP)
-    later = _MODE_ENTRIES.get(str(boot.get("mode")))
-    also = entry(later) if later else AppEntry("", (), ())
-    scripts = dict.fromkeys((*begin.preloads, *also.preloads, also.script))
-    styles = dict.fromkeys((*begin.styles, *also.styles))
+    app = entry(REPORT_APP)
+    mode_source = _MODE_ENTRIES.get(str(boot.get("mode")))
+    mode = entry(mode_source) if mode_source else AppEntry("", (), ())
+    scripts = dict.fromkeys((*app.preloads, *mode.preloads, mode.script))
+    styles = dict.fromkeys((*app.styles, *mode.styles))
     links = [
         f'<link rel="modulepreload" href="{ASSET_PATH}{each}">'
         for each in scripts
-        if each not in ("", begin.script)
+        if each not in ("", app.script)
     ]
     links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in styles]
     filled = _template("app.html").substitute(
@@ -143,7 +143,7 @@ def app_page(
         theme=html.escape(str(boot.get("theme", "dark"))),
         boot=_script_json(boot),
         links="\n".join(links),
-        script=f"{ASSET_PATH}{begin.script}",
+        script=f"{ASSET_PATH}{app.script}",
         fallback=fallback,
     )
     return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
@@ -165,9 +165,9 @@ def notice_page(
     return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
 
 
-def frame_check_page(hosts: Sequence[str], wording: tuple[str, str], language: str) -> Response:
+def frame_check_page(hosts: Sequence[str], notice: tuple[str, str], language: str) -> Response:
     """Return the page that repeats its request; a browser runs it only in frames of `hosts`."""
-    title, text = wording
+    title, text = notice
     filled = _template("again.html").substitute(
         language=html.escape(language), title=html.escape(title), text=html.escape(text)
     )

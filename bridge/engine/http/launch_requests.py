@@ -125,10 +125,10 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     base, request_id = engine.base_url(request), request.state.request_id
 
     def responses() -> list[dict[str, Any]]:
-        each_outcome = iter(outcomes)
+        remaining = iter(outcomes)
         return [
-            _response_of(one, each_outcome, base, f"{request.url.path}#{index}", request_id)
-            for index, one in enumerate(parsed)
+            _response_of(each, remaining, base, f"{request.url.path}#{index}", request_id)
+            for index, each in enumerate(parsed)
         ]
 
     return await _run(engine, responses, inline=not has_slow)
@@ -143,8 +143,8 @@ def _is_slow(body: object) -> bool:
     if not isinstance(body, dict):
         return False
     response = body.get("response")
-    link = not isinstance(response, dict) or response.get("type", "link") == "link"
-    return not link or bool(body.get("dicomSR") or body.get("keyImages"))
+    link_only = not isinstance(response, dict) or response.get("type", "link") == "link"
+    return not link_only or bool(body.get("dicomSR") or body.get("keyImages"))
 
 
 _ParsedLaunch = tuple[LaunchBody, LaunchInput, QrCodeOptions]
@@ -163,18 +163,19 @@ def _parse_item(
 
 
 def _response_of(
-    one: _ParsedLaunch | EngineError | ValidationError,
+    parsed: _ParsedLaunch | EngineError | ValidationError,
     outcomes: Iterator[LaunchOutcome | EngineError],
     base: str,
     instance: str,
     request_id: str,
 ) -> dict[str, Any]:
-    if isinstance(one, ValidationError):
-        errors = [{**each, "loc": ("body", *each["loc"])} for each in one.errors()]
+    """Return the response or problem of one launch; a parsed one takes the next of `outcomes`."""
+    if isinstance(parsed, ValidationError):
+        errors = [{**each, "loc": ("body", *each["loc"])} for each in parsed.errors()]
         return validation_problem(errors).body(instance=instance, request_id=request_id)
-    if isinstance(one, EngineError):
-        return problem_of(one).body(instance=instance, request_id=request_id)
-    body, _, options = one
+    if isinstance(parsed, EngineError):
+        return problem_of(parsed).body(instance=instance, request_id=request_id)
+    body, _, options = parsed
     outcome = next(outcomes)
     if isinstance(outcome, EngineError):
         return problem_of(outcome).body(instance=instance, request_id=request_id)
@@ -233,9 +234,9 @@ def launch_response(
     }
 
 
-def warnings_of(cautions: Iterable[LaunchWarning], files: Sequence[SetAsideFile]) -> dict[str, Any]:
+def warnings_of(warnings: Iterable[LaunchWarning], files: Sequence[SetAsideFile]) -> dict[str, Any]:
     """Return the members `warnings` and, for files of another patient, `filesSetAside`."""
-    members: dict[str, Any] = {"warnings": [each.value for each in cautions]}
+    members: dict[str, Any] = {"warnings": [each.value for each in warnings]}
     return members | ({"filesSetAside": [each.as_json() for each in files]} if files else {})
 
 

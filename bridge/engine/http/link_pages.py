@@ -3,8 +3,7 @@ Pages that a browser opens by a link: report links, shares, session links, `GET 
 
 If a page of another site frames a link and names no allowed host, the response is a page that
 repeats the request. The browser runs that page only if `frame-ancestors` permits it, which proves
-the host. Every refusal becomes a page. A caller without a session learns only that a link does not
-exist.
+the host. Every refusal becomes a page.
 """
 
 from dataclasses import replace
@@ -186,14 +185,14 @@ def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
     if isinstance(refusal, LoginNeeded):
         return login_page(request, handle=handle)
-    which = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
+    notice = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
     # Any origin may frame a notice, so that the user can read the reason.
     return show_notice(
         request,
-        which or NoticeKey.CANNOT_OPEN,
+        notice or NoticeKey.CANNOT_OPEN,
         status=refusal.status,
         headers=html_pages.page_headers(["*"]),
-        detail="" if which else refusal.detail,
+        detail="" if notice else refusal.detail,
     )
 
 
@@ -233,7 +232,7 @@ async def open_init_link(request: Request) -> Response:
     try:
         refuse_study_members(request.query_params.multi_items(), "")
         if not query.get("token"):
-            return await _init_from_address(engine, request, query)
+            return await _init_from_query(engine, request, query)
         return await _prewarm(engine, request, query["token"])
     except HttpProblem as refusal:
         record_refusal(request, "init", code=refusal.problem.code)
@@ -273,10 +272,10 @@ async def _prewarm(engine: EngineState, request: Request, handle: str) -> Respon
     return page
 
 
-async def _init_from_address(
+async def _init_from_query(
     engine: EngineState, request: Request, query: dict[str, Any]
 ) -> Response:
-    """Redirect to a session link at once, so that the token does not stay in the address."""
+    """Redirect to a session link at once, so that the address does not keep the token in `Auth`."""
     site_id = query.get("SiteID", "").strip()
     if not site_id:
         raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
@@ -310,7 +309,7 @@ async def _init_from_address(
 
 
 async def _keep_session(engine: EngineState, request: Request, site_id: str) -> Response:
-    """Answer for a user who is signed in already; never inside a frame."""
+    """Return the notice for a user who is signed in already; raise 401 in a frame."""
     user = None if is_framed(request) else await _browser_user(engine, request)
     account_id = user.account_on(site_id) if user is not None else None
     if account_id is None:

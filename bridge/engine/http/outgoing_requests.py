@@ -1,7 +1,8 @@
 """
-Requests of the engine to services of others: an identity provider, a model's endpoint.
+Requests of the engine to external services: an identity provider, a model's endpoint.
 
-The response is bounded in size, in time and in values: the service may be faulty, or taken over.
+The size, the duration and the number of values of a response are limited, because the service may
+be faulty or under the control of an attacker.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ from bridge.request_body import TooManyValues, require_few_values
 from parsers import json
 from parsers.errors import DocumentRefused
 
-LARGEST: Final = 2**20
-"""Bytes of the largest response. A key set with 100 certificates has a quarter of it."""
+MAX_RESPONSE_BYTES: Final = 2**20
+"""A key set with 100 certificates has a quarter of it."""
 
 
 class RequestFailed(Exception):
@@ -28,7 +29,7 @@ async def request_object(
     """
     Return the JSON object of a response. Raises RequestFailed.
 
-    `seconds` is for the whole exchange; `content` are arguments of httpx (`json`, `data`, `auth`).
+    `seconds` limits the whole exchange; `content` are arguments of httpx (`json`, `data`, `auth`).
     Proxies of the environment are not used, because the installation chooses the address.
     """
     try:
@@ -51,7 +52,7 @@ async def _read(response: httpx.Response) -> bytes:
     parts, size = [], 0
     async for part in response.aiter_bytes():
         size += len(part)
-        if size > LARGEST:
+        if size > MAX_RESPONSE_BYTES:
             raise RequestFailed
         parts.append(part)
     return b"".join(parts)

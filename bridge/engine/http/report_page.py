@@ -1,7 +1,7 @@
 """
 The report page of one session: it authenticates the page and executes its requests.
 
-A page is authenticated by its bearer token only, never by a cookie. So no other site can send
+Only its bearer token authenticates a page, never a cookie. Therefore no other site can send
 requests in the name of the user.
 
 The page shows controls by the report's status and the user's permissions. Hidden controls are no
@@ -178,7 +178,7 @@ class ReportPage:
     async def _execute(self, apply: PageAction[Result]) -> Result:
         session, now = self.session, self.engine.clock()
 
-        def permitted(work: Work) -> Result:
+        def check_and_apply(work: Work) -> Result:
             role = account_role(work.connection, session.account_id, session.site_id)
             if role is None:
                 raise Forbidden
@@ -188,7 +188,7 @@ class ReportPage:
             return apply(work, editor, session.report_id)
 
         actor = ActorRef(session.account_id, session_pk=session.pk)
-        return await self.engine.work.change(actor, now, permitted)
+        return await self.engine.work.change(actor, now, check_and_apply)
 
 
 async def authenticate_page(request: Request) -> ReportPage:

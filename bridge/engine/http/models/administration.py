@@ -136,7 +136,7 @@ class CodeMapBody(Body):
     csv: Annotated[str, Field(max_length=8_000_000, description="system,match,code,description")]
 
 
-_Place = Annotated[int, Field(ge=0, lt=2**63)]
+_EventNumber = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _parse_time(value: object) -> object:
@@ -158,8 +158,10 @@ _Word = Annotated[str, Field(min_length=1, max_length=320)]
 class AuditQuery(BaseModel):
     """Filters of audit events; times in ISO 8601 with zone, `user` is an e-mail address."""
 
-    after: _Place | None = None
-    before: Annotated[_Place | None, Field(description="Continues a page of newest events")] = None
+    after: _EventNumber | None = None
+    before: Annotated[
+        _EventNumber | None, Field(description="Continues a page of newest events")
+    ] = None
     since: _Time | None = None
     until: _Time | None = None
     action: _Word | None = None

@@ -99,8 +99,8 @@ OptionalIdentifier = Annotated[
 ]
 
 
-OptionalNumber = Annotated[OptionalIdentifier, AfterValidator(_require_visible)]
-"""An identifier that a DICOM SR file may supply instead."""
+OptionalVisibleIdentifier = Annotated[OptionalIdentifier, AfterValidator(_require_visible)]
+"""An optional identifier without invisible characters."""
 
 
 def _null_as_false(value: object) -> object:

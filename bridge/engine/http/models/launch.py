@@ -26,7 +26,7 @@ from bridge.engine.http.models.fields import (
     Flag,
     Identifier,
     OptionalIdentifier,
-    OptionalNumber,
+    OptionalVisibleIdentifier,
     ResponseType,
     Tag,
     Text,
@@ -58,9 +58,9 @@ class ClinicalInfo(Body):
     """The tags of a launch; a DICOM SR file may supply missing ones, except SiteID."""
 
     SiteID: Identifier
-    SiteLocation: OptionalNumber = ""
-    PatientMRN: OptionalNumber = ""
-    Accession: OptionalNumber = ""
+    SiteLocation: OptionalVisibleIdentifier = ""
+    PatientMRN: OptionalVisibleIdentifier = ""
+    Accession: OptionalVisibleIdentifier = ""
     PatientName: Tag = ""
     PatientBirthDate: Tag = ""
     PatientAge: Tag = ""

@@ -60,18 +60,18 @@ def access_events(
     """Return one audit event for each site that was read; `reports` are (site, report) pairs."""
     audit_events = []
     for site_id in dict.fromkeys(sites):
-        here = list(dict.fromkeys(report for site, report in reports if site == site_id))
-        if len(here) == 1:
-            audit_events.append(audit_event(request, action, site_id, here[0]))
+        site_reports = list(dict.fromkeys(report for site, report in reports if site == site_id))
+        if len(site_reports) == 1:
+            audit_events.append(audit_event(request, action, site_id, site_reports[0]))
         else:
-            audit_events.append(audit_event(request, action, site_id, reports=here))
+            audit_events.append(audit_event(request, action, site_id, reports=site_reports))
     return audit_events
 
 
 def record_refusal(request: Request, action: str, **details: Any) -> None:
     """Record a refused request; equal refusals within a short time become one event."""
     event = audit_event(request, action, outcome=Outcome.REFUSED, path=_route(request), **details)
-    request.state.refusal_noted = True
+    request.state.refusal_recorded = True
     engine_of(request).audit_buffer.add([event])
 
 
@@ -83,13 +83,13 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
     """
     state = request.state
     harmless = request.method in _READ_METHODS and not forbidden
-    if harmless or getattr(state, "refusal_noted", False):
+    if harmless or getattr(state, "refusal_recorded", False):
         return
     page = getattr(state, "report_page", None)
     if page is None and getattr(state, "caller", None) is None:
         return  # not authenticated: the authentication records its own refusals
-    unnamed = (action_of(ENGINE, request.scope, "-"), _site_in_path(request), None)
-    action, site_id, target = getattr(state, "audited", unnamed)
+    route_action = (action_of(ENGINE, request.scope, "-"), _site_in_path(request), None)
+    action, site_id, target = getattr(state, "audited", route_action)
     account_id = None if page is None else page.session.account_id
     report_id = None if page is None else page.session.report_id
     event = audit_event(

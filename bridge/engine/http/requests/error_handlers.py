@@ -1,8 +1,8 @@
 """
-Answers to exceptions: expected ones become problem responses, others a 500.
+Responses to exceptions: expected ones become problem responses, others a 500.
 
-The middleware sets request ids and response headers, serves HEAD, and answers what no handler
-knows. Only the class and the place of an unexpected exception are logged, never its message,
+The middleware sets request ids and response headers, serves HEAD, and answers exceptions that have
+no handler. Only the class and the place of an unexpected exception are logged, never its message,
 because a message may quote patient data.
 """
 

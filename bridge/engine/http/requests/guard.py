@@ -1,12 +1,12 @@
 """
-The checks of every API request before its route: token, quota, size, syntax, origin.
+The checks of every API request before its route: token, quota, scope, size, syntax.
 
-The order is 401, 429, 413, 400, so that a caller without a token learns nothing from the later
+The order is 401, 429, 403, 413, 400, so that a caller without a token learns nothing from the later
 checks. The use cases check the role on a site.
 
-The origin of a request is a frame, a page of this service, or a page of another site. The headers
-that tell it cannot be set by a page (Fetch Metadata, `Origin`, the origin in `Referer`). A request
-without them does not come from a page.
+Some routes check which page sent a request: a frame, a page of this service, or a page of another
+site. Browsers name it in headers that a page cannot set (Fetch Metadata, `Origin`, the origin in
+`Referer`). A request without these headers does not come from a page.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -141,7 +141,7 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
 class GuardedRoute(APIRoute):
     """A route that requires an access token; subclasses set the quota and the scope."""
 
-    rate = QuotaName.READS
+    quota = QuotaName.READS
     scope = TokenScope.READ
 
     def max_body_bytes(self, sizes: SizeLimits) -> int:
@@ -156,7 +156,7 @@ class GuardedRoute(APIRoute):
             engine = engine_of(request)
             caller = await authenticate(engine, request)
             request.state.caller = caller
-            _charge_quota(engine, caller, self.rate, request)
+            _charge_quota(engine, caller, self.quota, request)
             if not caller.permits(self.scope):
                 raise Forbidden
             with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
@@ -183,7 +183,7 @@ class FileRoute(WriteRoute):
 class LaunchRoute(GuardedRoute):
     """A route that launches reports or issues session links; a launch may carry files."""
 
-    rate = QuotaName.LAUNCHES
+    quota = QuotaName.LAUNCHES
     scope = TokenScope.LAUNCH
 
     @override
@@ -194,7 +194,7 @@ class LaunchRoute(GuardedRoute):
 class ExportRoute(GuardedRoute):
     """A route that exports."""
 
-    rate = QuotaName.EXPORTS
+    quota = QuotaName.EXPORTS
 
 
 class AdminRoute(GuardedRoute):
@@ -275,22 +275,22 @@ def count_failed_token(engine: EngineState, request: Request) -> None:
     _enforce(engine.quotas.take("authentication", source_of(client), quota))
 
 
-def _charge_quota(engine: EngineState, caller: Caller, rate: QuotaName, request: Request) -> None:
+def _charge_quota(engine: EngineState, caller: Caller, name: QuotaName, request: Request) -> None:
     if caller.service:
         return
-    quota = getattr(engine.settings.rates, rate.value)
-    allowance = engine.quotas.take(rate.value, str(caller.token_id), quota)
+    quota = getattr(engine.settings.rates, name.value)
+    allowance = engine.quotas.take(name.value, str(caller.token_id), quota)
     if allowance is not None:
         request.state.headers = allowance.headers()
     _enforce(allowance)
 
 
-def consume_quota(request: Request, rate: QuotaName, count: int) -> bool:
+def consume_quota(request: Request, name: QuotaName, count: int) -> bool:
     """Consume several units of a quota; return False, and consume none, if fewer are left."""
     engine, caller = engine_of(request), request.state.caller
     if caller.service:
         return True
-    policy = (rate.value, str(caller.token_id), getattr(engine.settings.rates, rate.value))
+    policy = (name.value, str(caller.token_id), getattr(engine.settings.rates, name.value))
     next_unit = engine.quotas.peek(*policy)
     if next_unit is not None and not (next_unit.granted and next_unit.remaining + 1 >= count):
         return False

@@ -87,19 +87,20 @@ async def read_as_administrator(
     """
     Read as an administrator of all `places`, and record the access.
 
-    `shown` returns the (site, report) pairs that were read. `unrecorded` is for polling machines.
+    `shown` returns the (site, report) pairs that were read. `unrecorded`: do not record the access,
+    because a program polls.
     """
     caller: Caller = request.state.caller
     sites = list(dict.fromkeys(place.site_id for place in places))
     request.state.audited = (action, sites[0] if len(sites) == 1 else None, None)
 
-    def permitted(session: Session) -> Result:
+    def check_and_read(session: Session) -> Result:
         for place in dict.fromkeys(places):
             _require(session.connection(), caller, place)
         return reading(session)
 
     engine = engine_of(request)
-    result = await engine.work.read_session(permitted)
+    result = await engine.work.read_session(check_and_read)
     if not unrecorded:
         engine.audit_buffer.add(access_events(request, action, sites, shown(result)))
     return result
@@ -146,7 +147,7 @@ async def change_as_administrator(
     request.state.audited = (action, place.site_id, target)
     repeat = await _repeat_of(request, caller)
 
-    def permitted(work: Work) -> Any:
+    def check_and_apply(work: Work) -> Any:
         _require(work.connection, caller, place)
         if repeat is not None:
             engine.work.database.serialize(work.connection, repeat.name)
@@ -165,7 +166,9 @@ async def change_as_administrator(
             store_answer(work.connection, engine.keys, repeat, body, work.now)
         return body
 
-    body = await engine.work.change(actor_of(caller), engine.clock(), permitted, urgent=urgent)
+    body = await engine.work.change(
+        actor_of(caller), engine.clock(), check_and_apply, urgent=urgent
+    )
     return Response() if body is None else JSONResponse(body)
 
 

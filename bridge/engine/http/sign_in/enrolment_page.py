@@ -139,28 +139,28 @@ def _ended_notice(request: Request, state: EnrolmentState) -> Response:
 
 
 def _notice(request: Request, key: str, status: int) -> Response:
-    words = _words(request)
+    texts = _texts(request)
     return html_pages.notice_page(
-        words["title"], words[key], status=status, language=language_of(request)
+        texts["title"], texts[key], status=status, language=language_of(request)
     )
 
 
 async def _form(
     request: Request, token: str, found: FoundEnrolment, problem: str = "", status: int = 200
 ) -> Response:
-    engine, words = engine_of(request), _words(request)
+    engine, texts = engine_of(request), _texts(request)
     secret = _secret(engine, found) if _needs_code(engine, found) else None
     picture = ""
     if secret is not None:
         uri = second_factor.provisioning_uri(secret, found.email)
         picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
     message = (
-        f'<p class="problem" role="alert">{html.escape(words[problem])}</p>' if problem else ""
+        f'<p class="problem" role="alert">{html.escape(texts[problem])}</p>' if problem else ""
     )
-    factor = (
+    authenticator = (
         ""
         if secret is None
-        else _authenticator_fields(words, picture, second_factor.base32(secret))
+        else _authenticator_fields(texts, picture, second_factor.base32(secret))
     )
     form = (
         f"<p><strong>{html.escape(found.email)}</strong></p>{message}"
@@ -168,21 +168,21 @@ async def _form(
         f'<input type="hidden" name="token" value="{html.escape(token, quote=True)}">'
         f'<input type="hidden" name="username" autocomplete="username" '
         f'value="{html.escape(found.email, quote=True)}">'
-        f"{_field(words['password'], 'password', _NEW)}{_field(words['again'], 'again', _NEW)}"
-        f'{factor}<button type="submit">{html.escape(words["save"])}</button></form>'
+        f"{_field(texts['password'], 'password', _NEW)}{_field(texts['again'], 'again', _NEW)}"
+        f'{authenticator}<button type="submit">{html.escape(texts["save"])}</button></form>'
     )
     return html_pages.notice_page(
-        words["title"], words["lead"], status=status, form=form, language=language_of(request)
+        texts["title"], texts["lead"], status=status, form=form, language=language_of(request)
     )
 
 
-def _authenticator_fields(words: Mapping[str, str], picture: str, secret: str) -> str:
+def _authenticator_fields(texts: Mapping[str, str], picture: str, secret: str) -> str:
     image = f'<img src="data:image/png;base64,{picture}" width="240" height="240" alt="">'
     code = 'inputmode="numeric" autocomplete="one-time-code" maxlength="20"'
     return (
-        f"<p>{html.escape(words['scan'])}</p>{image}"
-        f'<p>{html.escape(words["secret"])} <code class="secret">{secret}</code></p>'
-        f"{_field(words['code'], 'code', code)}"
+        f"<p>{html.escape(texts['scan'])}</p>{image}"
+        f'<p>{html.escape(texts["secret"])} <code class="secret">{secret}</code></p>'
+        f"{_field(texts['code'], 'code', code)}"
     )
 
 
@@ -190,7 +190,7 @@ def _field(label: str, name: str, attributes: str) -> str:
     return f'<label>{html.escape(label)} <input name="{name}" {attributes} required></label>'
 
 
-def _words(request: Request) -> Mapping[str, str]:
+def _texts(request: Request) -> Mapping[str, str]:
     catalogue, code = _catalogue(), language_of(request)
     return catalogue.get(code) or catalogue.get(code.partition("-")[0]) or catalogue["en"]
 

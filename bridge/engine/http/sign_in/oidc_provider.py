@@ -55,7 +55,11 @@ _MAX_KEYS: Final = 200
 
 
 class OidcProvider:
-    """Loads the provider metadata once, and the keys again for an unknown key id."""
+    """
+    The configured provider.
+
+    Its metadata is loaded once, its keys are loaded again for an unknown key id.
+    """
 
     def __init__(self, settings: SingleSignOn) -> None:
         self._settings = settings
@@ -112,10 +116,12 @@ class OidcProvider:
             "code_verifier": attempt.verifier,
         }
         # RFC 6749 §2.3.1: both are encoded as a form's values before they are joined.
-        client = httpx.BasicAuth(quote_plus(settings.client_id), quote_plus(settings.client_secret))
-        proof = {"auth": client} if settings.client_secret else {}
+        credentials = httpx.BasicAuth(
+            quote_plus(settings.client_id), quote_plus(settings.client_secret)
+        )
+        client_auth = {"auth": credentials} if settings.client_secret else {}
         return await self._fetch_json(
-            "POST", metadata["token_endpoint"], "code_refused", data=form, **proof
+            "POST", metadata["token_endpoint"], "code_refused", data=form, **client_auth
         )
 
     async def _metadata(self) -> Mapping[str, Any]:
@@ -123,12 +129,12 @@ class OidcProvider:
             found = await self._fetch_json(
                 "GET", f"{self._settings.issuer}{_METADATA_PATH}", _UNREACHABLE
             )
-            named = all(
+            is_complete = all(
                 isinstance(found.get(each), str)
                 for each in ("authorization_endpoint", "token_endpoint", "jwks_uri")
             )
             # The issuer must match (OpenID Connect Discovery 4.3).
-            if not named or str(found.get("issuer", "")).rstrip("/") != self._settings.issuer:
+            if not is_complete or str(found.get("issuer", "")).rstrip("/") != self._settings.issuer:
                 raise SignOnFailed("provider_differs")
             self._metadata_cache = found
         return self._metadata_cache
@@ -137,7 +143,7 @@ class OidcProvider:
         self, method: str, address: str, failure_code: str, **more: Any
     ) -> dict[str, Any]:
         """Request a JSON object from the provider; raise SignOnFailed with `failure_code`."""
-        if self._tls is None:  # reading the authorities takes 20 ms
+        if self._tls is None:  # loading the CA certificates takes 20 ms
             self._tls = httpx.create_ssl_context(verify=self._settings.ca or True, trust_env=False)
         try:
             return await request_object(
@@ -149,10 +155,10 @@ class OidcProvider:
     async def _claims(self, token: Mapping[str, Any], attempt: SignOnAttempt) -> dict[str, Any]:
         metadata, raw = await self._metadata(), str(token.get("id_token", ""))
         try:
-            read = await self._decode(raw)
+            id_token = await self._decode(raw)
             claims = CodeIDToken(
-                read.claims,
-                read.header,
+                id_token.claims,
+                id_token.header,
                 {
                     "iss": {"essential": True, "value": metadata["issuer"]},
                     "aud": {"essential": True, "value": self._settings.client_id},

@@ -37,7 +37,7 @@ from bridge.engine.service.accounts.own_account import (
     WrongPassword,
     signed_in,
 )
-from bridge.engine.service.accounts.own_account import sign_in as begin
+from bridge.engine.service.accounts.own_account import sign_in as create_session
 from bridge.engine.service.accounts.passwords import Credentials, credentials_of
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import (
@@ -84,7 +84,7 @@ async def check_password(
 async def verify_owner(
     request: Request, signed: AccountSession, password: str, *, pointer: str = "/password"
 ) -> tuple[str, SignInAttempt]:
-    """Check the password of a signed-in user; return its hash, or raise `WrongPassword`."""
+    """Check a signed-in user's password; return its hash and the attempt; raise `WrongPassword`."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
@@ -237,7 +237,7 @@ async def begin_session(
     life, random = engine.settings.lifetimes, engine.random
 
     def apply(work: Work) -> str:
-        secret = begin(work.connection, prove(work), random, work.now, life)
+        secret = create_session(work.connection, prove(work), random, work.now, life)
         work.audit(audit_event(request, "login", account_id=account.id))
         return secret
 

@@ -42,7 +42,7 @@ from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_wo
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
 
-Optional = Annotated[str, Query(max_length=TAG_LENGTH)]
+OptionalText = Annotated[str, Query(max_length=TAG_LENGTH)]
 
 
 Site = Annotated[QueryText, Query(examples=["SITE1"])]
@@ -52,7 +52,7 @@ _CURSOR = 12 * TAG_LENGTH
 """Maximum characters of a cursor: a name of maximum length, escaped and in base64."""
 MAX_TEXTS = 100
 """Maximum number of orders in a status request with texts."""
-_SHOWN = 64
+_MAX_NAMED = 64
 """Maximum number and characters of the unknown parameters that a problem names."""
 Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
 """Alternatives of a filter; all of them fit into a request line."""
@@ -84,7 +84,7 @@ def _refuse_unknown(request: Request) -> None:
     unknown = sorted(set(request.query_params) - _FILTERS)
     if unknown:
         message = "is no parameter of this endpoint"
-        errors = [FieldError(each[:_SHOWN], message) for each in unknown[:_SHOWN]]
+        errors = [FieldError(each[:_MAX_NAMED], message) for each in unknown[:_MAX_NAMED]]
         raise bad_request(f"{errors[0].pointer} {message}", *errors)
 
 
@@ -92,7 +92,7 @@ def _identity(
     SiteID: Site,
     PatientMRN: Annotated[QueryText, Query(examples=["MRN-1001"])],
     Accession: Annotated[QueryText, Query(examples=["ACC-2001"])],
-    SiteLocation: Optional = "",
+    SiteLocation: OptionalText = "",
 ) -> OrderIdentity:
     return OrderIdentity(
         SiteID=SiteID, SiteLocation=SiteLocation, PatientMRN=PatientMRN, Accession=Accession
@@ -200,7 +200,7 @@ async def changes(
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
-    SiteID: Optional = "",
+    SiteID: OptionalText = "",
     without: Annotated[
         list[ChangeEvent] | None,
         Query(max_length=len(ChangeEvent), description="events to leave out and not to wait for"),
@@ -225,8 +225,8 @@ def _worklist_query(
     *,
     SiteID: Site,
     status: Annotated[list[Status] | None, Query()] = None,
-    PatientMRN: Optional = "",
-    Accession: Optional = "",
+    PatientMRN: OptionalText = "",
+    Accession: OptionalText = "",
     q: Annotated[
         str, Query(max_length=TAG_LENGTH, description="Words of the patient, order or study")
     ] = "",

@@ -85,7 +85,7 @@ async def place_lines(
     """
     if not headings or not lines:
         return {}
-    question = {"headings": dict(enumerate(headings)), "lines": dict(enumerate(lines))}
+    numbered = {"headings": dict(enumerate(headings)), "lines": dict(enumerate(lines))}
     found = await call(
         endpoint,
         json={
@@ -94,7 +94,7 @@ async def place_lines(
             "response_format": {"type": "json_object"},
             "messages": [
                 {"role": "system", "content": _TASK},
-                {"role": "user", "content": json.dumps(question, ensure_ascii=False)},
+                {"role": "user", "content": json.dumps(numbered, ensure_ascii=False)},
             ],
         },
     )
@@ -187,12 +187,12 @@ async def recognize(
     endpoint = page.engine.settings.assistance.transcription
     if endpoint is None:
         raise NoRecognizer
-    await page.read(lambda work, editor, _: None)  # checks the session and the role
+    await page.read(lambda work, editor, _: None)  # checks the role on the site
     media_type = request.headers.get("content-type", "")
-    words = await transcribe(
+    text = await transcribe(
         endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
     )
-    return JSONResponse({"text": words})
+    return JSONResponse({"text": text})
 
 
 @router.post("/findings", response_model=PageJson)
@@ -200,7 +200,7 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
     """Return the text with the findings in its sections, marked as suggestions; saves nothing."""
     document = body.content()
     endpoint = page.engine.settings.assistance.placing
-    await page.read(lambda work, editor, _: None)  # checks the session and the role
+    await page.read(lambda work, editor, _: None)  # checks the role on the site
     places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from fastapi import Header, Request
 from pydantic import Field, StrictInt
-from sqlmodel import Session as Rows
+from sqlmodel import Session
 from starlette.responses import Response, StreamingResponse
 
 from bridge.engine.http import window_handover
@@ -141,7 +141,7 @@ class StreamState:
 async def stream_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
     """Yield the events of a page after a cursor (None: from now) until the session ends."""
     engine, session = page.engine, page.session
-    try:  # others may have begun at the same moment, after the check of the request
+    try:  # other streams may have begun since the route checked the limit
         engine.streams.require_room(str(session.account_id))
     except HttpProblem:
         yield "retry: 5000\n\n"
@@ -154,7 +154,7 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
         writer = EventWriter(cursor)
         while not engine.stopping:
             watch.changed.clear()
-            state = await engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
+            state = await engine.work.read_session(lambda db: _read(db, page, writer.cursor))
             for message in writer.events_for(state):
                 yield message
             if state.end_reason:
@@ -167,7 +167,7 @@ async def current_events(page: ReportPage, after: int | None, stream: str) -> As
     """Yield the present events of a page after a cursor, and end; the page polls."""
     await _open_window(page, stream)
     writer = EventWriter(await _latest_cursor(page) if after is None else after)
-    state = await page.engine.work.read_session(lambda rows: _read(rows, page, writer.cursor))
+    state = await page.engine.work.read_session(lambda db: _read(db, page, writer.cursor))
     yield ": this moment\n\n"
     for message in writer.events_for(state):
         yield message
@@ -180,16 +180,16 @@ async def _open_window(page: ReportPage, stream: str) -> None:
 
 async def _latest_cursor(page: ReportPage) -> int:
     report_id = page.session.report_id
-    return await page.engine.work.read_session(lambda rows: latest_cursor(rows, report_id))
+    return await page.engine.work.read_session(lambda db: latest_cursor(db, report_id))
 
 
-def _read(rows: Rows, page: ReportPage, cursor: int) -> StreamState:
+def _read(db: Session, page: ReportPage, cursor: int) -> StreamState:
     session, now = page.session, page.engine.clock()
-    connection = rows.connection()
+    connection = db.connection()
     idle_at, expires_at = ends_at(connection, session, page.engine.settings.lifetimes)
     end_reason = "ended" if expires_at <= now else "inactivity" if idle_at <= now else ""
     return StreamState(
-        read_page_events(rows, session, cursor),
+        read_page_events(db, session, cursor),
         other_windows(connection, session, now),
         pending_target(connection, session, now),
         handover_requested_at(connection, session.pk, now),

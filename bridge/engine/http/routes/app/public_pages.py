@@ -1,4 +1,4 @@
-"""What needs no session: links, sign-in, enrolment, assets, the host SDK, health, documentation."""
+"""Routes without a session: links, sign-in, enrolment, assets, host SDK, health, documentation."""
 
 from importlib.resources import files
 from urllib.parse import parse_qsl
