@@ -50,7 +50,7 @@ NAMES = {
 def err_segments(
     refusals: Sequence[MessageRefusal], marks: Delimiters, *, version: tuple[int, ...]
 ) -> list[str]:
-    """Return the ERR segments of refusals in the parts of a version such as (2, 5, 1)."""
+    """Return the ERR segments of refusals; `version` is the version as numbers: (2, 5, 1)."""
     if not refusals:
         return []
     if version < (2, 5):
@@ -102,7 +102,7 @@ _LONGEST_NAMES = 400
 _MAX_ACK_PARTS = 512
 _BEFORE_MSA_4 = 4  # MSA itself and three fields
 _MOMENT = len("2026-11-21T12:00:00")
-_MARKS = 4  # encoding characters up to 2.6; from 2.7 the truncation character may follow
+_ENCODING_CHARACTERS = 4  # up to v2.6; from v2.7 the truncation character may follow
 
 
 def build_ack(
@@ -206,15 +206,17 @@ def _ack_parts_for(header: Header) -> _AckParts:
 
 
 def _build_ack_parts(header: Header) -> _AckParts:
-    delimiters, copied, named = header.delimiters, header.fields[11:13], header.version
-    marks = delimiters.completed()
-    version = _read_version(named) or _read_version(OUR_VERSION)
-    separator = delimiters.field.encode()
-    encoding = marks.encoding_characters[: _MARKS if version < (2, 7) else None].encode()
+    processing_id, sent_version = header.fields[11:13]
+    marks = header.delimiters.completed()
+    is_known = bool(_read_version(header.version))
+    version = _read_version(header.version) or _read_version(OUR_VERSION)
+    separator = marks.field.encode()
+    length = _ENCODING_CHARACTERS if version < (2, 7) else None
+    encoding = marks.encoding_characters[:length].encode()
     application, facility, our_application, our_facility = header.fields[3:7]
     before = [b"MSH", encoding, our_application, our_facility, application, facility]
     between = [b"", _message_type(header.trigger, marks.component, version)]
-    after = [copied[0] or b"P", copied[1] if _read_version(named) else OUR_VERSION.encode()]
+    after = [processing_id or b"P", sent_version if is_known else OUR_VERSION.encode()]
     first, second, third = map(separator.join, (before, between, after))
     return _AckParts(
         *(marks, version, first, second, third),
@@ -305,7 +307,7 @@ class ReceivedAck:
 
 
 def read_ack(raw: bytes) -> ReceivedAck:
-    """Parse a reply of any version; codes in any case, MSA-2 optional. Never raises."""
+    """Parse a reply of any version, with codes in any letter case. Never raises."""
     try:
         message = Message.parse(raw, fallback="utf-8")
     except MalformedMessage:
@@ -326,9 +328,9 @@ def read_ack(raw: bytes) -> ReceivedAck:
 
 
 def _error_codes(message: Message) -> tuple[str, ...]:
-    reasons = sorted(message.named("ERR"), key=_is_remark)
-    newer = [each.value("3.1") for each in reasons]
-    found = newer if any(newer) else message.values("ERR[*]-1.4.1")
+    errors = sorted(message.named("ERR"), key=_is_remark)
+    codes = [each.value("3.1") for each in errors]  # from v2.5
+    found = codes if any(codes) else message.values("ERR[*]-1.4.1")
     found = [code.strip() for code in found if code.strip()]
     return tuple(found) or tuple(filter(None, [message.value("MSA-6.1").strip()]))
 

@@ -17,19 +17,19 @@ from mappings.hl7.header import peek
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
-_BESIDE = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
+_HARMLESS = re.compile(rb"(?:SFT|UAC|NTE|DSC|Z[A-Z0-9]{2})(?=[^\w\s]|\Z)")
 """
-Segments that may follow a header or trailer. v2.7 allows SFT and UAC; the other ones are
-harmless.
+Segments that may follow a header or trailer. v2.7 allows SFT and UAC. The other ones
+contain no order.
 """
-_NOTHING = bytes(range(33))
+_BLANKS = bytes(range(33))  # control characters and the blank
 _LONGEST_TRAILER = 64
 """Bytes of a trailer that are read. Its first field is the count, the rest is a comment."""
 MAX_MESSAGES = 10_000
-"""Messages of a batch. As many of 1.6 kB fill the largest frame of the default settings."""
+"""Limit of the messages of a batch: 10,000 messages of 1.6 kB fill a frame of the default size."""
 _MAX_HEADERS = 4 * MAX_MESSAGES
-"""Headers and trailers of a batch: each message may have a BHS and a BTS of its own."""
-_CONTROL_ID = 11  # FHS-11, BHS-11; field 12 of the answer refers to it
+"""Limit of the headers and trailers of a batch: each message may have its own BHS and BTS."""
+_CONTROL_ID = 11  # FHS-11, BHS-11; field 12 of the reply repeats it
 
 
 def split(raw: bytes) -> list[bytes] | None:
@@ -61,19 +61,19 @@ def _headers(body: bytes) -> list[tuple[int, bytes]]:
 
 def stray(raw: bytes) -> str:
     """
-    Return the header or trailer that is followed by lines of no message; '' if there is none.
+    Return the first header or trailer with lines behind it that are in no message; '' if none.
 
     Such lines may be a message whose MSH was damaged; without this check it would be lost silently.
     """
     body, _ = lines.trim(raw)
-    marks = _headers(body)
-    ends = [start for start, _ in marks[1:]] + [len(body)]
+    starts = _headers(body)
+    ends = [start for start, _ in starts[1:]] + [len(body)]
     end_of_line = b"\r" if b"\r" in body else b"\n"
     line_after = re.compile(end_of_line + rb"([^" + end_of_line + rb"]+)")
-    for (start, name), end in zip(marks, ends, strict=True):
+    for (start, name), end in zip(starts, ends, strict=True):
         if name != b"MSH":
             following = (each[1] for each in line_after.finditer(body, start, end))
-            if any(line.strip(_NOTHING) and _BESIDE.match(line) is None for line in following):
+            if any(line.strip(_BLANKS) and _HARMLESS.match(line) is None for line in following):
                 return name.decode("ascii")
     return ""
 
@@ -86,14 +86,14 @@ def miscounted(raw: bytes) -> str:
     the messages is accepted as well because many senders write it.
     """
     body, _ = lines.trim(raw)
-    batches = messages = inside = 0
+    batches = messages = in_batch = 0
     for found in _SEGMENT.finditer(body):
         name = found.group()
         if name == b"BHS":
-            batches, inside = batches + 1, 0
+            batches, in_batch = batches + 1, 0
         elif name == b"MSH":
-            messages, inside = messages + 1, inside + 1
-        elif name == b"BTS" and _announced(body, found.end()) not in {None, inside}:
+            messages, in_batch = messages + 1, in_batch + 1
+        elif name == b"BTS" and _announced(body, found.end()) not in {None, in_batch}:
             return "BTS-1"
         elif name == b"FTS":
             counts = {None, messages, batches or min(messages, 1)}
@@ -122,7 +122,7 @@ def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: dateti
         for line in map(lines.first_line, (body, body[len(lines.first_line(body)) :].lstrip()))
         if line.startswith((b"FHS", b"BHS"))
     ]
-    opening = [_answer(line, control_id, now) for line in headers]
+    opening = [_reply_header(line, control_id, now) for line in headers]
     counts = {b"FHS": b"FTS|1", b"BHS": b"BTS|%d" % len(acks)}
     closing = [counts[line[:3]].replace(b"|", line[3:4] or b"|") for line in reversed(headers)]
     whole = [line + b"\r" for line in opening]
@@ -130,14 +130,14 @@ def join_acks(raw: bytes, acks: Sequence[bytes], *, control_id: str, now: dateti
     return b"".join([*whole, *(line + b"\r" for line in closing)])
 
 
-def _answer(line: bytes, control_id: str, now: datetime) -> bytes:
+def _reply_header(line: bytes, control_id: str, now: datetime) -> bytes:
     separator = line[3:4] or b"|"
     fields = [*line.split(separator), *[b""] * _CONTROL_ID]
     try:
         marks = delimiters.read(separator + fields[1]).completed().encoding_characters.encode()
     except MalformedMessage:
         marks = delimiters.STANDARD.encoding_characters.encode()
-    answer = [
+    reply = [
         fields[0],
         marks,
         fields[4],
@@ -151,7 +151,7 @@ def _answer(line: bytes, control_id: str, now: datetime) -> bytes:
         control_id.encode("ascii"),
         fields[_CONTROL_ID - 1],
     ]
-    return separator.join(answer)
+    return separator.join(reply)
 
 
 _BOM: Final = b"\xef\xbb\xbf"

@@ -74,7 +74,7 @@ DELIMITERS_IN_CHARACTERS = frozenset(
     }
 )
 
-_WITH_STATES = "iso2022"
+_ISO_2022 = "iso2022"
 
 # Text that is declared as one of these and is valid UTF-8 beyond ASCII is read as UTF-8: otherwise
 # it would consist of pairs like `Ã©`. This does not hold for Cyrillic and Greek, where such pairs
@@ -135,23 +135,23 @@ The text is None if lines must be decoded one by one.
 """
 
 
-def decoded(body: bytes, msh18: str, fallback: str, *, marked: bool) -> Decoded:
+def decoded(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Decoded:
     """
     Decode `body` as declared, or with the first codec that fits.
 
-    `marked`: the message began with a UTF-8 byte order mark, which takes precedence over MSH-18.
+    `has_bom`: the message began with a UTF-8 byte order mark, which takes precedence over MSH-18.
     """
-    known = "utf-8" if marked else known_codec(msh18)
+    known = "utf-8" if has_bom else known_codec(msh18)
     codec = known or _canonical(fallback)
     # Escape sequences of ISO 2022 are ASCII bytes and may be invalid.
-    plain = codec not in DELIMITERS_IN_CHARACTERS and not codec.startswith(_WITH_STATES)
-    if plain and body.isascii():
+    keeps_ascii = codec not in DELIMITERS_IN_CHARACTERS and not codec.startswith(_ISO_2022)
+    if keeps_ascii and body.isascii():
         return codec, False, body.decode("ascii")
     if codec in WESTERN and (text := _decode(body, "utf-8")) is not None:
         return "utf-8", True, text
     unknown = bool(msh18) and known is None
     for candidate in (codec, "utf-8"):
-        if candidate.startswith(_WITH_STATES):
+        if candidate.startswith(_ISO_2022):
             if _decodes_by_line(body, candidate):
                 return candidate, unknown or candidate != codec, None
         elif (text := _decode(body, candidate)) is not None:

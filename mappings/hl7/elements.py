@@ -56,20 +56,20 @@ def narrow(raw: str, path: Path, delimiters: Delimiters) -> str:
     return pick(component, delimiters.subcomponent, path.subcomponent)
 
 
-def chosen(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
+def selected_repetitions(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
     """Return the repetitions that a path selects in the text of a field."""
     repetitions = cut(raw, syntax.delimiters.repetition)
     if path.repetition is not None:
         return repetitions[path.repetition - 1 : path.repetition]
-    for match in path.matches:
-        repetitions = [one for one in repetitions if _matches(one, match, syntax)]
+    for each in path.filters:
+        repetitions = [one for one in repetitions if _passes(one, each, syntax)]
     return repetitions
 
 
-def _matches(repetition: str, match: RepetitionFilter, syntax: MessageSyntax) -> bool:
-    place = Path(component=match.component, subcomponent=match.subcomponent)
+def _passes(repetition: str, condition: RepetitionFilter, syntax: MessageSyntax) -> bool:
+    place = Path(component=condition.component, subcomponent=condition.subcomponent)
     raw = narrow(repetition, place, syntax.delimiters)
-    return unescape(raw, syntax.delimiters, syntax.codec).strip() == match.value
+    return unescape(raw, syntax.delimiters, syntax.codec).strip() == condition.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +162,11 @@ class Field(Element):
 
 
 def texts(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
-    """Return what a path selects in the text of a field, one value for each repetition."""
+    """Return the value of a path in each repetition that it selects; `raw` is the whole field."""
     if not raw:
         return []
     marks = syntax.delimiters
     return [
-        unescape(narrow(one, path, marks), marks, syntax.codec) for one in chosen(raw, path, syntax)
+        unescape(narrow(one, path, marks), marks, syntax.codec)
+        for one in selected_repetitions(raw, path, syntax)
     ]

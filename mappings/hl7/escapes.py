@@ -34,15 +34,14 @@ def escape(text: str, delimiters: Delimiters = STANDARD, *, formatted: bool = Fa
     end or framing byte of the text ends the message. With `formatted` (FT, TX) a line feed becomes
     `\.br\`. Raises ValueError if the delimiters are not `completed`.
     """
-    if (
-        delimiters is STANDARD
-    ):  # the usual case: a lookup of the table takes longer than the translation
-        return text.translate(_WRITING_LINES if formatted else _WRITING)
-    return text.translate(_writing(delimiters, formatted))
+    if delimiters is STANDARD:  # a cached call takes longer than the translation
+        return text.translate(_STANDARD_FORMATTED if formatted else _STANDARD_TABLE)
+    return text.translate(_escape_table(delimiters, formatted))
 
 
 @lru_cache(maxsize=64)
-def _writing(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
+def _escape_table(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
+    """Return the table of `str.translate` that escapes a text."""
     mark = delimiters.escape
     if delimiters.completed() != delimiters:
         raise ValueError("escaping needs complete delimiters")
@@ -54,7 +53,7 @@ def _writing(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
 
 @lru_cache(maxsize=64)
 def named(delimiters: Delimiters) -> Mapping[str, str]:
-    """Return the sequence names of the declared delimiters."""
+    """Return the declared delimiters by the names of their sequences: `|` by `F`."""
     sequences = {
         "F": delimiters.field,
         "S": delimiters.component,
@@ -72,7 +71,8 @@ def _simple(delimiters: Delimiters) -> Mapping[str, str]:
     return {**dict.fromkeys(_HIGHLIGHTS, ""), ".br": "\n", **named(delimiters)}
 
 
-_WRITING, _WRITING_LINES = _writing(STANDARD, formatted=False), _writing(STANDARD, formatted=True)
+_STANDARD_TABLE = _escape_table(STANDARD, formatted=False)
+_STANDARD_FORMATTED = _escape_table(STANDARD, formatted=True)
 
 
 def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8") -> str:
@@ -165,7 +165,7 @@ class _Transcriber(_Unescaper):
         body = self._text[start + 1 : end] if end > 0 else ""
         if not self._is_kept(body):
             return super()._sequence(start)
-        self._write("")
+        self._write("")  # first writes the pending bytes
         self._done.append(f"{STANDARD.escape}{body}{STANDARD.escape}")
         return end + 1
 

@@ -109,25 +109,25 @@ def read(line: bytes) -> Header:
         raise MalformedMessage(MalformedReason.BATCH if batch else MalformedReason.NOT_HL7)
     separator = line[3:4]
     end = line.find(separator, 4) if separator else -1
-    found = delimiters.read(line[3:_MAX_FIELDS] if end < 0 else line[3 : min(end, _MAX_FIELDS)])
+    marks = delimiters.read(line[3:_MAX_FIELDS] if end < 0 else line[3 : min(end, _MAX_FIELDS)])
     parts = line.split(separator, _MAX_FIELDS)
     if not line.isascii() or b"\x1b" in line:
         parts = _split_decoded(line, separator, parts)
     fields = (b"MSH", separator, *parts[1:_LAST_FIELD])
     fields += (b"",) * (_LAST_FIELD + 1 - len(fields))
-    kind = fields[9], fields[11], fields[12]
+    coded = fields[9], fields[11], fields[12]
     # Senders use few combinations; values longer than codes are not cached.
     short = len(fields[9]) + len(fields[11]) + len(fields[12]) <= _LONGEST_CODES
     codes = _known_codes if short else _codes
-    return _make(Header, (found, fields, *codes(*kind, found.component)))
+    return _make(Header, (marks, fields, *codes(*coded, marks.component)))
 
 
 def _codes(
-    kind: bytes, processing: bytes, version: bytes, component: str
+    message_type: bytes, processing: bytes, version: bytes, component: str
 ) -> tuple[str, str, str, str, str]:
     """Parse MSH-9.1 to MSH-9.3, MSH-11.1 and MSH-12.1."""
     mark = component.encode()
-    code, trigger, structure = (*kind.split(mark, 3), b"", b"", b"")[:3]
+    code, trigger, structure = (*message_type.split(mark, 3), b"", b"", b"")[:3]
     return (
         _code(code),
         _code(trigger),
@@ -146,6 +146,7 @@ def _code(value: bytes) -> str:
 
 def _split_decoded(line: bytes, separator: bytes, parts: list[bytes]) -> list[bytes]:
     """Split after decoding if a character of the charset may contain the separator's byte."""
+    # MSH-18 is part 17, or a later one if a character before it was split.
     for part in (one for one in parts[17:] if len(one) <= _LONGEST_CHARSET):
         codec = charset.known_codec(part.decode("latin-1"))
         if codec in charset.DELIMITERS_IN_CHARACTERS:

@@ -18,7 +18,7 @@ AFTER = b"\x0b\x1c\x1a\x00\r\n"
 """Bytes that transports append to a message."""
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
-_ID = 3
+_NAME_LENGTH = 3
 MAX_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
 MAX_LINES = 300_000
@@ -34,23 +34,27 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
     """
     Strip the bytes that transports leave around a message.
 
-    Returns the message, and whether it had a UTF-8 byte order mark. In front it strips byte order
-    mark, framing bytes, NUL, blanks and line ends; behind, framing bytes, NUL, Ctrl-Z and line
-    ends. Raises MalformedMessage for UTF-16 and UTF-32.
+    Returns the message, and whether it had a UTF-8 byte order mark. In front of the message, it
+    strips byte order mark, framing bytes, NUL, blanks and line ends. Behind the message, it strips
+    framing bytes, NUL, Ctrl-Z and line ends. Raises MalformedMessage for UTF-16 and UTF-32.
     """
     if raw.startswith(_HEADERS):
         return raw.rstrip(AFTER), False
     if raw.lstrip(b"\x0b").startswith(_UTF_16):
         raise MalformedMessage(MalformedReason.UTF_16)
     body = raw.lstrip(_BEFORE)
-    marked = body.startswith(_BOM_UTF_8)
-    if marked:
+    has_bom = body.startswith(_BOM_UTF_8)
+    if has_bom:
         body = body[len(_BOM_UTF_8) :].lstrip(_BEFORE)
-    return body.rstrip(AFTER), marked
+    return body.rstrip(AFTER), has_bom
 
 
 def untrailed(raw: bytes) -> tuple[bytes, bool]:
-    """Strip as `trim` does, but keep one CR behind the last segment: slicing copies the message."""
+    """
+    Strip as `trim` does, but keep a single CR behind the last segment.
+
+    To strip this CR, Python would copy the whole message.
+    """
     if raw.startswith(_HEADERS) and raw.endswith(b"\r") and raw[-2:-1] not in AFTER:
         return raw, False
     return trim(raw)
@@ -98,8 +102,8 @@ class _SegmentNames(dict[bytes, str]):
     def __missing__(self, head: bytes) -> str:
         if len(self) >= self._MAX_ENTRIES:
             self.clear()
-        known = head[_ID:] == self._separator and _is_name(head[:_ID])
-        self[head] = found = name(head[:_ID]) if known else ""
+        known = head[_NAME_LENGTH:] == self._separator and _is_name(head[:_NAME_LENGTH])
+        self[head] = found = name(head[:_NAME_LENGTH]) if known else ""
         return found
 
 
@@ -118,8 +122,8 @@ def with_one_end(body: bytes) -> bytes:
 
 
 def require_few_parts(body: bytes, marks: Delimiters) -> None:
-    """Raise MalformedMessage for too many lines or delimiters; costs no memory for each."""
-    if len(body) < MAX_LINES:  # the least of the limits
+    """Raise MalformedMessage for too many lines or delimiters. They are counted, not split."""
+    if len(body) < MAX_LINES:  # the smallest limit: a shorter message cannot exceed any
         return
     if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
@@ -130,8 +134,8 @@ def require_few_parts(body: bytes, marks: Delimiters) -> None:
         marks.subcomponent: (MAX_SUBCOMPONENTS, MalformedReason.TOO_MANY_FIELDS),
         marks.escape: (MAX_ESCAPES, MalformedReason.TOO_MANY_ESCAPES),
     }
-    for mark, (most, reason) in limits.items():
-        if mark and body.count(mark.encode("latin-1")) > most:
+    for mark, (limit, reason) in limits.items():
+        if mark and body.count(mark.encode("latin-1")) > limit:
             raise MalformedMessage(reason)
 
 
@@ -141,13 +145,13 @@ def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
 
     Raises MalformedMessage.
     """
-    lines, names = _named(body, separator)
+    lines, names = _split_with_names(body, separator)
     if len(lines) > MAX_SEGMENTS:
         raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
     return lines, names
 
 
-def _named(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
+def _split_with_names(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     if b"\n" not in body:
         lines = body.split(b"\r")
         if not lines[-1]:
@@ -157,7 +161,7 @@ def _named(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
         if "" not in names:  # the usual case: each line is a segment with fields
             return lines, names
     lines = split(body, separator)
-    return lines, [name(line[:_ID]) for line in lines]
+    return lines, [name(line[:_NAME_LENGTH]) for line in lines]
 
 
 def split(body: bytes, separator: bytes) -> list[bytes]:
@@ -172,16 +176,16 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
         lines = body.split(b"\r")
     else:
         lines = _segment_ends(separator, carriage_returns=b"\r" in body).split(body)
-    segments: list[bytes] = []
+    found: list[bytes] = []
     texts: dict[int, list[bytes]] = {}
     for line in lines:
-        if line[_ID : _ID + 1] == separator and _is_name(line[:_ID]):
-            segments.append(line)
+        if line[_NAME_LENGTH : _NAME_LENGTH + 1] == separator and _is_name(line[:_NAME_LENGTH]):
+            found.append(line)
         elif line and not line.isspace():
-            _keep_other(line, segments, texts)
+            _keep_other(line, found, texts)
     for index, text in texts.items():
-        segments[index] = b"\n".join((segments[index], *text))
-    return segments
+        found[index] = b"\n".join((found[index], *text))
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -196,12 +200,12 @@ def name(text: bytes) -> str:
     return text.decode("ascii").upper()
 
 
-def _keep_other(line: bytes, segments: list[bytes], texts: dict[int, list[bytes]]) -> None:
+def _keep_other(line: bytes, found: list[bytes], texts: dict[int, list[bytes]]) -> None:
     """Keep a line that does not start like a segment with fields, or raise MalformedMessage."""
-    if len(line) == _ID and _is_name(line) and line.isupper():
-        segments.append(line)
-    elif segments and segments[-1][:_ID].upper() in _TEXT_SEGMENTS:
-        texts.setdefault(len(segments) - 1, []).append(line)
+    if len(line) == _NAME_LENGTH and _is_name(line) and line.isupper():
+        found.append(line)
+    elif found and found[-1][:_NAME_LENGTH].upper() in _TEXT_SEGMENTS:
+        texts.setdefault(len(found) - 1, []).append(line)
     else:
-        place = segments[-1][:_ID].upper().decode("ascii") if segments else "MSH"
+        place = found[-1][:_NAME_LENGTH].upper().decode("ascii") if found else "MSH"
         raise MalformedMessage(MalformedReason.STRAY_LINE, place)

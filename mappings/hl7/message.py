@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from mappings.hl7 import charset, header, lines
 from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import Field, MessageSyntax, chosen, narrow, texts
+from mappings.hl7.elements import Field, MessageSyntax, narrow, selected_repetitions, texts
 from mappings.hl7.escapes import unescape
 from mappings.hl7.header import Header
 from mappings.hl7.path import EVERY, WHOLE, Path
@@ -57,8 +57,8 @@ class SegmentLines:
             try:
                 text = self.raw[index].decode(self.syntax.codec)
             except UnicodeDecodeError:  # ISO 2022 shift states end with each line
-                lines = self.raw[index].split(b"\n")
-                text = "\n".join(each.decode(self.syntax.codec) for each in lines)
+                parts = self.raw[index].split(b"\n")
+                text = "\n".join(each.decode(self.syntax.codec) for each in parts)
             if "\n" in text:
                 mark = self.syntax.delimiters.escape
                 text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")
@@ -82,10 +82,10 @@ class Segment:
 
     __slots__ = ("_lines", "id", "index")
 
-    def __init__(self, lines: SegmentLines, index: int) -> None:
+    def __init__(self, segment_lines: SegmentLines, index: int) -> None:
         """`index` is the position of the segment in the message, counted from 0."""
-        self._lines = lines
-        self.id = lines.names[index]
+        self._lines = segment_lines
+        self.id = segment_lines.names[index]
         self.index = index
 
     @property
@@ -127,7 +127,7 @@ class Segment:
         raw = self.field_text(parsed.field)
         if not raw or self._verbatim(parsed):
             return raw
-        found = chosen(raw, parsed, self._lines.syntax)
+        found = selected_repetitions(raw, parsed, self._lines.syntax)
         marks, codec = self._lines.syntax
         return unescape(narrow(found[0], parsed, marks), marks, codec) if found else ""
 
@@ -156,16 +156,18 @@ class Message:
 
     lines_type: ClassVar[type[SegmentLines]] = SegmentLines
 
-    def __init__(self, raw: bytes, head: Header, lines: SegmentLines, *, suspect: bool) -> None:
-        """Store the result of `parse`."""
+    def __init__(
+        self, raw: bytes, head: Header, segment_lines: SegmentLines, *, suspect: bool
+    ) -> None:
+        """Store the result of `parse`; `suspect`: the text is not as MSH-18 declares."""
         self.raw = raw
         self.header = head
         self.delimiters = head.delimiters
         """The delimiters that the message declares."""
-        self.lines = lines
-        self.encoding = lines.syntax.codec
+        self.lines = segment_lines
+        self.encoding = segment_lines.syntax.codec
         self.charset_suspect = suspect
-        self.names: Sequence[str] = lines.names
+        self.names: Sequence[str] = segment_lines.names
         """The names of all segments, in order."""
         self._segments: list[Segment | None] | None = None
         self._named: dict[str, list[Segment]] | None = None
@@ -179,7 +181,7 @@ class Message:
         `fallback` is the codec if MSH-18 is empty or unknown. `head` is the result of `peek` for
         the same bytes, if it is known.
         """
-        body, marked = lines.untrailed(raw)
+        body, has_bom = lines.untrailed(raw)
         if b"\n" in body:
             body = lines.with_one_end(body)
         if head is None:
@@ -192,9 +194,9 @@ class Message:
         if names.count("MSH") > 1:
             raise MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]")
         declared = charset.declared(head.charset, marks.repetition)
-        codec, suspect, text = charset.decoded(body, declared, fallback, marked=marked)
-        found = cls.lines_type(segments, names, _make(MessageSyntax, (marks, codec)), text)
-        return cls(raw, head, found, suspect=suspect)
+        codec, suspect, text = charset.decoded(body, declared, fallback, has_bom=has_bom)
+        syntax = _make(MessageSyntax, (marks, codec))
+        return cls(raw, head, cls.lines_type(segments, names, syntax, text), suspect=suspect)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -259,7 +261,7 @@ class Message:
 _NUL = b"\0"
 
 
-def null_place(payload: bytes, header: Header) -> str:
+def null_place(payload: bytes, head: Header) -> str:
     r"""
     Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
 
@@ -267,14 +269,15 @@ def null_place(payload: bytes, header: Header) -> str:
     reports cannot hold it. NUL bytes around a message come from transports and are ignored. Raises
     MalformedMessage.
     """
-    marks = header.delimiters
+    marks = head.delimiters
     lines.require_few_parts(payload, marks)
     mark = marks.escape.encode("latin-1")
     if _NUL not in payload:
-        if not mark or payload.count(mark) == header.fields[2].count(mark):
+        if not mark or payload.count(mark) == head.fields[2].count(mark):
             return ""  # no escape sequences
         if not any(
-            0 in bytes.fromhex(each.decode()) for each in _hexadecimal(mark).findall(payload)
+            0 in bytes.fromhex(each.decode())
+            for each in _hexadecimal_escapes(mark).findall(payload)
         ):
             return ""
     body, _ = lines.trim(payload)
@@ -282,16 +285,16 @@ def null_place(payload: bytes, header: Header) -> str:
     for line in lines.split(body, marks.field.encode("latin-1")):
         name = line[:3].upper()
         numbers[name] = numbers.get(name, 0) + 1
-        at = _position(line, mark)
+        at = _nul_position(line, mark)
         if at is not None:
-            return _named(line[:at], name.decode("ascii"), numbers[name], marks)
+            return _location_after(line[:at], name.decode("ascii"), numbers[name], marks)
     return ""
 
 
-def _position(line: bytes, mark: bytes) -> int | None:
-    """Return the position of the first NUL in a segment."""
+def _nul_position(line: bytes, mark: bytes) -> int | None:
+    """Return the position of the first NUL in a segment, None without NUL."""
     found = [at] if (at := line.find(_NUL)) >= 0 else []
-    for escape in _hexadecimal(mark).finditer(line) if mark else ():
+    for escape in _hexadecimal_escapes(mark).finditer(line) if mark else ():
         if 0 in bytes.fromhex(escape[1].decode()):
             found.append(escape.start())
             break
@@ -299,13 +302,13 @@ def _position(line: bytes, mark: bytes) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def _hexadecimal(mark: bytes) -> re.Pattern[bytes]:
+def _hexadecimal_escapes(mark: bytes) -> re.Pattern[bytes]:
     """Return the possessive pattern of hexadecimal escapes; its search takes linear time."""
     return re.compile(re.escape(mark) + rb"[Xx]((?:[0-9A-Fa-f]{2})++)" + re.escape(mark))
 
 
-def _named(before: bytes, name: str, number: int, marks: Delimiters) -> str:
-    """Return the location that follows a text in its segment."""
+def _location_after(before: bytes, name: str, number: int, marks: Delimiters) -> str:
+    """Return the location of the character behind `before`, the beginning of a segment."""
     text = before.decode("latin-1")
     field = text.count(marks.field) + (name == "MSH")
     if not field:

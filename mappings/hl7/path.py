@@ -19,12 +19,12 @@ EVERY: Final = 0  # as an occurrence: each segment of that name
 WHOLE: Final = 0  # as a number: the whole segment, field or component
 
 _NUMBER = r"[1-9]\d{0,4}"
-_MATCH = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
-_WITHIN = rf"(?:\[({_NUMBER})\]|((?:{_MATCH})+))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?"
+_FILTER = rf"\[(?:([A-Z][A-Z0-9]{{1,3}})-)?({_NUMBER})(?:\.({_NUMBER}))?=([^\[\]=]*)\]"
+_WITHIN = rf"(?:\[({_NUMBER})\]|((?:{_FILTER})+))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?"
 _PATH = re.compile(
     rf"(?:([A-Z][A-Z0-9]{{2}})(?:\[({_NUMBER}|\*)\])?(?:-|$))?(?:({_NUMBER}){_WITHIN})?", re.ASCII
 )
-_MATCHES = re.compile(_MATCH, re.ASCII)
+_FILTERS = re.compile(_FILTER, re.ASCII)
 
 
 class InvalidPath(ValueError):
@@ -74,7 +74,7 @@ class Path:
     subcomponent: int = WHOLE
     occurrence: int = 1
     repetition: int | None = None
-    matches: tuple[RepetitionFilter, ...] = ()
+    filters: tuple[RepetitionFilter, ...] = ()
 
     @staticmethod
     def parse(text: str) -> "Path":
@@ -93,11 +93,11 @@ class Path:
         return "-".join(parts)
 
     def _within(self) -> str:
-        picked = "".join(map(str, self.matches))
+        selection = "".join(map(str, self.filters))
         if self.repetition is not None:
-            picked = f"[{self.repetition}]"
+            selection = f"[{self.repetition}]"
         below = (self.component, self.subcomponent)
-        return picked + "".join(f".{number}" for number in below if number)
+        return selection + "".join(f".{number}" for number in below if number)
 
 
 @lru_cache(maxsize=4096)
@@ -105,7 +105,7 @@ def _parse(text: str) -> Path:
     found = _PATH.fullmatch(text)
     if not text or found is None or text.endswith("-"):
         raise InvalidPath(text)
-    segment, occurrence, field, repetition, matches = found.group(1, 2, 3, 4, 5)
+    segment, occurrence, field, repetition, filters = found.group(1, 2, 3, 4, 5)
     component, subcomponent = found.group(10, 11)
     return Path(
         segment=segment or "",
@@ -114,7 +114,7 @@ def _parse(text: str) -> Path:
         subcomponent=int(subcomponent or WHOLE),
         occurrence=EVERY if occurrence == "*" else int(occurrence or 1),
         repetition=int(repetition) if repetition else None,
-        matches=tuple(_match(m) for m in _MATCHES.finditer(matches or "")),
+        filters=tuple(_read_filter(each) for each in _FILTERS.finditer(filters or "")),
     )
 
 
@@ -130,6 +130,6 @@ def within_field(text: str) -> Path:
     return _parse("1" + text) if text.startswith(("[", ".")) else _parse("1." + text)
 
 
-def _match(found: re.Match[str]) -> RepetitionFilter:
+def _read_filter(found: re.Match[str]) -> RepetitionFilter:
     data_type, component, subcomponent, value = found.groups()
     return RepetitionFilter(int(component), value, int(subcomponent or WHOLE), data_type or "")

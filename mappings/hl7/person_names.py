@@ -246,12 +246,12 @@ def _same_word(one: str, other: str) -> bool:
     if _same(one, other):
         return True
     shorter, longer = sorted((one, other), key=lambda each: len(_letters(each)))
-    return _is_short(shorter) and any(
+    return _is_abbreviation(shorter) and any(
         full.startswith(short) for full in _spellings(longer) for short in _spellings(shorter)
     )
 
 
-def _is_short(word: str) -> bool:
+def _is_abbreviation(word: str) -> bool:
     """Tell whether a word is one letter of an alphabet or ends with a dot."""
     letters = _letters(word)
     alphabetic = all(each.upper() != each.lower() for each in letters)

@@ -35,7 +35,7 @@ _FORMATS = {
 }
 _CODES = dict(zip("YLDHMS", Precision, strict=False))  # TS.2, table 0529
 _LONGEST_OFFSET = 14 * 60  # minutes
-_YEARS = range(1800, 2200)  # others are two-digit years: `880705`
+_YEARS = range(1800, 2200)  # `880705`, which has a two-digit year, would be in the year 8807
 _LONGEST = 48  # characters
 
 _OFFSET = r"\s*(?P<offset>Z|[+-]\d{2}:?\d{2})?"
@@ -149,6 +149,7 @@ def _timestamp(
     precision = Precision(len(known) + (fraction is not None))
     if parts.get("half") and len(known) > Precision.DAY:
         known[3] = known[3] % 12 + (12 if (parts["half"] or "").lower().startswith("p") else 0)
+    # Missing parts: January, the first, midnight.
     year, month_number, day_number, *clock = known + [1, 1, 0, 0, 0][len(known) - 1 :]
     micro = int((fraction or "0").ljust(6, "0")[:6])
     if year not in _YEARS:

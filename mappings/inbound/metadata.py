@@ -75,8 +75,8 @@ class SegmentKeyRule:
     def fill(self, scope: MessageScope, filled: dict[str, str]) -> None:
         """Add the keys of all segments. Equal keys are numbered. A null becomes an empty text."""
         numbers: dict[str, int] = {}
-        for place in scope.all_positions(self.segment):
-            one = scope.single(place)
+        for position in scope.all_positions(self.segment):
+            one = scope.single(position)
             if self.condition is not None and not self.condition(one):
                 continue
             key, value = self.key(one), self.value(one)
@@ -107,8 +107,8 @@ class MetadataRules:
         for each in self.each:
             each.fill(scope, filled)
         names, kept = scope.message.names, dict[str, list[str]]()
-        for place in scope.select_positions(self.keep.has):
-            kept.setdefault(names[place], []).append(scope.message.lines.text(place))
+        for position in scope.select_positions(self.keep.has):
+            kept.setdefault(names[position], []).append(scope.message.lines.text(position))
         for name, lines in kept.items():
             before = [filled[name]] if name in filled else []
             filled[name] = "\n".join([*before, *lines])
@@ -117,17 +117,17 @@ class MetadataRules:
 
 def within_limit(filled: dict[str, str]) -> dict[str, str]:
     """Drop keys that exceed the limit of the report service, and list them in `MetadataOmitted`."""
-    long = len("".join(filled)) + len("".join(filled.values()))
-    if long < SHORT:
+    characters = len("".join(filled)) + len("".join(filled.values()))
+    if characters < SHORT:
         return filled
     kept, left_out, size = {}, [], _RESERVED
     for key, value in filled.items():
-        check_identity_rules = len(json.dumps({key: value}, ensure_ascii=False).encode())
-        if size + check_identity_rules > LARGEST:
+        entry_size = len(json.dumps({key: value}, ensure_ascii=False).encode())
+        if size + entry_size > LARGEST:
             left_out.append(key)
         else:
             kept[key] = value
-            size += check_identity_rules
+            size += entry_size
     if left_out:
         kept[OMITTED] = ", ".join(left_out)[: _RESERVED // _LONGEST_CHARACTER]
     return kept

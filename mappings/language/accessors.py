@@ -16,9 +16,6 @@ from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
 from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
 from mappings.language.scope import MessageScope
 
-NULL = '""'
-"""The HL7 null, which deletes the stored value (HL7 v2.5.1 §2.5.3)."""
-
 Getter = Callable[[MessageScope], str]
 Many = Callable[[MessageScope], list[str]]
 Narrow = Callable[[str, Delimiters], str]
@@ -73,7 +70,7 @@ def compile_path(
     path = parse_path(text, node, diagnostics)
     if path is None:
         return lambda scope: ""
-    return _filtered(path, raw=raw) if path.matches else _nth(path, raw=raw)
+    return _filtered(path, raw=raw) if path.filters else _nth(path, raw=raw)
 
 
 def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) -> Many:
@@ -85,11 +82,11 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
     """
     segment, number = paths[0].segment, paths[0].field
     key = f"{after}>{segment}" if after else segment
-    narrows = [(narrowing(path), path.matches) for path in paths]
+    narrows = [(narrowing(path), path.filters) for path in paths]
 
     def one(repetition: str, scope: MessageScope) -> str:
-        for narrow, matches in narrows:
-            if matches and not passes_filters(repetition, matches, scope.delimiters):
+        for narrow, filters in narrows:
+            if filters and not passes_filters(repetition, filters, scope.delimiters):
                 continue
             if value := finish(narrow(repetition, scope.delimiters), scope, raw=raw):
                 return value
@@ -97,12 +94,12 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     def many(scope: MessageScope) -> list[str]:
         values: list[str] = []
-        places = scope.all_positions(key)
-        if not places:
+        positions = scope.all_positions(key)
+        if not positions:
             return values
         separator, known = scope.delimiters.repetition, scope.fields
-        for place in places:
-            fields = known[place] or scope.split(place)
+        for position in positions:
+            fields = known[position] or scope.split(position)
             if number >= len(fields) or not (text := fields[number]):
                 continue
             if separator and separator in text:
@@ -115,9 +112,10 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
 
 def _nth(path: Path, *, raw: bool) -> Getter:
+    """Compile a path without filters: the n-th segment, and its n-th repetition."""
     if max(path.occurrence, 1) == 1 and not raw and (path.repetition or 1) == 1:
         return _of_first(path)
-    segment, number, wanted = path.segment, path.field, (path.repetition or 1) - 1
+    segment, number, skipped = path.segment, path.field, (path.repetition or 1) - 1
     index = max(path.occurrence, 1) - 1 if path.occurrence != EVERY else 0
     narrow = narrowing(path)
     repeats = _repeats(path)
@@ -131,8 +129,8 @@ def _nth(path: Path, *, raw: bool) -> Getter:
         delimiters = scope.delimiters
         if repeats and delimiters.repetition and delimiters.repetition in text:
             parts = text.split(delimiters.repetition)
-            text = parts[wanted] if len(parts) > wanted else ""
-        elif wanted:
+            text = parts[skipped] if len(parts) > skipped else ""
+        elif skipped:
             return ""
         text = narrow(text, delimiters)
         if delimiters.escape in text:
@@ -144,10 +142,10 @@ def _nth(path: Path, *, raw: bool) -> Getter:
 
 def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
     """Return a field of the n-th segment of a name, as sent."""
-    places = scope.visible_positions(segment)
-    if len(places) <= index:
+    positions = scope.visible_positions(segment)
+    if len(positions) <= index:
         return ""
-    fields = scope.split(places[index])
+    fields = scope.split(positions[index])
     return fields[number] if number < len(fields) else ""
 
 
@@ -162,10 +160,10 @@ def _of_first(path: Path) -> Getter:
     component, subcomponent = path.component, path.subcomponent
 
     def get(scope: MessageScope) -> str:
-        places = scope.lookup.get(segment) or scope.fallback.get(segment)
-        if not places:
+        positions = scope.lookup.get(segment) or scope.fallback.get(segment)
+        if not positions:
             return ""
-        fields = scope.fields[places[0]] or scope.split(places[0])
+        fields = scope.fields[positions[0]] or scope.split(positions[0])
         if number >= len(fields) or not (text := fields[number]):
             return ""
         marks = scope.delimiters
@@ -188,19 +186,20 @@ def _of_first(path: Path) -> Getter:
 
 
 def _filtered(path: Path, *, raw: bool) -> Getter:
-    narrow, segment, number, matches = narrowing(path), path.segment, path.field, path.matches
+    """Compile a path with filters."""
+    narrow, segment, number, filters = narrowing(path), path.segment, path.field, path.filters
     index = max(path.occurrence, 1) - 1
 
     def get(scope: MessageScope) -> str:
         text = _field(scope, segment, index, number)
-        return first_match(text, matches, narrow, scope, raw=raw) if text else ""
+        return first_match(text, filters, narrow, scope, raw=raw) if text else ""
 
     return get
 
 
 def first_match(
     text: str,
-    matches: tuple[RepetitionFilter, ...],
+    filters: tuple[RepetitionFilter, ...],
     narrow: Narrow,
     scope: MessageScope,
     *,
@@ -208,9 +207,9 @@ def first_match(
 ) -> str:
     """Return the first value among the repetitions that pass all filters."""
     delimiters = scope.delimiters
-    wanted = matches[0].value
+    wanted = filters[0].value
     for repetition in cut(text, delimiters.repetition):
-        if wanted in repetition and passes_filters(repetition, matches, delimiters):
+        if wanted in repetition and passes_filters(repetition, filters, delimiters):
             value = finish(narrow(repetition, delimiters), scope, raw=raw)
             if value:
                 return value
@@ -218,14 +217,14 @@ def first_match(
 
 
 def passes_filters(
-    repetition: str, matches: tuple[RepetitionFilter, ...], delimiters: Delimiters
+    repetition: str, filters: tuple[RepetitionFilter, ...], delimiters: Delimiters
 ) -> bool:
     """Tell whether a repetition passes all filters."""
-    for match in matches:
-        value = pick(repetition, delimiters.component, match.component)
-        if match.subcomponent:
-            value = pick(value, delimiters.subcomponent, match.subcomponent)
-        if value.strip() != match.value:
+    for each in filters:
+        value = pick(repetition, delimiters.component, each.component)
+        if each.subcomponent:
+            value = pick(value, delimiters.subcomponent, each.subcomponent)
+        if value.strip() != each.value:
             return False
     return True
 

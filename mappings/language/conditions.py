@@ -48,11 +48,11 @@ def _compile_field(path: str, node: YamlNode, diagnostics: Diagnostics) -> Condi
     Equal conditions with a pattern are evaluated once for each group.
     """
     getter = compile_path(path, node.at_key(), diagnostics)
-    holds = _of(getter, compile_condition_test(node, diagnostics))
+    holds = _field_condition(getter, compile_condition_test(node, diagnostics))
     pattern = node.get("matches")
     if pattern is None or len(node.value or ()) != 1 or not isinstance(pattern.value, str):
         return holds
-    return diagnostics.conditions.setdefault((path, pattern.value), _once(holds))
+    return diagnostics.conditions.setdefault((path, pattern.value), _cached(holds))
 
 
 def compile_test(node: YamlNode, diagnostics: Diagnostics) -> Test:
@@ -148,13 +148,13 @@ _TESTS: dict[str, Callable[[YamlNode, Diagnostics], Test]] = {
 
 # Loops instead of any() and all(): a generator costs as much as the conditions.
 def _all(parts: list[Condition]) -> Condition:
-    def hold(scope: MessageScope) -> bool:
+    def holds(scope: MessageScope) -> bool:
         for part in parts:  # noqa: SIM110  # see above
             if not part(scope):
                 return False
         return True
 
-    return hold
+    return holds
 
 
 def _any(parts: list[Condition]) -> Condition:
@@ -171,7 +171,7 @@ def _not(part: Condition) -> Condition:
     return lambda scope: not part(scope)
 
 
-def _once(condition: Condition) -> Condition:
+def _cached(condition: Condition) -> Condition:
     """Cache the result of a condition in the scope."""
 
     def holds(scope: MessageScope) -> bool:
@@ -183,7 +183,9 @@ def _once(condition: Condition) -> Condition:
     return holds
 
 
-def _of(getter: Getter, test: Test) -> Condition:
+def _field_condition(getter: Getter, test: Test) -> Condition:
+    """Test the value of a field. A null counts as an empty text."""
+
     def holds(scope: MessageScope) -> bool:
         value = getter(scope)
         return test("" if value == NULL else value)

@@ -175,6 +175,7 @@ class _Conversion:
 
 RULES = frozenset({"only", "prior_mrn", "prior_name"})
 HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
+"""Keys whose value is a rule, and keys whose entries are rules: an overlay replaces them whole."""
 
 
 def load_tree(sources: Sources, name: str, diagnostics: Diagnostics) -> YamlNode | None:

@@ -23,7 +23,7 @@ import re2
 from mappings.language.diagnostics import Diagnostics, YamlNode
 
 MAX_MATCHED = 4096
-"""The number of characters of a value that are searched."""
+"""Limit of the characters of a value that a pattern searches."""
 MAX_PATTERN = 2000
 """The limit of the characters of a pattern."""
 
@@ -60,16 +60,16 @@ def bounded_patterns() -> Iterator[None]:
         _bound.left = before
 
 
-def _spend(found: "re2._Regexp", text: bytes) -> None:
+def _spend(pattern: "re2._Regexp", text: bytes) -> None:
     """Count a search; raise PatternsTakeLong if the block has no steps left."""
     if _bound.left is not None:
-        _bound.left -= found.programsize * len(text)
+        _bound.left -= pattern.programsize * len(text)
         if _bound.left < 0:
             raise PatternsTakeLong
 
 
 _ENGINE = "patterns are matched in linear time (RE2)"
-_LACKING = {
+_UNSUPPORTED = {
     "(?=": "look-ahead (?=",
     "(?!": "negative look-ahead (?!",
     "(?<=": "look-behind (?<=",
@@ -109,20 +109,20 @@ def compile_search(pattern: str) -> Search:
     return _search(_compiled(pattern, case_sensitive=False))
 
 
-def _search(found: "re2._Regexp") -> Search:
-    group = 1 if found.groups else 0
+def _search(pattern: "re2._Regexp") -> Search:
+    group = 1 if pattern.groups else 0
 
     def search(value: str) -> str | None:
         encoded = value[:MAX_MATCHED].encode("utf-8", "surrogatepass")
-        _spend(found, encoded)
-        match = found.search(encoded)
+        _spend(pattern, encoded)
+        match = pattern.search(encoded)
         if match is None:
             return None
         text: bytes | None = match[group]
         return text.decode("utf-8", "replace") if text else ""
 
-    known = lru_cache(maxsize=_MAX_CACHED)(search)
-    return lambda value: known(value) if len(value) <= _MAX_CACHED_LENGTH else search(value)
+    cached = lru_cache(maxsize=_MAX_CACHED)(search)
+    return lambda value: cached(value) if len(value) <= _MAX_CACHED_LENGTH else search(value)
 
 
 @lru_cache(maxsize=1024)
@@ -149,9 +149,9 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
 def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
-    lacking = _lacking(pattern)
-    if lacking:
-        raise ValueError(f"not supported in a pattern: {lacking}; {_ENGINE}")
+    unsupported = _unsupported(pattern)
+    if unsupported:
+        raise ValueError(f"not supported in a pattern: {unsupported}; {_ENGINE}")
     options = re2.Options()
     options.case_sensitive = case_sensitive
     options.max_mem = _MAX_MEMORY
@@ -169,12 +169,12 @@ def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
     return found
 
 
-def _lacking(pattern: str) -> str:
+def _unsupported(pattern: str) -> str:
     """Return the first construct that RE2 does not support; "" if there is none."""
     for found in _TOKEN.finditer(pattern):
         token = found[0]
-        if token in _LACKING:
-            return _LACKING[token]
+        if token in _UNSUPPORTED:
+            return _UNSUPPORTED[token]
         if token.startswith("\\") and token[1] in "123456789":
             return f"the backreference {token}"
         if token.startswith("(?") and set(token[2:]) & set("xaLu"):

@@ -46,15 +46,15 @@ def compile_gathering(
         return no_value
     segment = paths[0].segment
     after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
-    found = [compile_all(paths, after=each, raw=raw) for each in after]
+    readers = [compile_all(paths, after=each, raw=raw) for each in after]
     where = _where(entries, segment, context)
     separator = separator_of(entries, context)
 
     def get(scope: MessageScope) -> str:
         if segment not in scope.own.by_name and segment not in scope.header.by_name:
             return ""
-        seen = scope if where is None else _filtered(scope, segment, where)
-        values = [value for many in found for value in many(seen) if value]
+        visible = scope if where is None else _filtered(scope, segment, where)
+        values = [value for read in readers for value in read(visible) if value]
         if not values:
             return ""
         kept = [value for value in values if value != NULL] if NULL in values else values

@@ -36,8 +36,8 @@ class SegmentPositions:
     def of(cls, order: Positions, names: Sequence[str]) -> "SegmentPositions":
         """Group positions by name; `names` are the names of all segments of the message."""
         by_name: dict[str, list[int]] = {}
-        for place in order:
-            by_name.setdefault(names[place], []).append(place)
+        for position in order:
+            by_name.setdefault(names[position], []).append(position)
         return cls(order, by_name)
 
 
@@ -62,18 +62,18 @@ class FallbackLookup:
         return self._primary.get(name) or self._secondary.get(name)
 
 
-def following(places: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
-    """Yield the positions that follow `anchor`, directly or after segments of their own name."""
+def following(positions: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
+    """Yield the positions behind a segment `anchor`, directly or after segments of their name."""
     before, followed = -1, ""
-    for place in places:
-        if place - 1 != before or before < 0:
-            back = place - 1
-            while back >= 0 and names[back] == names[place]:
+    for position in positions:
+        if position - 1 != before or before < 0:
+            back = position - 1
+            while back >= 0 and names[back] == names[position]:
                 back -= 1
             followed = names[back] if back >= 0 else ""
-        before = place
+        before = position
         if followed == anchor:
-            yield place
+            yield position
 
 
 NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
@@ -104,6 +104,8 @@ _NO_SEGMENTS = SegmentPositions((), {})
 class MessageScope:
     """
     The segments of one event: positions of its own segments and of the header.
+
+    `place` is the location of the group for issues and events, such as `ORC[2]`.
 
     A path reads the segments of `lookup`, or those of `fallback` if `lookup` does not have the
     name.
@@ -152,7 +154,7 @@ class MessageScope:
 
     def select_lines(self, selects: NamePredicate) -> list[str]:
         """Return the segments with selected names as sent, those of the header first."""
-        return [self.message.lines.text(place) for place in self.select_positions(selects)]
+        return [self.message.lines.text(each) for each in self.select_positions(selects)]
 
     def visible_positions(self, name: str) -> Positions:
         """Return the positions of the segments that a path sees: the scope's, else the header's."""
@@ -169,21 +171,23 @@ class MessageScope:
         header, own = self.header.by_name.get(key), self.own.by_name.get(key)
         return (*header, *own) if header and own else own or header or ()
 
-    def single(self, place: int) -> "MessageScope":
+    def single(self, position: int) -> "MessageScope":
         """Return a scope that sees one segment instead of all with its name. Results are cached."""
-        ones = self._singles
-        if ones is None:
-            ones = self._singles = {}
-        one = ones.get(place)
+        singles = self._singles
+        if singles is None:
+            singles = self._singles = {}
+        one = singles.get(position)
         if one is None:
-            own = SegmentPositions((place,), {self.message.names[place]: (place,)})
-            one = ones[place] = MessageScope(self.message, self.defaults, own, place=self.place)
+            own = SegmentPositions((position,), {self.message.names[position]: (position,)})
+            one = singles[position] = MessageScope(
+                self.message, self.defaults, own, place=self.place
+            )
             one.fallback = FallbackLookup(self.lookup, self.fallback)
         return one
 
-    def restricted_to(self, places: Positions) -> "MessageScope":
+    def restricted_to(self, positions: Positions) -> "MessageScope":
         """Return a scope whose rules over all segments of a name see only these positions."""
-        own = SegmentPositions.of(places, self.message.names)
+        own = SegmentPositions.of(positions, self.message.names)
         restricted = MessageScope(self.message, self.defaults, own, place=self.place)
         restricted.lookup, restricted.fallback = self.lookup, self.fallback
         return restricted
@@ -213,9 +217,9 @@ class MessageGroups(NamedTuple):
 MAX_SHARED_SEGMENTS = 50_000
 MAX_SHARED_BYTES = 32 * 2**20
 """
-What the groups of a message may share, counted once for each further group.
+Limits of the segments that groups share, counted once for each further group.
 
-Each group reads the segments before the first one, and its order is stored with them.
+Each group reads the segments before the first group, and its order is stored with them.
 """
 
 
@@ -244,14 +248,14 @@ _LONGEST_CACHED = 100  # segments of a message whose groups are cached
 
 def split_orders(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
     """Split an order message at each ORC, and at each further OBR of the same ORC."""
-    scopes = _scopes(message, defaults, order_groups, _known_order_groups)
+    scopes = _scopes(message, defaults, order_groups, _cached_order_groups)
     _share_tail(scopes)
     return scopes
 
 
 def split_patients(message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
     """Split an ADT message at each PID: A39 and A40 may merge several pairs."""
-    return _scopes(message, defaults, _patient_groups, _known_patient_groups)
+    return _scopes(message, defaults, _patient_groups, _cached_patient_groups)
 
 
 def split_merges(groups: Sequence[MessageScope]) -> list[MessageScope]:
@@ -279,11 +283,11 @@ def split_merges(groups: Sequence[MessageScope]) -> list[MessageScope]:
 
 
 def _scopes(
-    message: Message, defaults: ListenerDefaults, grouping: _Grouping, known: _Grouping
+    message: Message, defaults: ListenerDefaults, grouping: _Grouping, cached: _Grouping
 ) -> list[MessageScope]:
     """Create the scopes of a message. The groups of equal sequences of segment names are cached."""
     names = tuple(message.names)
-    headers, groups = (known if len(names) <= _LONGEST_CACHED else grouping)(names)
+    headers, groups = (cached if len(names) <= _LONGEST_CACHED else grouping)(names)
     return [MessageScope(message, defaults, own, headers[at], label) for at, own, label in groups]
 
 
@@ -293,40 +297,41 @@ def order_groups(names: tuple[str, ...]) -> MessageGroups:
     groups: list[tuple[int, list[int], str]] = []
     own = headers[0]  # the group of the next segment
     orders = details = 0
-    detailed = True  # whether the next OBR begins a group
+    obr_begins_group = True  # false until the first OBR behind an ORC
     for position, name in enumerate(names):
         if name == "ORC":
             orders += 1
-            own, detailed = [], False
+            own, obr_begins_group = [], False
             groups.append((len(headers) - 1, own, f"ORC[{orders}]"))
         elif name == "OBR":
             details += 1
-            if detailed:
-                own = [] if own is headers[-1] else _governing(own, names)
+            if obr_begins_group:
+                own = [] if own is headers[-1] else _shared_orc(own, names)
                 groups.append((len(headers) - 1, own, f"OBR[{details}]"))
-            detailed = True
+            obr_begins_group = True
         elif name == "PID" and own is not headers[-1]:
             # Two patients of one message share only the MSH.
-            own, detailed = [at for at in headers[-1] if names[at] == "MSH"], True
+            own = [at for at in headers[-1] if names[at] == "MSH"]
+            obr_begins_group = True
             headers.append(own)
         own.append(position)
     return _grouped(headers, groups, names)
 
 
-def _governing(before: list[int], names: Sequence[str]) -> list[int]:
+def _shared_orc(before: list[int], names: Sequence[str]) -> list[int]:
     """Return the start of a group for an OBR without ORC: the previous ORC applies to it."""
-    return [place for place in before if names[place] == "ORC"]
+    return [position for position in before if names[position] == "ORC"]
 
 
 def _patient_groups(names: tuple[str, ...]) -> MessageGroups:
     header: list[int] = []
     groups: list[tuple[int, list[int], str]] = []
     own = header
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         if name == "PID":
             own = []
             groups.append((0, own, f"PID[{len(groups) + 1}]"))
-        own.append(place)
+        own.append(position)
     return _grouped([header], groups, names)
 
 
@@ -334,13 +339,13 @@ def _grouped(
     headers: list[list[int]], groups: list[tuple[int, list[int], str]], names: Sequence[str]
 ) -> MessageGroups:
     return MessageGroups(
-        tuple(SegmentPositions.of(places, names) for places in headers),
+        tuple(SegmentPositions.of(header, names) for header in headers),
         tuple((at, SegmentPositions.of(own, names), label) for at, own, label in groups),
     )
 
 
-_known_order_groups = lru_cache(maxsize=512)(order_groups)
-_known_patient_groups = lru_cache(maxsize=512)(_patient_groups)
+_cached_order_groups = lru_cache(maxsize=512)(order_groups)
+_cached_patient_groups = lru_cache(maxsize=512)(_patient_groups)
 
 
 def _share_tail(scopes: list[MessageScope]) -> None:
@@ -359,8 +364,8 @@ def _share_tail(scopes: list[MessageScope]) -> None:
 
 
 def _accession(scope: MessageScope) -> str:
-    places = scope.own.by_name.get("OBR")
-    fields = scope.split(places[0]) if places else ()
+    positions = scope.own.by_name.get("OBR")
+    fields = scope.split(positions[0]) if positions else ()
     return fields[_ACCESSION_FIELD] if len(fields) > _ACCESSION_FIELD else ""
 
 

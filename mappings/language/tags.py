@@ -55,12 +55,13 @@ class TagRule:
     rule: Rule
     required: bool
     refusing: bool
+    """Whether the rule may refuse a message."""
     places: tuple[str, ...]
     """The paths of the rule, in order."""
     of_listener: bool = False
     """Whether only the listener's settings can supply the value."""
-    kept: bool = True
-    """Whether `fill` reads the tag with `value`: the value is cached, or a null is ignored."""
+    cached: bool = True
+    """Whether `fill` calls `value` instead of `rule`: to use its cache, or to ignore a null."""
 
     def value(self, scope: MessageScope) -> str:
         """Return the value, computed once; "" for a null of a tag that is never deleted."""
@@ -107,18 +108,22 @@ def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRul
     required = context.diagnostics.read_flag(required_node, default=False)
     places = tuple(without_filters(path) for path in context.paths[before:]) or ("MSH-4",)
     refusing = required or context.refusing
-    kept = refusing or tag in NEVER_DELETED
-    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), kept)
+    cached = refusing or tag in NEVER_DELETED
+    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), cached)
 
 
 def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
-    """Return the tags with a value; a null becomes an empty text. Raises MissingField."""
+    """
+    Return the tags with a value; a null becomes an empty text.
+
+    Raises MissingField for a required tag, and the refusals and failures of rules.
+    """
     filled: dict[str, str] = {}
     known = scope.known_values
     for tag, rule in rules.items():
         value = known.get(tag)
         if value is None:
-            value = rule.value(scope) if rule.kept else rule.rule(scope)
+            value = rule.value(scope) if rule.cached else rule.rule(scope)
         if value and value != NULL:
             filled[tag] = value if len(value) <= LONGEST else shortened(tag, value)
         elif rule.required:

@@ -22,19 +22,20 @@ from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.scope import MessageScope
 
 _LENGTHS = frozenset({8, 10, 12, 14})  # YYYYMMDD, and with hour, minute, second
-_DAYS = frozenset(
+_MONTHS_WITH_DAYS = frozenset(
     f"{month:02d}{day:02d}"
     for month, days in enumerate((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), start=1)
     for day in range(1, days + 1)
 )
-_FIRST, _LAST = "1800", "2199"
+"""All `MMDD` but 0229. `parse_timestamp` parses that day, because it depends on the year."""
+_FIRST_YEAR, _LAST_YEAR = "1800", "2199"
 _MIN_YEARS = 2
 _MAX_YEARS = 999
 CARET = "^"
 """The component separator of plain names."""
-_DAY = 8
+_DATE_DIGITS = 8
 _YEAR = 10_000  # a year, as the difference of two days written YYYYMMDD and read as numbers
-_BEFORE_SUFFIX = 3
+_BEFORE_SUFFIX = 3  # components of XPN before the suffix
 
 
 def looks_like_time(text: str) -> bool:
@@ -43,8 +44,8 @@ def looks_like_time(text: str) -> bool:
         len(text) in _LENGTHS
         and text.isascii()
         and text.isdigit()
-        and text[4:8] in _DAYS
-        and _FIRST <= text[:4] <= _LAST
+        and text[4:8] in _MONTHS_WITH_DAYS
+        and _FIRST_YEAR <= text[:4] <= _LAST_YEAR
         and text[8:10] < "24"
         and text[10:12] < "60"
         and text[12:] < "60"
@@ -57,7 +58,7 @@ is_plain_time = lru_cache(maxsize=2048)(looks_like_time)
 
 def age_in_years(birth: str, day: str) -> str:
     """Return the age between two plain times in years; "" if DICOM writes it in days or months."""
-    found = (int(day[:_DAY]) - int(birth[:_DAY])) // _YEAR
+    found = (int(day[:_DATE_DIGITS]) - int(birth[:_DATE_DIGITS])) // _YEAR
     return f"{min(found, _MAX_YEARS):03d}Y" if found >= _MIN_YEARS else ""
 
 
@@ -104,8 +105,7 @@ def is_uid(text: str) -> bool:
 
 
 _MONTHS_ONLY_BELOW = 24
-_DAYS_ONLY_BELOW = 1
-_MAX_AGE = 999
+_DAYS_ONLY_BELOW = 1  # months
 
 
 def age_on(born: date, on: date) -> str:
@@ -118,7 +118,7 @@ def age_on(born: date, on: date) -> str:
         return f"{days:03d}D"
     if months < _MONTHS_ONLY_BELOW:
         return f"{months:03d}M"
-    return f"{min(months // 12, _MAX_AGE):03d}Y"
+    return f"{min(months // 12, _MAX_YEARS):03d}Y"
 
 
 def age_at(birth: str, day: str) -> str:

@@ -83,9 +83,9 @@ def test_segment_without_fields() -> None:
 )
 def test_bytes_before_the_message(front: bytes) -> None:
     """Framing bytes, byte order mark, blanks and line ends before a message are ignored."""
-    body, marked = lines.trim(front + HEAD)
+    body, has_bom = lines.trim(front + HEAD)
     assert body == HEAD
-    assert marked is (b"\xef\xbb\xbf" in front)
+    assert has_bom is (b"\xef\xbb\xbf" in front)
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])

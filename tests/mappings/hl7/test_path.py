@@ -15,12 +15,12 @@ CASES = {
     "PID-3[2].1": Path("PID", 3, 1, repetition=2),
     "OBR[2]-4.2": Path("OBR", 4, 2, occurrence=2),
     "OBX[*]-5": Path("OBX", 5, occurrence=EVERY),
-    "PID-3[CX-5=MR].1": Path("PID", 3, 1, matches=(RepetitionFilter(5, "MR", data_type="CX"),)),
+    "PID-3[CX-5=MR].1": Path("PID", 3, 1, filters=(RepetitionFilter(5, "MR", data_type="CX"),)),
     "PID-3[5=MR][4.1=HOSP A].1": Path(
         "PID",
         3,
         1,
-        matches=(RepetitionFilter(5, "MR"), RepetitionFilter(4, "HOSP A", subcomponent=1)),
+        filters=(RepetitionFilter(5, "MR"), RepetitionFilter(4, "HOSP A", subcomponent=1)),
     ),
     "3.1": Path("", 3, 1),
     "ZDS-1.1": Path("ZDS", 1, 1),
@@ -74,7 +74,7 @@ def test_refused(text: str) -> None:
         ("4", Path("", 1, 4)),
         ("4.2", Path("", 1, 4, 2)),
         ("[2].1", Path("", 1, 1, repetition=2)),
-        ("[CX-5=MR].1", Path("", 1, 1, matches=(RepetitionFilter(5, "MR", data_type="CX"),))),
+        ("[CX-5=MR].1", Path("", 1, 1, filters=(RepetitionFilter(5, "MR", data_type="CX"),))),
     ],
 )
 def test_within_a_field(text: str, path: Path) -> None:
@@ -83,7 +83,7 @@ def test_within_a_field(text: str, path: Path) -> None:
 
 
 _number = st.integers(1, 99)
-_match = st.builds(
+_filter = st.builds(
     RepetitionFilter,
     component=_number,
     value=st.text(st.characters(exclude_characters="[]=", exclude_categories=["Cs"]), max_size=8),
@@ -97,19 +97,19 @@ _match = st.builds(
     numbers=st.lists(_number, max_size=3),
     occurrence=st.integers(0, 9),
     repetition=st.none() | _number,
-    matches=st.lists(_match, max_size=3),
+    filters=st.lists(_filter, max_size=3),
 )
 def test_parse_inverts_str(
     segment: str,
     numbers: list[int],
     occurrence: int,
     repetition: int | None,
-    matches: list[RepetitionFilter],
+    filters: list[RepetitionFilter],
 ) -> None:
     """Each path is parsed from its text."""
     field, component, subcomponent = [*numbers, 0, 0, 0][:3]
     picked = repetition if field else None
-    conditions = tuple(matches) if field and repetition is None else ()
+    conditions = tuple(filters) if field and repetition is None else ()
     path = Path(segment, field, component, subcomponent, occurrence, picked, conditions)
     assert Path.parse(str(path)) == path
 
