@@ -51,9 +51,13 @@ class ConsoleEventQuery:
 
 
 def target_of(subject: str) -> tuple[str, str]:
-    """Return type and id of a subject such as `message 17`; an e-mail address has type `user`."""
+    """
+    Return type and id of a subject such as `message 17`.
+
+    A subject that begins with an e-mail address or an account id has type `user`.
+    """
     kind, _, identity = subject.partition(" ")
-    return ("user", subject) if "@" in kind else (kind, identity)
+    return ("user", subject) if "@" in kind or kind.isdecimal() else (kind, identity)
 
 
 class AuditRelay:

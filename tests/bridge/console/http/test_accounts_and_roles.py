@@ -324,3 +324,12 @@ def test_a_token_of_an_account_with_more_rights_is_not_revoked(console: RunningC
     refused = console.call(ADMIN, "DELETE", path)
     assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
     assert console.call(CHIEF, "DELETE", path).status_code == 200
+
+
+def test_an_event_names_an_account_by_its_id_as_a_user(console: RunningConsole) -> None:
+    """The console names accounts by id; the target of the audit event is a user then too."""
+    key = member(console, "SITE1", "by-id@site1.test")
+    disabled = console.call(CHIEF, "POST", f"/api/people/{key}/disable")
+    assert disabled.status_code == 200, disabled.text
+    events = console.call(CHIEF, "GET", f"/api/deeds?subject=user%20{key}").json()["rows"]
+    assert [each["action"] for each in events] == ["disable account"]
