@@ -4,10 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from bridge.delivery.delivery_history import current_observations, observations_sent_before
+from bridge.delivery.delivery_history import (
+    DeliveredEvent,
+    current_observations,
+    delivered_before,
+    observations_sent_before,
+)
 from bridge.engine_client import OrderKey
-from bridge.queue.deliveries import DeliveryOutcome
+from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
@@ -104,6 +110,27 @@ def test_sections_of_another_receiver(database: Database) -> None:
         with database.read() as connection:
             found = observations_sent_before(connection, claimed)
         assert found == (SentSection(destination_name, "LN", "1"),)
+
+
+def test_the_history_of_one_order(database: Database) -> None:
+    """The result of another order of the report is no earlier one; a damaged one is not read."""
+    outbox, history, claims = Outbox(database, "test"), [], list[ClaimedDelivery]()
+    message = b"MSH|^~\\&|A|B|C|D|2026||ORU^R01|1|P|2.5.1\rOBX|1|TX|1^x^LN|1|x||||||F\r"
+    for key in ("R1:final:1:a", "R1:final:1:b", "R1:final:2:a"):
+        with database.write() as connection:
+            outbox.enqueue(connection, [release(key, destination="ris")], NOW)
+        (claimed,) = outbox.claim("ris", NOW, 1)
+        claims.append(claimed)
+        with database.read() as connection:
+            before = delivered_before(connection, [claimed], "ris")[claimed.delivery_id]
+            history.append((before, observations_sent_before(connection, claimed)))
+        outbox.store_payloads({claimed.delivery_id: (message, "1")})
+        outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW)
+    first = ([DeliveredEvent(ResultEvent.FINAL)], (SentSection("1", "LN", "1"),))
+    assert history == [([], ()), ([], ()), first]
+    with database.write() as connection:
+        connection.execute(text("UPDATE delivery_body SET payload = :other"), {"other": b"MSH|"})
+        assert observations_sent_before(connection, claims[-1]) is None
 
 
 def test_current_observations() -> None:
