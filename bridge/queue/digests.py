@@ -14,9 +14,9 @@ def digest(payload: bytes) -> bytes:
     return blake2b(payload, digest_size=16).digest()
 
 
-def stored_digest(digest: bytes) -> int:
+def stored_digest(payload_digest: bytes) -> int:
     """Return the 64 bits of a digest that are stored, as a signed number."""
-    return int.from_bytes(digest[:_STORED_BYTES], signed=True)
+    return int.from_bytes(payload_digest[:_STORED_BYTES], signed=True)
 
 
 def is_intact(payload: bytes, stored: int | None) -> bool:

@@ -60,5 +60,7 @@ class Failover:
             owners = set(connection.execute(_CLAIM_OWNERS).scalars()) - self._own_names
             missing = without_heartbeat(connection, owners) if owners else set()
         now = self._clock()
-        self._missing_since = {o: self._missing_since.get(o, now) for o in missing}
-        return [o for o, since in self._missing_since.items() if now - since >= GRACE_SECONDS]
+        self._missing_since = {owner: self._missing_since.get(owner, now) for owner in missing}
+        return [
+            owner for owner, since in self._missing_since.items() if now - since >= GRACE_SECONDS
+        ]

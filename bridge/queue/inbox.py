@@ -167,9 +167,9 @@ class Inbox:
 
     def _claim(self, now: int, limit: int) -> tuple[LaneClaim, list[ClaimedMessage]]:
         with self._database.write_without_sync() as connection:
-            claimed = self._claim_and_read(connection, now, limit)
-        self._discard_notes(claimed[0])
-        return claimed
+            claim, messages = self._claim_and_read(connection, now, limit)
+        self._discard_notes(claim)
+        return claim, messages
 
     def _discard_notes(self, claim: LaneClaim) -> None:
         """Remove the notes about acknowledgments that the committed claim has stored."""
@@ -274,13 +274,15 @@ class Inbox:
     ) -> SettlementResult:
         settlements = [_settlement(outcome, now) for outcome in outcomes]
         settled = self._lanes.settle(connection, self._owner, now, settlements)
-        ours = [each for each in outcomes if each.message_id in settled.owned]
-        write_notes(connection, ours)
-        for each in ours:
+        owned_outcomes = [each for each in outcomes if each.message_id in settled.owned]
+        write_notes(connection, owned_outcomes)
+        for each in owned_outcomes:
             if each.lane is not None:
                 self._add_lane(connection, each.message_id, each.lane)
         # Another worker owns the remaining messages and will write their records.
-        if contents := [each.records.content for each in ours if each.records is not None]:
+        if contents := [
+            each.records.content for each in owned_outcomes if each.records is not None
+        ]:
             self._write_records(connection, contents)
         return settled
 

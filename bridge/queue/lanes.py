@@ -51,8 +51,8 @@ PARTITION_STEP = 100_000
 class ScanWatermark:
     """The id from which a worker scans for candidates."""
 
-    def __init__(self, every: float = FULL_SCAN_SECONDS, margin: int = MARGIN_IDS) -> None:
-        self._full_scan_seconds = every
+    def __init__(self, interval: float = FULL_SCAN_SECONDS, margin: int = MARGIN_IDS) -> None:
+        self._interval = interval  # seconds between full scans
         self._margin = margin
         self._full_scan_at = float("-inf")
         self._id = 0
@@ -65,15 +65,11 @@ class ScanWatermark:
 
     def position(self, now: float) -> int:
         """Return the id from which to scan, 0 for a full scan; `now` is in seconds."""
-        if now < self._full_scan_at + (
-            min(OLD_ROWS_SCAN_SECONDS, self._full_scan_seconds)
-            if self._expects_old_rows
-            else self._full_scan_seconds
-        ):
+        longest = OLD_ROWS_SCAN_SECONDS if self._expects_old_rows else self._interval
+        if now < self._full_scan_at + min(longest, self._interval):
             return self._id
-        self._expects_old_rows = (
-            False  # a later notification may be about rows that this scan misses
-        )
+        # Before the scan: a later notification may be about rows that this scan misses.
+        self._expects_old_rows = False
         return 0
 
     def record(self, position: int, ids: Sequence[int], now: float) -> None:
@@ -171,15 +167,15 @@ class Lanes:
         now: int,
         lease: int,
         limit: int,
-        channel: str = "",
+        destination: str = "",
     ) -> LaneClaim:
-        """Claim up to `limit` rows for the owner."""
+        """Claim up to `limit` rows for the owner; of the outbox, those of a destination."""
         if self._needs_lock and self._try_lock(connection, lock_name(owner)):
             return _NOTHING_CLAIMED  # the heartbeat session is one of another server, or has ended
         window = max(limit, _WINDOW)
         lease_until = claim_time(connection, now) + lease
         position = self._watermark.position(self._timer())
-        parameters = {"now": now, "channel": channel, "limit": window}
+        parameters = {"now": now, "destination": destination, "limit": window}
         claimed, acknowledged = list[int](), list[int]()
         for _ in range(_ROUNDS):
             rows = self._scan(connection, position, parameters)
@@ -314,9 +310,9 @@ class Lanes:
 
     def _enter_up_to(self, connection: Connection, upto: int) -> None:
         """Add all messages up to an id to their lanes, before the lanes are read."""
-        (enrolled,) = execute(connection, ENTERED_UP_TO).scalars()
-        if upto > enrolled:
-            execute(connection, self._sql.enrol, enrolled=enrolled, upto=upto)
+        (entered,) = execute(connection, ENTERED_UP_TO).scalars()
+        if upto > entered:
+            execute(connection, self._sql.enter_range, entered=entered, upto=upto)
             execute(connection, SET_ENTERED_UP_TO, upto=upto)
 
     def _lock_positions(
@@ -342,7 +338,8 @@ class Lanes:
             return [row.id for row in rows]
         done = set(marked)
         ids = {row.id for row in rows} - {row_id for _, row_id in set(positions) - done}
-        execute_rows(connection, self._sql.free_lane, sorted(e for e in done if e[1] not in ids))
+        incomplete = sorted(each for each in done if each[1] not in ids)
+        execute_rows(connection, self._sql.free_lane, incomplete)
         return [row.id for row in rows if row.id in ids]
 
     def _claim_rows(
@@ -373,13 +370,13 @@ class Lanes:
         return self._free_positions(connection, self._sql.leave, self._positions(rows))
 
     def _free_positions(
-        self, connection: Connection, how: BulkStatement, positions: Sequence[LanePosition]
+        self, connection: Connection, statement: BulkStatement, positions: Sequence[LanePosition]
     ) -> bool:
         """
         Apply a statement to positions, unblock the rows behind them; tell whether any was
         unblocked.
         """
-        execute_rows(connection, how, positions)
+        execute_rows(connection, statement, positions)
         lanes = [(lane,) for lane, _ in positions]
         if not lanes:
             return False

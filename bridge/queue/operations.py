@@ -75,9 +75,9 @@ def replay_parked(
 
     In the caller's transaction, each at the position of its id. Reads all parked messages.
     """
-    shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+    in_lanes = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
     parked = (MESSAGE.c.state == QueueState.PARKED.value, MESSAGE.c.code == code)
-    query = select(MESSAGE).where(*parked, shares).order_by(MESSAGE.c.id).with_for_update()
+    query = select(MESSAGE).where(*parked, in_lanes).order_by(MESSAGE.c.id).with_for_update()
     rows = connection.execute(query).all()
     queue = Lanes(database, INBOX, parked_block=False)
     for row in rows:
@@ -97,7 +97,7 @@ def retry_delivery(
     database: Database, delivery_id: int, *, expected_state: QueueState | None = None
 ) -> None:
     """
-    Deliver again, or retry now; the bytes stay the same.
+    Queue a delivery again, or make its next attempt due now; the bytes stay the same.
 
     `expected_state` as for `replay_message`.
     """
@@ -153,8 +153,8 @@ def _lock_row(
 
 def _requeue(connection: Connection, table: TableClause, row_id: int, state: QueueState) -> None:
     """Queue a row with a new attempt count, due at once and not blocked."""
-    afresh = update(table).where(table.c.id == row_id)
-    connection.execute(afresh.values(state=state.value, not_before=0, attempts=0, blocked=0))
+    statement = update(table).where(table.c.id == row_id)
+    connection.execute(statement.values(state=state.value, not_before=0, attempts=0, blocked=0))
 
 
 def _lanes_of(row: Row[Any], statements: LaneStatements) -> tuple[int, ...]:
@@ -190,7 +190,9 @@ def _count_overtaken(database: Database, message_id: int, routing: Routing | Non
             lanes = tuple(each for each in row or () if each is not None)
         else:
             lanes = routing.lanes
-        shares = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+        in_lanes = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
         newer = MESSAGE.c.id.between(message_id + 1, message_id + OVERTAKEN_WINDOW)
-        later = select(func.count()).where(newer, MESSAGE.c.state == QueueState.DONE.value, shares)
+        later = select(func.count()).where(
+            newer, MESSAGE.c.state == QueueState.DONE.value, in_lanes
+        )
         return connection.execute(later).scalar_one() if lanes else 0

@@ -109,16 +109,16 @@ def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery])
     return len(lanes)
 
 
-def new_delivery(release: DeliveryRequest, key: int, now: int) -> dict[str, Any]:
+def new_delivery(request: DeliveryRequest, lane_key: int, now: int) -> dict[str, Any]:
     """Return the columns of a delivery request."""
     return {
-        "destination": release.destination,
-        "lane": key,
-        "report_id": release.report_id,
-        "release_key": release.release_key,
-        "event": release.event,
-        "orders": json.dumps(release.orders, ensure_ascii=False),
-        "release_at": release.release_at,
+        "destination": request.destination,
+        "lane": lane_key,
+        "report_id": request.report_id,
+        "release_key": request.release_key,
+        "event": request.event,
+        "orders": json.dumps(request.orders, ensure_ascii=False),
+        "release_at": request.release_at,
         "created_at": now,
     }
 
@@ -196,12 +196,12 @@ _STORE_PAYLOAD = BulkStatement(
     f"""
     INSERT INTO delivery_body (delivery_id, payload, digest)
     SELECT id, ?2, ?3 FROM delivery WHERE id = ?1 {_STORE_ONCE}
-    """,  # noqa: S608  # our own words
+    """,  # noqa: S608  # our own names
     f"""
     INSERT INTO delivery_body (delivery_id, payload, digest)
     SELECT d.id, a.payload, a.digest FROM {unnest(_BODY_TYPES)} AS a (id, payload, digest)
     JOIN delivery AS d ON d.id = a.id {_STORE_ONCE}
-    """,  # noqa: S608  # our own words
+    """,  # noqa: S608  # our own names
 )
 _SET_CONTROL_ID = BulkStatement(
     ("bigint", "text"),
@@ -255,7 +255,7 @@ class Outbox:
         self._owner = owner
         self._lanes = Lanes(database, OUTBOX, parked_block=True, session=session)
 
-    def enqueue(self, connection: Connection, releases: Iterable[DeliveryRequest], now: int) -> int:
+    def enqueue(self, connection: Connection, requests: Iterable[DeliveryRequest], now: int) -> int:
         """
         Add deliveries that do not exist yet, in this transaction; return their number.
 
@@ -263,11 +263,11 @@ class Outbox:
         """
         rows = [
             NewDelivery(**new_delivery(each, lane(each.destination, each.report_id), now))
-            for each in releases
+            for each in requests
         ]
         # Two nodes that enqueue for the same report must do so one after the other.
-        turns = self._database.serialize_statements(f"outbox {each.lane}" for each in rows)
-        execute_all(connection, turns)
+        locks = self._database.serialize_statements(f"outbox {each.lane}" for each in rows)
+        execute_all(connection, locks)
         new = insert_deliveries(connection, rows)
         if new:
             self._database.notify(connection, CHANNEL)
@@ -294,7 +294,7 @@ class Outbox:
                 now=now,
                 lease=self.lease,
                 limit=limit,
-                channel=destination,
+                destination=destination,
             )
             ids = claim.ids
             rows = connection.execute(_READ_CLAIMS, {"ids": ids}).all() if ids else []
@@ -328,10 +328,10 @@ class Outbox:
         """Settle claimed deliveries; return the ids that this courier still owned."""
         with self._database.write() as connection:
             settlements = [settlement(outcome, now) for outcome in outcomes]
-            held = self._lanes.settle(connection, self._owner, now, settlements).owned
-            answers = [reply_row(each, now) for each in outcomes if each.delivery_id in held]
-            execute_rows(connection, STORE_REPLY, answers)
-            return held
+            owned = self._lanes.settle(connection, self._owner, now, settlements).owned
+            replies = [reply_row(each, now) for each in outcomes if each.delivery_id in owned]
+            execute_rows(connection, STORE_REPLY, replies)
+            return owned
 
     def release(self, delivery_ids: Sequence[int], now: int, code: str = INTERRUPTED) -> None:
         """Return claims unsent, at shutdown or for the reason that `code` names."""

@@ -218,9 +218,8 @@ def content(connection: Connection, message_id: int, payload: Any) -> bytes:
 
 def _joined(connection: Connection, blob: RowMapping) -> bytes:
     found, chunks = BytesIO(), 0
-    for first in range(
-        0, blob["chunks"], _READ_CHUNKS
-    ):  # in small reads, so that other work is not delayed
+    # In small reads, so that other work is not delayed.
+    for first in range(0, blob["chunks"], _READ_CHUNKS):
         if first:
             time.sleep(_READ_PAUSE)
         some = {**blob, "first": first, "end": first + _READ_CHUNKS}

@@ -36,7 +36,8 @@ OPEN = (QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED)
 ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
 """States that operators must look at, or that they caused. They have a partial index."""
 _CHUNK = 500
-_DIGEST = literal_column("message.digest", BigInteger()).label("digest")  # it is not archived
+# Not a column of MESSAGE, because retention archives all of those.
+_DIGEST = literal_column("message.digest", BigInteger()).label("digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,8 @@ def _depths(
     group = [unindexed(table.c[source])] if by_source else []
     for state in OPEN:
         counted = select(func.count(), func.min(table.c.id), *group).group_by(*group)
-        known = counted.where(*in_state(table, state))
-        for number, first, *names in connection.execute(known):
+        in_this_state = counted.where(*in_state(table, state))
+        for number, first, *names in connection.execute(in_this_state):
             if number:
                 oldest = select(table.c[stored_at]).where(table.c.id == first)
                 depth = Depth(number, connection.execute(oldest).scalar_one())

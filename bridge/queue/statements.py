@@ -47,13 +47,13 @@ class LaneStatements:
     unblock: KeyStatement
     overdue: str
     extend: KeyStatement
-    enrol: DialectStatement
+    enter_range: DialectStatement
     """Adds messages of a range of ids to their lanes."""
 
 
 _CANDIDATES = """
     SELECT id, {lanes} FROM {table}
-    WHERE {channel} state = 'queued' AND blocked = 0 AND not_before <= :now
+    WHERE {of_destination} state = 'queued' AND blocked = 0 AND not_before <= :now
     ORDER BY not_before DESC, id LIMIT :limit
 """
 # The same order. `near` is the start of the index scan: claimed rows stay in the index until
@@ -61,13 +61,13 @@ _CANDIDATES = """
 _CANDIDATES_FROM = """
     SELECT id, {lanes} FROM (
         SELECT id, {lanes} FROM {table}
-        WHERE {channel} id >= :floor AND state = 'queued' AND blocked = 0
+        WHERE {of_destination} id >= :floor AND state = 'queued' AND blocked = 0
             AND not_before > 0 AND not_before <= :now
         ORDER BY not_before DESC, id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS put_off
     UNION ALL SELECT id, {lanes} FROM (
         SELECT id, {lanes} FROM {table}
-        WHERE {channel} id >= :floor AND state = 'queued' AND blocked = 0
+        WHERE {of_destination} id >= :floor AND state = 'queued' AND blocked = 0
             AND not_before = 0 AND id >= :near
         ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS fresh
@@ -97,13 +97,13 @@ _CLAIM = """
 _ACKNOWLEDGED = """,
         acknowledgment = replace(acknowledgment, 'pending', 'delivered')"""
 # All nodes lock positions in this sorted order.
-_PLACES = ("bigint", "bigint")
+_POSITION_TYPES = ("bigint", "bigint")
 _ORDERED = "SELECT * FROM {given} AS p (lane, id) ORDER BY lane, id"
 _LOCKED = """
     WITH requested AS MATERIALIZED ({ordered}), places AS MATERIALIZED (
         SELECT l.lane, l.{key} AS id FROM requested AS a
         JOIN {table}_lane AS l ON l.lane = a.lane AND l.{key} = a.id
-        ORDER BY l.lane, l.{key} FOR UPDATE OF l{passing}
+        ORDER BY l.lane, l.{key} FOR UPDATE OF l{lock_option}
     )
 """
 _MARK_LANE = (
@@ -129,11 +129,11 @@ _ENTER = (
     "INSERT INTO {table}_lane (lane, {key}) VALUES (?, ?) ON CONFLICT DO NOTHING",
     "INSERT INTO {table}_lane (lane, {key}) {ordered} ON CONFLICT DO NOTHING",
 )
-_ENROL = """
+_ENTER_RANGE = """
     SELECT {lane}, id FROM {table}
-    WHERE id > :enrolled AND id <= :upto AND state = 'queued' AND {lane} IS NOT NULL
+    WHERE id > :entered AND id <= :upto AND state = 'queued' AND {lane} IS NOT NULL
 """
-_SETTLED = ("bigint", "text", "bigint", "text", "text", "text", "bigint")
+_SETTLEMENT_TYPES = ("bigint", "text", "bigint", "text", "text", "text", "bigint")
 _SETTLE = (
     """
     UPDATE {table} SET state = ?2, not_before = ?3, owner = NULL, lease_until = NULL,
@@ -148,7 +148,7 @@ _SETTLE = (
     WHERE m.id = s.id AND m.id = ANY(%s::bigint[])
     """,
 )
-_LANES = ("bigint",)
+_LANE_TYPES = ("bigint",)
 _HEAD = "SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = {lane} ORDER BY o.{key} LIMIT 1"
 _UNBLOCK_HEAD = f"UPDATE {{table}} SET blocked = 0 WHERE blocked = 1 AND id = ({_HEAD})"  # noqa: S608  # our own names
 _HEADS = f"SELECT ({_HEAD}) AS id FROM {{given}} AS a (lane)"  # noqa: S608  # our own names
@@ -171,55 +171,59 @@ _EXTEND = """
 """
 
 
-def _step(
+def _bulk_statement(
     names: Mapping[str, str],
     texts: tuple[str, str],
-    kinds: tuple[str, ...] = _PLACES,
+    types: tuple[str, ...] = _POSITION_TYPES,
     claimed: int = 0,
-    again: tuple[int, ...] = (),
-    passing: str = "",
+    repeated: tuple[int, ...] = (),
+    lock_option: str = "",
 ) -> BulkStatement:
-    given = unnest(kinds)
+    given = unnest(types)
     ordered = _ORDERED.format(given=given)
-    locked = _LOCKED.format(**names, ordered=ordered, passing=passing)
+    locked = _LOCKED.format(**names, ordered=ordered, lock_option=lock_option)
     more = {"given": given, "ordered": ordered, "locked": locked, "claimed": claimed}
-    each, together = (template.format(**names, **more) for template in texts)
-    return BulkStatement(kinds, each, together, repeated=again)
+    sqlite, postgres = (template.format(**names, **more) for template in texts)
+    return BulkStatement(types, sqlite, postgres, repeated=repeated)
 
 
-def _line(
+def _lane_statements(
     queue: Mapping[str, str], lanes: tuple[str, ...], acknowledged: str = ""
 ) -> LaneStatements:
     names = {**queue, "lanes": ", ".join(lanes)}
-    step = partial(_step, names)
+    bulk = partial(_bulk_statement, names)
 
     def fill(template: str, lane: str = "", given: str = "", acknowledged: str = "") -> str:
         return template.format(**names, lane=lane, given=given, acknowledged=acknowledged)
 
     blockers = " UNION ALL ".join(fill(_BLOCKER, lane) for lane in lanes)
-    places = " UNION ALL ".join(fill(_ENROL, lane) for lane in lanes)
-    enrol = fill("INSERT INTO {table}_lane (lane, {key}) ") + f"{places} ON CONFLICT DO NOTHING"
+    places = " UNION ALL ".join(fill(_ENTER_RANGE, lane) for lane in lanes)
+    enter_range = (
+        fill("INSERT INTO {table}_lane (lane, {key}) ") + f"{places} ON CONFLICT DO NOTHING"
+    )
     return LaneStatements(
         lanes=lanes,
         candidates=fill(_CANDIDATES),
         candidates_from=fill(_CANDIDATES_FROM),
         blockers=key_statement(blockers),
-        guard=BulkStatement(_PLACES, "", fill(_GUARD, given=unnest(_PLACES))),
+        guard=BulkStatement(_POSITION_TYPES, "", fill(_GUARD, given=unnest(_POSITION_TYPES))),
         block=key_statement(fill(_BLOCK)),
         claim=key_statement(fill(_CLAIM)),
         claim_acknowledged=key_statement(fill(_CLAIM, acknowledged=acknowledged)),
-        claim_lane=step(_MARK_LANE, claimed=1, passing=" SKIP LOCKED"),
+        claim_lane=bulk(_MARK_LANE, claimed=1, lock_option=" SKIP LOCKED"),
         held=fill(_HELD),
-        leave=step(_LEAVE),
-        enter=step(_ENTER),
-        free_lane=step(_MARK_LANE),
-        settle=step(_SETTLE, _SETTLED, again=(0,)),
+        leave=bulk(_LEAVE),
+        enter=bulk(_ENTER),
+        free_lane=bulk(_MARK_LANE),
+        settle=bulk(_SETTLE, _SETTLEMENT_TYPES, repeated=(0,)),
         unblock_head=fill(_UNBLOCK_HEAD, lane="?"),
-        heads=BulkStatement(_LANES, "", fill(_HEADS, lane="a.lane", given=unnest(_LANES))),
+        heads=BulkStatement(
+            _LANE_TYPES, "", fill(_HEADS, lane="a.lane", given=unnest(_LANE_TYPES))
+        ),
         unblock=key_statement(fill(_UNBLOCK)),
         overdue=fill(_OVERDUE),
         extend=key_statement(fill(_EXTEND)),
-        enrol=dialect_statement(enrol),
+        enter_range=dialect_statement(enter_range),
     )
 
 
@@ -227,15 +231,15 @@ ENTERED_UP_TO = dialect_statement("SELECT message_id FROM lane_watermark")
 SET_ENTERED_UP_TO = dialect_statement("UPDATE lane_watermark SET message_id = :upto")
 """The id up to which all messages have entered their lanes, on SQLite."""
 
-_INBOX = {"table": "message", "key": "message_id", "stored_at": "received_at", "channel": ""}
+_INBOX = {"table": "message", "key": "message_id", "stored_at": "received_at", "of_destination": ""}
 _OUTBOX = {
     "table": "delivery",
     "key": "delivery_id",
     "stored_at": "created_at",
-    "channel": "destination = :channel AND",
+    "of_destination": "destination = :destination AND",
 }
-INBOX = _line(_INBOX, ("lane_1", "lane_2"), _ACKNOWLEDGED)
-OUTBOX = _line(_OUTBOX, ("lane",))
+INBOX = _lane_statements(_INBOX, ("lane_1", "lane_2"), _ACKNOWLEDGED)
+OUTBOX = _lane_statements(_OUTBOX, ("lane",))
 
 
 def _table(

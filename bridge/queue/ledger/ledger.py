@@ -1,4 +1,5 @@
-"""The ledger: store arrivals durably before they are acknowledged.
+"""
+The ledger: store arrivals durably before they are acknowledged.
 
 All waiting arrivals share one transaction and one flush to disk, which a thread writes (group
 commit). Where the database allows short work on the event loop (`bridge.store.short_work`), the
@@ -34,7 +35,7 @@ _WEIGHT = 0.2  # weight of the newest commit in the moving average
 
 @dataclass(slots=True)
 class CommitDelay:
-    """Observes commits; returns how long to wait, and for how many arrivals."""
+    """Observes commits; returns how long to wait for further arrivals, and how many to expect."""
 
     average: float = 0.0
     expected: int = 0
@@ -107,9 +108,9 @@ class Ledger:
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def call_after_batch(self, to: Callable[[], object]) -> None:
-        """Call `to` on the loop's thread after each batch, once its results are reported."""
-        self._on_batch = to
+    def call_after_batch(self, callback: Callable[[], object]) -> None:
+        """Call `callback` on the loop's thread after each batch, once its results are reported."""
+        self._on_batch = callback
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start writing; futures belong to `loop`."""
@@ -143,8 +144,8 @@ class Ledger:
         if self._loop is None:
             raise LedgerClosed
 
-        def report(answer: GroupResult) -> None:
-            on_stored(answer if isinstance(answer, BaseException) else answer[0])
+        def report(result: GroupResult) -> None:
+            on_stored(result if isinstance(result, BaseException) else result[0])
 
         self._submit(ArrivalGroup((arrival,), report, len(arrival.payload)))
 
@@ -154,7 +155,7 @@ class Ledger:
             raise LedgerClosed
         future: asyncio.Future[Sequence[Receipt]] = self._loop.create_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(ArrivalGroup(arrivals, lambda answer: settle(future, answer), size))
+        self._submit(ArrivalGroup(arrivals, lambda result: settle(future, result), size))
         return future
 
     def acknowledged(self, message_id: int) -> None:
@@ -221,15 +222,15 @@ class Ledger:
 
     def _write(self, groups: Sequence[ArrivalGroup]) -> None:
         """Write a batch on the thread. The writer raises nothing."""
-        answers = self._writer.write(groups)
+        results = self._writer.write(groups)
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._written, groups, answers)
+            self._loop.call_soon_threadsafe(self._written, groups, results)
 
-    def _written(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
+    def _written(self, groups: Sequence[ArrivalGroup], results: Sequence[GroupResult]) -> None:
         if self._delay is not None:
             self._delay.committed(self._writer.commit_seconds, len(groups), len(self._waiting))
         self._idle.set()
-        self._report(groups, answers)
+        self._report(groups, results)
         if not self._commit_on_loop():
             self._begin_writing()
 
@@ -241,17 +242,17 @@ class Ledger:
             return False
         groups = list(self._waiting)
         try:
-            answers = self._short_work.run(partial(self._writer.write_together, groups))
+            results = self._short_work.run(partial(self._writer.write_together, groups))
         except Exception:  # noqa: BLE001  # nothing was stored: the thread repeats it and reports the error
             return False
         self._waiting.clear()
-        self._report(groups, answers)
+        self._report(groups, results)
         return True
 
     async def _write_large(self, group: ArrivalGroup) -> None:
         """Store a large arrival concurrently with the batches; its sender waits for the receipt."""
-        answer = await Threads.LARGE_ARRIVALS.run(self._large_writer.write_large, group)
-        self._report([group], [answer])
+        result = await Threads.LARGE_ARRIVALS.run(self._large_writer.write_large, group)
+        self._report([group], [result])
 
     def _next_batch(self) -> list[ArrivalGroup]:
         groups: list[ArrivalGroup] = []
@@ -263,12 +264,12 @@ class Ledger:
             groups.append(group)
         return groups
 
-    def _report(self, groups: Sequence[ArrivalGroup], answers: Sequence[GroupResult]) -> None:
+    def _report(self, groups: Sequence[ArrivalGroup], results: Sequence[GroupResult]) -> None:
         self._last_batch_size = len(groups)
         try:
-            for group, answer in zip(groups, answers, strict=True):
+            for group, result in zip(groups, results, strict=True):
                 try:
-                    group.on_stored(answer)
+                    group.on_stored(result)
                 except Exception as error:  # noqa: BLE001  # the other groups need their results
                     _log.error(
                         "arrival not settled", error=describe(error), trace=stack_frames(error)

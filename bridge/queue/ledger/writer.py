@@ -42,8 +42,8 @@ def admit(statements: LedgerDialect, cursor: Any, arrivals: Sequence[Arrival]) -
     ]
     ids = iter(statements.insert(cursor, rows) if rows else ())
     new_ids = [next(ids) if decision.is_new else 0 for decision in decisions]
-    copies = {_original_id(decision, new_ids) for decision in decisions if not decision.is_new}
-    acks = statements.retransmitted(cursor, sorted(copies)) if copies else {}
+    originals = {_original_id(decision, new_ids) for decision in decisions if not decision.is_new}
+    acks = statements.retransmitted(cursor, sorted(originals)) if originals else {}
     return [
         _receipt(arrival, decision, message_id)
         if decision.is_new
@@ -56,7 +56,8 @@ def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:
     """Store arrivals on PostgreSQL in one statement; store and return nothing if one is known."""
     ids = insert_new(cursor, [_row(arrival, NEW_MESSAGE) for arrival in arrivals])
     return [
-        _receipt(each, NEW_MESSAGE, number) for each, number in zip(arrivals, ids, strict=bool(ids))
+        _receipt(each, NEW_MESSAGE, message_id)
+        for each, message_id in zip(arrivals, ids, strict=bool(ids))
     ]
 
 
@@ -179,8 +180,8 @@ class ArrivalWriter:
             ]
         except Exception as error:  # noqa: BLE001  # as above
             return _as_store_error(error)
-        (answer,) = self.write([replace(group, arrivals=arrivals)])
-        return answer
+        (result,) = self.write([replace(group, arrivals=arrivals)])
+        return result
 
     def write_together(self, groups: Sequence[ArrivalGroup]) -> list[GroupResult]:
         """Store a batch in one transaction, or nothing of it. Raises the error."""

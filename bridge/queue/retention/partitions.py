@@ -79,11 +79,11 @@ _HAS_IDENTITY = literal_column(
 _DELETE_RELATED = (
     text("""
         DELETE FROM exception
-        WHERE kind = 'message' AND row_id >= :low AND row_id < :high AND row_id <> ALL(:staying)
+        WHERE kind = 'message' AND row_id >= :low AND row_id < :high AND row_id <> ALL(:kept)
     """),
     text("""
         DELETE FROM message_edit
-        WHERE message_id >= :low AND message_id < :high AND message_id <> ALL(:staying)
+        WHERE message_id >= :low AND message_id < :high AND message_id <> ALL(:kept)
     """),
 )
 
@@ -104,16 +104,16 @@ def drop_partitions(deletion: BatchDeletion, before: int, end: int) -> DroppedPa
     """
     with deletion.database.read() as connection:
         found = [partition for partition in partitions(connection) if partition.high <= end]
-    gone, waiting = 0, []
+    deleted, waiting = 0, []
     for partition in found:
         with deletion.database.read() as connection:
-            staying = _ids(connection, partition, not_(MESSAGES.is_old(before)), MAX_MOVED + 1)
-        if len(staying) > MAX_MOVED:
+            kept = _ids(connection, partition, not_(MESSAGES.is_old(before)), MAX_MOVED + 1)
+        if len(kept) > MAX_MOVED:
             continue
-        gone += _archive_partition(deletion, before, partition)
+        deleted += _archive_partition(deletion, before, partition)
         if not _try_drop(deletion, before, partition):
             waiting.append(partition)
-    return DroppedPartitions(gone, waiting)
+    return DroppedPartitions(deleted, waiting)
 
 
 def row_retention_end(database: Database, end: int, patience: int) -> int:
@@ -140,27 +140,28 @@ def _archive_partition(deletion: BatchDeletion, before: int, partition: Partitio
     """Delete the identities of old messages and archive the messages; return their number."""
     old = MESSAGES.is_old(before)
     with deletion.database.read() as connection:
-        begun = _first_with_identity(connection, partition, old)
+        start = _first_with_identity(connection, partition, old)
 
-    def some(connection: Connection, after: int, size: int) -> list[int]:
+    def find(connection: Connection, after: int, size: int) -> list[int]:
         known: list[int] = []
-        after, window = max(after, begun), size  # larger if many rows have no identity
+        after, window = max(after, start), size  # larger if many rows have no identity
         while not known and (ids := _ids(connection, partition, old, window, after)):
             known = sorted(execute_keys(connection, _WITH_IDENTITY, ids).scalars())[:size]
             after, window = ids[-1], min(2 * window, MAX_WINDOW)
         return known
 
-    return deletion.run(MESSAGES, some, delete_identities, scale=BATCH_SCALE)
+    return deletion.run(MESSAGES, find, delete_identities, scale=BATCH_SCALE)
 
 
 def _first_with_identity(
     connection: Connection, partition: Partition, old: ColumnElement[bool]
 ) -> int:
     """
-    Return an id up to which an earlier run has been; the start of the partition if there was none.
+    Return an id up to which an interrupted run has deleted the identities.
 
-    Found by bisection, because a run proceeds in id order. Messages that were too recent for that
-    run move with the partition and are deleted later.
+    Without such a run it is the last id before the partition. Found by bisection, because a run
+    proceeds in id order. Messages that were too recent for that run move to the default partition
+    and are deleted later.
     """
     low, high = partition.low - 1, partition.high
     while high - low > MAX_WINDOW:
@@ -184,29 +185,29 @@ def _try_drop(deletion: BatchDeletion, before: int, partition: Partition) -> boo
     return False
 
 
-def _drop(database: Database, partition: Partition, stays: ColumnElement[bool]) -> None:
+def _drop(database: Database, partition: Partition, is_kept: ColumnElement[bool]) -> None:
     """
     Drop the tables of a partition unless too many messages have to be kept.
 
-    The messages to keep are searched before any lock is taken, and again for reopened ones once no
-    other transaction can reopen one.
+    The messages to keep are searched before any lock is taken. Messages that were reopened since
+    then are searched when no other transaction can reopen one.
     """
     with database.read() as connection:
-        lasting = _ids(connection, partition, stays, MAX_MOVED + 1)
-    if len(lasting) > MAX_MOVED:
+        kept_before = _ids(connection, partition, is_kept, MAX_MOVED + 1)
+    if len(kept_before) > MAX_MOVED:
         return
     with database.write() as connection:
         database.serialize(connection, "retention")
         if partition not in partitions(connection):
             return  # another node has dropped it
         detach(database, connection, partition)
-        staying = sorted({*lasting, *unfinished_ids(connection, partition, MAX_MOVED + 1)})
-        if len(staying) > MAX_MOVED:
-            raise Busy("begun again")  # nothing was changed: retry
+        kept = sorted({*kept_before, *unfinished_ids(connection, partition, MAX_MOVED + 1)})
+        if len(kept) > MAX_MOVED:
+            raise Busy("too many messages were reopened")  # nothing was changed: retry
         for statement in _DELETE_RELATED:
-            span = {"low": partition.low, "high": partition.high, "staying": staying}
+            span = {"low": partition.low, "high": partition.high, "kept": kept}
             connection.execute(statement, span)
-        drop(connection, partition, staying)
+        drop(connection, partition, kept)
 
 
 def _ids(
@@ -223,7 +224,7 @@ def _ids(
 
 def _time_span(connection: Connection, partition: Partition) -> int:
     """Return the ms between the first and the last message of a partition."""
-    key, came = MESSAGE.c.id, MESSAGE.c.received_at
-    within = select(came).where(key >= partition.low, key < partition.high).limit(1)
+    key, received_at = MESSAGE.c.id, MESSAGE.c.received_at
+    within = select(received_at).where(key >= partition.low, key < partition.high).limit(1)
     first = connection.execute(within.order_by(key)).scalar() or 0
     return (connection.execute(within.order_by(key.desc())).scalar() or 0) - first

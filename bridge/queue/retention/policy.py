@@ -59,13 +59,13 @@ def prune(
     A full partition whose messages were all stored within `patience` (ms) is kept until all are
     old.
     """
-    sweep = BatchDeletion(database, batch, pause, clock, archive)
+    deletion = BatchDeletion(database, batch, pause, clock, archive)
     end = _end_id(database, MESSAGES, before)
-    dropped = partitions.drop_partitions(sweep, before, end)
+    dropped = partitions.drop_partitions(deletion, before, end)
     end = partitions.row_retention_end(database, end, patience)
-    rows = _row_by_row(sweep, MESSAGES, before, end, dropped.waiting)
+    rows = _row_by_row(deletion, MESSAGES, before, end, dropped.waiting)
     end = _end_id(database, DELIVERIES, before)
-    return PruneResult(dropped.messages + rows, _row_by_row(sweep, DELIVERIES, before, end))
+    return PruneResult(dropped.messages + rows, _row_by_row(deletion, DELIVERIES, before, end))
 
 
 def _end_id(database: Database, queue_table: QueueTable, before: int) -> int:
@@ -78,18 +78,18 @@ def _end_id(database: Database, queue_table: QueueTable, before: int) -> int:
 
 
 def _row_by_row(
-    sweep: BatchDeletion,
+    deletion: BatchDeletion,
     queue_table: QueueTable,
     before: int,
     end: int,
     except_partitions: Sequence[Partition] = (),
 ) -> int:
     rows, bodies = queue_table.rows, queue_table.bodies
-    other_tables = [not_(rows.c.id.between(each.low, each.high - 1)) for each in except_partitions]
+    outside = [not_(rows.c.id.between(each.low, each.high - 1)) for each in except_partitions]
 
     def find(connection: Connection, after: int, size: int) -> list[int]:
         old = select(rows.c.id).where(
-            rows.c.id > after, rows.c.id < end, queue_table.is_old(before), *other_tables
+            rows.c.id > after, rows.c.id < end, queue_table.is_old(before), *outside
         )
         return list(connection.execute(old.order_by(rows.c.id).limit(size)).scalars())
 
@@ -100,13 +100,13 @@ def _row_by_row(
         connection.execute(delete(bodies).where(bodies.c[queue_table.key].in_(ids)))
         connection.execute(delete(rows).where(rows.c.id.in_(ids)))
 
-    return sweep.run(queue_table, find, delete_rows)
+    return deletion.run(queue_table, find, delete_rows)
 
 
 def _delete_related(connection: Connection, ids: Sequence[int]) -> None:
     exceptions.forget(connection, ExceptionSubject.MESSAGE, ids)
-    for other_tables in (MESSAGE_NUMBER, MESSAGE_EDIT):
-        connection.execute(delete(other_tables).where(other_tables.c.message_id.in_(ids)))
+    for table in (MESSAGE_NUMBER, MESSAGE_EDIT):
+        connection.execute(delete(table).where(table.c.message_id.in_(ids)))
 
 
 def newer_than_fits(database: Database, limit: int, *, step: int = 10_000) -> int:

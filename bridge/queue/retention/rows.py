@@ -109,9 +109,8 @@ class BatchDeletion:
                 self.database.serialize(connection, "retention")  # no row is archived twice
                 ids = find(connection, after, size)
                 if self.archive is not None and ids:
-                    self.database.disable_idle_timeout(
-                        connection
-                    )  # the disk of the archive may be slow
+                    # The disk of the archive may be slow.
+                    self.database.disable_idle_timeout(connection)
                     self.archive(stored.rows.name, stored.contents(connection, ids))
                 delete(connection, ids)
             seconds = self.clock() - begun
@@ -162,12 +161,12 @@ def id_at(
     All rows before it were stored earlier. `low` is a known lower bound. Reads as many rows as an
     id has bits.
     """
-    parted = partitions(connection) if rows is MESSAGE else ()
-    newest = last_id(connection) if parted else newest_id(connection, rows)
+    parts = partitions(connection) if rows is MESSAGE else ()
+    newest = last_id(connection) if parts else newest_id(connection, rows)
     high = max(newest + 1, low)
-    if parted:
-        low, high = _narrowed(connection, parted, stored_at_column, moment, (low, high))
-    within = _WITHIN if parted else ""
+    if parts:
+        low, high = _narrowed(connection, parts, stored_at_column, moment, (low, high))
+    within = _WITHIN if parts else ""
     statement = _BISECTION.format(
         first=_probe(
             rows, stored_at_column, within, "CAST(:low AS bigint)", "CAST(:high AS bigint)"
@@ -182,7 +181,7 @@ def id_at(
 
 def _narrowed(
     connection: Connection,
-    parted: Sequence[Partition],
+    parts: Sequence[Partition],
     stored_at_column: str,
     moment: int,
     ids: tuple[int, int],
@@ -190,7 +189,7 @@ def _narrowed(
     """Narrow a range of ids to the partition that contains the first row of a time or later."""
     query = " UNION ALL ".join(
         _FIRST.format(low=each.low, came=stored_at_column, table=f"message_{each.name}")
-        for each in parted
+        for each in parts
     )
     found = connection.execute(text(query)).all()
     firsts = sorted((row.low, row.came) for row in found if row.came is not None)

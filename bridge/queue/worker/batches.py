@@ -51,8 +51,8 @@ class AsyncInbox:
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> ClaimedBatch:
         """Settle outcomes and claim in one transaction. Raises StoreError."""
-        turn_over = partial(self._inbox.settle_and_claim, outcomes, now)
-        _, batch = await self._run(turn_over, limit, is_short=_are_short(outcomes))
+        settle_and_claim_next = partial(self._inbox.settle_and_claim, outcomes, now)
+        _, batch = await self._run(settle_and_claim_next, limit, is_short=_are_short(outcomes))
         return await self._with_payloads(batch)
 
     async def _with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:

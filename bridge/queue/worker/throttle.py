@@ -4,7 +4,7 @@ Throttle: processing of stored messages yields to acknowledgment of new ones.
 Senders have time-outs; the queue has none. While messages arrive, the worker applies one small
 batch at a time: an acknowledgment waits for the interpreter and for the database's write lock no
 longer than a small batch takes. When the process is saturated as well, the worker pauses between
-batches and uses a smaller share of the time the faster messages arrive. A minimum share always
+batches: the faster messages arrive, the smaller is its share of the time. A minimum share always
 remains.
 
 Pure: the caller passes counters and clocks.
@@ -43,7 +43,7 @@ class ProcessingThrottle:
         self._arrived_at = float("-inf")
         self._share = 1.0
         self._average_rate = 0.0  # arrivals a second
-        self._took = 0.0
+        self._last_seconds = 0.0
 
     @property
     def is_limited(self) -> bool:
@@ -56,11 +56,11 @@ class ProcessingThrottle:
     def pause(self) -> float:
         """Seconds to pause before the next batch, derived from the duration of the last one."""
         share = self._current_share()
-        return min(LONGEST_PAUSE, self._took * (1.0 - share) / share)
+        return min(LONGEST_PAUSE, self._last_seconds * (1.0 - share) / share)
 
     def worked(self, seconds: float) -> None:
         """Record the duration of a batch."""
-        self._took = seconds
+        self._last_seconds = seconds
 
     def _current_share(self) -> float:
         """Return the share of time that processing may use now."""
@@ -72,10 +72,12 @@ class ProcessingThrottle:
             if rate:
                 self._arrived_at = now
             self._average_rate += (rate - self._average_rate) * min(1.0, (now - at) / _AVERAGE)
-            bound = FLOOD_CPU_LIMIT if self._average_rate >= FLOOD_RATE else CPU_LIMIT
-            full = (self._before[2] - spent) / (now - at) > bound
-            self._share = self._share * SHARE_FACTOR if full else self._share + SHARE_INCREASE
-            least = next(share for rush, share in MINIMUM_SHARE.items() if rate >= rush)
+            cpu_limit = FLOOD_CPU_LIMIT if self._average_rate >= FLOOD_RATE else CPU_LIMIT
+            is_saturated = (self._before[2] - spent) / (now - at) > cpu_limit
+            self._share = (
+                self._share * SHARE_FACTOR if is_saturated else self._share + SHARE_INCREASE
+            )
+            least = next(share for arrivals, share in MINIMUM_SHARE.items() if rate >= arrivals)
             self._share = min(1.0, max(least, self._share))
         return self._share
 

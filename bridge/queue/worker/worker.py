@@ -76,7 +76,7 @@ class Worker:
         self._batch = batch
         self._policy = policy or RetryPolicy()
         self._random = random or SystemRandom()
-        self._alarm = PollTimer(poll)
+        self._poll_timer = PollTimer(poll)
         self._throttle = throttle or unthrottled()
         self._gather_seconds = gather_seconds
         self._newest: Batch | None = None
@@ -88,7 +88,7 @@ class Worker:
         self._stopping = False
         self._failed_batches = 0  # consecutive batches that did not reach the engine
         self._undecided = False  # as `LaneClaim.undecided`, of the last claim
-        self._loop: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Requeue the claims of the previous run of this node, and start."""
@@ -96,14 +96,14 @@ class Worker:
             self._inbox.requeue_expired_claims, self._clock(), include_own=True
         )
         self._stopping = False
-        self._loop = asyncio.create_task(self._run(), name="worker")
+        self._task = asyncio.create_task(self._run(), name="worker")
 
     async def stop(self, drain: float = 10.0) -> None:
         """Stop claiming; let batches finish for `drain` seconds, then return their claims."""
         self._stopping = True
         self.notify()
-        if self._loop is not None:
-            await asyncio.wait([self._loop])
+        if self._task is not None:
+            await asyncio.wait([self._task])
         await self._batches.wait_until_empty(drain)
         ids = self._batches.message_ids()
         await self._batches.cancel()
@@ -190,7 +190,7 @@ class Worker:
         """Back off while the report engine is unavailable."""
         loop = asyncio.get_running_loop()
         until = loop.time() + ENGINE_BACKOFF.delay(self._failed_batches, self._random)
-        while self._failed_batches and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as above
+        while self._failed_batches and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as in `_wait_for_throttle`
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def _gather(self) -> bool:
@@ -225,7 +225,7 @@ class Worker:
             _log.warning("no messages claimed: %s", error)
             self._unconfirmed.possible = True
             await asyncio.sleep(_STORE_RETRY_SECONDS)
-            self.notify()  # claim again at once: the notification of before has been cleared
+            self.notify()  # claim again at once: the earlier notification has been cleared
             return _EMPTY
         self._note(batch)
         return batch
@@ -240,7 +240,7 @@ class Worker:
 
     async def _wait_for_notification(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._alarm.seconds_until_next(self._clock())):
+            async with asyncio.timeout(self._poll_timer.seconds_until_next(self._clock())):
                 await self._notified.wait()
 
     async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
@@ -270,9 +270,9 @@ class Worker:
     ) -> None:
         """Settle outcomes of messages that are unsettled."""
         known = [
-            self._completed(e, unsettled[e.message_id])
-            for e in outcomes
-            if e.message_id in unsettled
+            self._completed(each, unsettled[each.message_id])
+            for each in outcomes
+            if each.message_id in unsettled
         ]
         if known:
             await self._store_outcomes(
@@ -301,7 +301,7 @@ class Worker:
             if retry_at is None:
                 delay = self._policy.delay(claimed.attempts, self._random)
                 retry_at = self._clock() + round(delay * 1000)
-            self._alarm.add_due_time(retry_at)
+            self._poll_timer.add_due_time(retry_at)
         return replace(
             outcome,
             retry_at=retry_at,

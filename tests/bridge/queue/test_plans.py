@@ -30,7 +30,7 @@ _ROWS = 20_000
 _SPARE = {
     "now": NOW,
     "limit": 100,
-    "channel": "d",
+    "destination": "d",
     "owner": "o",
     "lease_until": NOW,
     "latest": NOW + 10**6,

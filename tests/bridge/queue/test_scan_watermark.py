@@ -5,7 +5,7 @@ from bridge.queue.lanes import ScanWatermark
 
 def test_the_first_scan_is_full() -> None:
     """The first scan is full, and so is one after each interval."""
-    floor = ScanWatermark(every=5.0, margin=10)
+    floor = ScanWatermark(interval=5.0, margin=10)
     assert floor.position(100.0) == 0
     floor.record(0, [57, 31], 100.0)
     assert floor.position(104.9) == 21
@@ -14,7 +14,7 @@ def test_the_first_scan_is_full() -> None:
 
 def test_later_scans_start_below_the_newest_id() -> None:
     """The margin covers other transactions, which commit later."""
-    floor = ScanWatermark(every=5.0, margin=10)
+    floor = ScanWatermark(interval=5.0, margin=10)
     floor.record(0, [], 0.0)
     assert floor.position(1.0) == 0
     floor.record(0, [157], 0.0)
@@ -25,7 +25,7 @@ def test_later_scans_start_below_the_newest_id() -> None:
 
 def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
     """A partial scan changes neither the time of the full scan nor the watermark."""
-    floor = ScanWatermark(every=5.0, margin=10)
+    floor = ScanWatermark(interval=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.record(90, [500], 4.0)
     assert floor.position(4.5) == 90
@@ -34,7 +34,7 @@ def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
 
 def test_a_notification_brings_a_full_scan_soon() -> None:
     """One full scan serves all earlier notifications."""
-    floor = ScanWatermark(every=5.0, margin=10)
+    floor = ScanWatermark(interval=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.expect_old_rows()
     assert [floor.position(0.1), floor.position(0.25)] == [90, 0]
@@ -44,7 +44,7 @@ def test_a_notification_brings_a_full_scan_soon() -> None:
 
 def test_unblocked_rows_are_scanned_at_any_age() -> None:
     """Unblocked rows are scanned until the next full scan."""
-    floor = ScanWatermark(every=5.0, margin=10)
+    floor = ScanWatermark(interval=5.0, margin=10)
     floor.record(0, [100], 0.0)
     floor.include([])
     assert floor.position(1.0) == 90
