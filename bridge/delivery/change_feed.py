@@ -101,7 +101,7 @@ class ChangeProcessor:
             return 0
         if row.replaced_at is not None:
             self._replaced.add(feed)
-        # An older version of the product updates `cursor` and leaves `marked` as it was.
+        # An older release of the product updates `cursor` and leaves `marked` as it was.
         marked = row.marked is not None and split_cursor(row.marked)[0] == row.cursor
         return int(row.marked if marked else row.cursor)
 
@@ -122,8 +122,8 @@ class ChangeProcessor:
         """
         Process the page of the feed after a cursor; return the number of deliveries queued.
 
-        Ignores the page if the stored cursor is before it: the database was replaced by an earlier
-        state since the page was requested, and the changes between them must be read again.
+        Ignores the page if the stored cursor is before `after`: since the page was requested, the
+        database was replaced by an earlier state. The changes between them must be read again.
         """
         changes = [change for change in page.changes if change.record.orders]
         # If a power failure undoes this commit, it undoes the cursor, too: the page is read again.
@@ -132,10 +132,10 @@ class ChangeProcessor:
             row = execute(connection, _CURSOR, feed=feed).first()
             if (0 if row is None else row.cursor) < split_cursor(after)[0]:
                 return 0
-            releases, reports = self._releases_of(changes, known)
+            requests, reports = self._plan_deliveries(changes, known)
             if feed in self._replaced:
-                releases = _with_unused_keys(connection, releases)
-            queued = self._outbox.enqueue(connection, releases, self.clock())
+                requests = _with_unused_keys(connection, requests)
+            queued = self._outbox.enqueue(connection, requests, self.clock())
             position = split_cursor(page.cursor)[0]
             marked = None if position == page.cursor else page.cursor
             advance = bind(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
@@ -154,12 +154,12 @@ class ChangeProcessor:
         query = query_known_reports(connection, [_anchor(change) for change in changes])
         return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])
 
-    def _releases_of(
+    def _plan_deliveries(
         self, changes: Sequence[ReportChange], before: Mapping[OrderIndexKey, KnownReport]
     ) -> tuple[list[DeliveryRequest], list[KnownReport]]:
         """Return the deliveries that follow from changes, and the new state of their reports."""
-        known, released = dict(before), dict[OrderIndexKey, KnownReport]()
-        releases: list[DeliveryRequest] = []
+        known, changed = dict(before), dict[OrderIndexKey, KnownReport]()
+        requests: list[DeliveryRequest] = []
         for change in changes:
             anchor = _anchor(change)
             report = known.get(anchor)
@@ -167,9 +167,9 @@ class ChangeProcessor:
             addenda = report.addenda if report is not None and same else 0
             events = events_of_change(change, addenda)
             if change.release is not None:
-                known[anchor] = released[anchor] = _after_release(change, anchor, events, addenda)
-            releases += plan_deliveries(events, self._destinations)
-        return releases, list(released.values())
+                known[anchor] = changed[anchor] = _after_release(change, anchor, events, addenda)
+            requests += plan_deliveries(events, self._destinations)
+        return requests, list(changed.values())
 
     def queue(self, connection: Connection, events: Sequence[ReportEvent]) -> int:
         """Queue the deliveries of events in the caller's transaction; return how many were new."""
@@ -179,25 +179,25 @@ class ChangeProcessor:
 
 
 def _with_unused_keys(
-    connection: Connection, releases: Sequence[DeliveryRequest]
+    connection: Connection, requests: Sequence[DeliveryRequest]
 ) -> list[DeliveryRequest]:
     """
-    Give new keys to releases of a replaced feed if their keys are in use.
+    Give new release keys to deliveries of a replaced feed if their keys are in use.
 
     A service restored from a backup reuses the numbers of releases. A report that is signed again
     has the key of an earlier delivery, but another time. An entry that is read twice has the same
     time and keeps its key.
     """
     queued: dict[tuple[str, str], int] = {}
-    for name in {each.destination for each in releases}:
-        keys = sorted({each.release_key for each in releases if each.destination == name})
+    for name in {each.destination for each in requests}:
+        keys = sorted({each.release_key for each in requests if each.destination == name})
         for row in execute_keys(connection, _QUEUED, keys, destination=name):
             queued[name, row.release_key] = row.release_at
     return [
         each
         if queued.get((each.destination, each.release_key), each.release_at) == each.release_at
         else replace(each, release_key=f"{each.release_key}:{each.release_at}")
-        for each in releases
+        for each in requests
     ]
 
 
@@ -205,13 +205,13 @@ def _after_release(
     change: ReportChange, anchor: OrderIndexKey, events: Sequence[ReportEvent], addenda: int
 ) -> KnownReport:
     retracted = any(each.event is ResultEvent.RETRACTION for each in events)
-    out = max((each.addenda for each in events), default=addenda)
+    released = max((each.addenda for each in events), default=addenda)
     return KnownReport(
         anchor,
         change.record.report_id,
         change.record.status.value,
         final=not retracted,
-        addenda=0 if retracted else out,
+        addenda=0 if retracted else released,
         changed_at=change.at,
     )
 

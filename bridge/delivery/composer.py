@@ -167,7 +167,7 @@ class MessagePlan:
     """A message before it is written: its delivery, its event for this receiver, its mapping."""
 
     delivery: ClaimedDelivery
-    known: DeliveryContext
+    context: DeliveryContext
     delivered_event: DeliveredEvent
     mapping: OutboundMapping
     destination: CompiledDestination
@@ -215,8 +215,8 @@ class Composer:
             delivered_events = delivered_before(connection, deliveries, destination.name)
             for each, orders in zip(deliveries, find_orders(connection, deliveries), strict=True):
                 delivered = delivered_events[each.delivery_id]
-                asks = delivered and uses_sections(destination, ResultEvent(each.event))
-                sections = observations_sent_before(connection, each) if asks else ()
+                needs_sections = delivered and uses_sections(destination, ResultEvent(each.event))
+                sections = observations_sent_before(connection, each) if needs_sections else ()
                 survivors = _survivors(connection, each, orders)
                 found[each.delivery_id] = DeliveryContext(orders, delivered, sections, survivors)
         return found
@@ -225,34 +225,36 @@ class Composer:
         self, plan: MessagePlan, export: ReportExport | None, files: Mapping[FileFormat, bytes]
     ) -> tuple[bytes, str]:
         """Return the message and its control id. Blocking. Raises CompositionError."""
-        delivery, known, destination = plan.delivery, plan.known, plan.destination
+        delivery, context, destination = plan.delivery, plan.context, plan.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
-        delivered = [*known.delivered, plan.delivered_event]
+        delivered = [*context.delivered, plan.delivered_event]
         unmapped: list[UnmappedCode] = []
-        context = ResultContext(
+        result_context = ResultContext(
             event=plan.event,
             control_id=name,
             now=self._clock(),
             site=str(orders[0].get("SiteID", "")),
             orders=tuple(
                 chain.from_iterable(
-                    result_orders(tags, index, known.survivors.get(position, ""))
-                    for position, (tags, index) in enumerate(zip(orders, known.orders, strict=True))
+                    result_orders(tags, index, context.survivors.get(position, ""))
+                    for position, (tags, index) in enumerate(
+                        zip(orders, context.orders, strict=True)
+                    )
                 )
             ),
             destination=dict(destination.fields),
             report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
-            earlier=events_since_cancellation(known.delivered),
+            earlier=events_since_cancellation(context.delivered),
             files=files,
-            sent_sections=known.sent_sections or (),
+            sent_sections=context.sent_sections or (),
             document=document_names(delivery.report_id, delivery.release_key, delivered),
             unmapped_codes=unmapped,
             **text_fields(plan.event, export, plan.addenda),
         )
         try:
-            return plan.mapping.render(context), name
+            return plan.mapping.render(result_context), name
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
@@ -261,22 +263,22 @@ class Composer:
 
 
 def plan_message(
-    delivery: ClaimedDelivery, known: DeliveryContext, destination: CompiledDestination
+    delivery: ClaimedDelivery, context: DeliveryContext, destination: CompiledDestination
 ) -> MessagePlan:
     """Choose the event and the mapping of a delivery. Raises CompositionError."""
-    if known.sent_sections is None:
+    if context.sent_sections is None:
         raise StoredMessageDamaged
     delivered_event = as_delivered_event(
-        known.delivered, ResultEvent(delivery.event), delivery.release_key
+        context.delivered, ResultEvent(delivery.event), delivery.release_key
     )
     event = delivered_event.event
     mapping = destination.mapping_for(event)
     if mapping is None or not delivery.orders["orders"]:
         raise NoDefinitionForEvent(delivery.event)
-    earlier = events_since_cancellation(known.delivered)
+    earlier = events_since_cancellation(context.delivered)
     if event in RETRACTABLE_EVENTS and RETRACTABLE_EVENTS[event].isdisjoint(earlier):
         raise NothingToRetract
-    return MessagePlan(delivery, known, delivered_event, mapping, destination)
+    return MessagePlan(delivery, context, delivered_event, mapping, destination)
 
 
 def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:

@@ -105,7 +105,7 @@ class Courier:
         self._outcomes = OutcomeWriter(outbox, clock, self._on_stored, self._log_error)
         self._timer = timer
         self._session = session
-        self._claims: dict[int, Lease] = {}  # by delivery id
+        self._leases: dict[int, Lease] = {}  # by delivery id
         self._claiming: asyncio.Task[ClaimedDeliveries] | None = None
         self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -199,7 +199,7 @@ class Courier:
         now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
         limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claimed = await self._preparation.claim(lambda: self.destination, now, limit)
-        self._claims |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
+        self._leases |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
         return claimed
 
     async def _wait_for_wakeup(self, seconds: float) -> None:
@@ -234,7 +234,7 @@ class Courier:
 
     def _holds_lease(self, delivery: ClaimedDelivery) -> bool:
         # While the process was suspended, another node may have sent this message and later ones.
-        lease = self._claims.get(delivery.delivery_id)
+        lease = self._leases.get(delivery.delivery_id)
         return lease is not None and lease.is_held
 
     async def _send(self, delivery: ClaimedDelivery, payload: bytes) -> DeliveryOutcome | None:
@@ -262,11 +262,11 @@ class Courier:
 
     def _on_stored(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         for outcome in outcomes:
-            self._claims.pop(outcome.delivery_id, None)
+            self._leases.pop(outcome.delivery_id, None)
             if outcome.retry_at is not None:
                 self._next_due.add_due_time(outcome.retry_at)
 
-    async def _release_claims(self, why: str = INTERRUPTED) -> None:
+    async def _release_claims(self, code: str = INTERRUPTED) -> None:
         """Store outcomes of messages that were sent; requeue the others with a reason code."""
         await self._outcomes.flush()
         prepared, self._next = self._next, None
@@ -275,10 +275,10 @@ class Courier:
             await asyncio.gather(prepared, return_exceptions=True)
         if self._claiming is not None:
             await asyncio.gather(self._claiming, return_exceptions=True)
-        if self._claims:
-            ids, self._claims = list(self._claims), {}
+        if self._leases:
+            ids, self._leases = list(self._leases), {}
             with suppress(StoreUnavailable):  # the leases expire anyway
-                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), why)
+                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), code)
 
     async def keep_leases(self) -> None:
         """
@@ -286,12 +286,12 @@ class Courier:
 
         Called several times per lease. Raises StoreError.
         """
-        if ids := list(self._claims):
+        if ids := list(self._leases):
             ends_at = self._lease_from_now()
             extended = await Threads.LEASES.run(self._outbox.extend, ids, self._clock())
-            for each in extended & self._claims.keys():
-                if self._claims[each].is_held:
-                    self._claims[each].ends_at = ends_at
+            for each in extended & self._leases.keys():
+                if self._leases[each].is_held:
+                    self._leases[each].ends_at = ends_at
 
     async def correct_due_times(self) -> None:
         """Make retries due that a wrong clock put too far ahead. Raises StoreError."""

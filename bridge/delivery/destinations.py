@@ -53,8 +53,8 @@ class CompiledDestination:
 
     def wants(self, site: str, event: ResultEvent) -> bool:
         """Tell whether it receives an event of a site."""
-        listens = EVERY_SITE in self.sites or site in self.sites
-        return listens and SUBSCRIBED_WITH.get(event, event) in self.events
+        has_site = EVERY_SITE in self.sites or site in self.sites
+        return has_site and SUBSCRIBED_WITH.get(event, event) in self.events
 
     def mapping_for(self, event: ResultEvent) -> OutboundMapping | None:
         """Return the first mapping that has a message for an event."""
@@ -132,18 +132,22 @@ def orders_of_change(change: ReportChange) -> Sequence[Mapping[str, Any]]:
 def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
     """Return the events of a change; `addenda` is the number of addenda released before it."""
     orders = orders_of_change(change)
-    common = (change.record.report_id,)
+    report_id = change.record.report_id
     status = change.record.status.value
     if change.release is not None:
         event = RELEASE_EVENTS.get(change.release.kind)
         if event is None:
             return []
-        out = _released_addenda(event, change.release.sequence, change.addenda, addenda)
+        released = _released_addenda(event, change.release.sequence, change.addenda, addenda)
         name = f"{change.release.kind}:{change.release.sequence}"
-        return with_status_event(ReportEvent(event, *common, name, status, orders, out, change.at))
+        return with_status_event(
+            ReportEvent(event, report_id, name, status, orders, released, change.at)
+        )
     status = _status_after(change)
     return [
-        ReportEvent(event, *common, f"{event}:{change.cursor}", status, orders, addenda, change.at)
+        ReportEvent(
+            event, report_id, f"{event}:{change.cursor}", status, orders, addenda, change.at
+        )
         for event in _progress(change)
         if status or event is not ResultEvent.ORDER_STATUS
     ]
@@ -157,11 +161,15 @@ def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
     return PROGRESS_EVENTS.get(change.event, ())
 
 
-def _released_addenda(event: ResultEvent, sequence: int, place: int | None, before: int) -> int:
-    """Return the number of released addenda after a release or a retraction."""
+def _released_addenda(event: ResultEvent, sequence: int, position: int | None, before: int) -> int:
+    """
+    Return the number of released addenda after a release or a retraction.
+
+    `position` is `ReportChange.addenda`, if the feed has it.
+    """
     if event is ResultEvent.ADDENDUM:
-        return max(before, sequence if place is None else place)
-    return place if event is ResultEvent.RETRACTION and place is not None else before
+        return max(before, sequence if position is None else position)
+    return position if event is ResultEvent.RETRACTION and position is not None else before
 
 
 def _status_after(change: ReportChange) -> str:
@@ -194,7 +202,7 @@ def plan_deliveries(
 ) -> list[DeliveryRequest]:
     """Return the deliveries of events, in order: one per order unless the mapping combines them."""
     return [
-        _release(each, destination, orders)
+        _delivery_request(each, destination, orders)
         for each in events
         for destination in destinations
         if _is_meant_for(each, destination)
@@ -223,7 +231,7 @@ def _split(
     return [[order] for order in report_event.orders]
 
 
-def _release(
+def _delivery_request(
     report_event: ReportEvent, destination: CompiledDestination, orders: Sequence[Mapping[str, Any]]
 ) -> DeliveryRequest:
     content = {
@@ -231,11 +239,11 @@ def _release(
         "status": report_event.status,
         "addenda": report_event.addenda,
     }
-    about = "all" if len(orders) > 1 else _fingerprint(orders[0])
+    orders_part = "all" if len(orders) > 1 else _fingerprint(orders[0])
     return DeliveryRequest(
         destination=destination.name,
         report_id=report_event.report_id,
-        release_key=f"{report_event.report_id}:{report_event.name}:{about}",
+        release_key=f"{report_event.report_id}:{report_event.name}:{orders_part}",
         event=report_event.event.value,
         release_at=report_event.at,
         orders=content,

@@ -65,7 +65,11 @@ _SAVE = BulkStatement(
 
 @dataclass(frozen=True, slots=True)
 class KnownReport:
-    """The last known state of the report of one order; times in ms."""
+    """
+    The last known state of the report of one order; times in ms.
+
+    `final` tells whether its text is released, `addenda` how many addenda are.
+    """
 
     key: OrderIndexKey
     report_id: str

@@ -156,7 +156,7 @@ def _check_signed(plan: MessagePlan, export: ReportExport) -> None:
     signed = export.report.signed_at is not None
     if plan.event is ResultEvent.PRELIMINARY and signed:
         raise ReportGone
-    delivered = {each.event for each in plan.known.delivered}
+    delivered = {each.event for each in plan.context.delivered}
     if plan.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
         if not signed or len(export.addenda) < plan.addenda:
             raise ReportGone
@@ -273,14 +273,14 @@ class Preparation:
         plans: Sequence[MessagePlan],
     ) -> dict[int, bytes | DeliveryOutcome]:
         """Write the `quick` messages, then store them and the `written` ones. Blocking."""
-        every = {
+        results = {
             **written,
-            **{plan.delivery.delivery_id: self._write(plan, text) for plan, text in quick},
+            **{plan.delivery.delivery_id: self._write(plan, content) for plan, content in quick},
         }
-        messages = {each: one for each, one in every.items() if isinstance(one, tuple)}
-        failed = {each: one for each, one in every.items() if isinstance(one, DeliveryOutcome)}
-        of = {plan.delivery.delivery_id: plan.delivery for plan in plans}
-        return {**failed, **self._store(messages, of)}
+        messages = {each: one for each, one in results.items() if isinstance(one, tuple)}
+        failed = {each: one for each, one in results.items() if isinstance(one, DeliveryOutcome)}
+        deliveries = {plan.delivery.delivery_id: plan.delivery for plan in plans}
+        return {**failed, **self._store(messages, deliveries)}
 
     def _write(self, plan: MessagePlan, content: ReportContent) -> _Message | DeliveryOutcome:
         try:
@@ -303,7 +303,7 @@ class Preparation:
                 raise error
 
     def _store(
-        self, messages: Mapping[int, _Message], of: Mapping[int, ClaimedDelivery]
+        self, messages: Mapping[int, _Message], deliveries: Mapping[int, ClaimedDelivery]
     ) -> dict[int, bytes | DeliveryOutcome]:
         """Store messages in one transaction; if that fails, store each one by itself."""
         if not messages:
@@ -311,13 +311,15 @@ class Preparation:
         try:
             kept = self._outbox.store_payloads(messages)
         except StoreUnavailable:
-            return {each: self._unstored(of[each]) for each in messages}
+            return {each: self._unstored(deliveries[each]) for each in messages}
         except StoreError:
             if len(messages) == 1:
-                return {each: self._unstored(of[each]) for each in messages}
-            alone = [self._store({each: one}, of) for each, one in messages.items()]
+                return {each: self._unstored(deliveries[each]) for each in messages}
+            alone = [self._store({each: one}, deliveries) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
-        return {each: kept.get(each) or give_up(of[each], "not_composed") for each in messages}
+        return {
+            each: kept.get(each) or give_up(deliveries[each], "not_composed") for each in messages
+        }
 
     def _damaged(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
         """Park a delivery whose stored message has changed: it may have been sent before."""

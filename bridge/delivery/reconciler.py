@@ -148,17 +148,17 @@ class Reconciler:
         Compares all pages of a round that was requested. Returns the orders that differ. Raises
         EngineFailure or StoreError; the next call repeats the page. Calls must not overlap.
         """
-        one, pages = await Threads.DELIVERY.run(self._begin, now)
+        round_, pages = await Threads.DELIVERY.run(self._begin, now)
         findings: list[OrderDifference] = []
-        while pages and not one.ended_at:
+        while pages and not round_.ended_at:
             pages -= 1
-            if one.in_worklist:
-                await read_worklist_page(self._service, self._database, one, self._pause)
+            if round_.in_worklist:
+                await read_worklist_page(self._service, self._database, round_, self._pause)
             else:
-                findings += await self._orders(one, now)
-                pages += one.in_worklist
-            one.ended_at = now if one.is_complete else 0
-            await Threads.DELIVERY.run(self._save, one, now)
+                findings += await self._orders(round_, now)
+                pages += round_.in_worklist
+            round_.ended_at = now if round_.is_complete else 0
+            await Threads.DELIVERY.run(self._save, round_, now)
         return findings
 
     def requested_since(self) -> int:
@@ -178,39 +178,39 @@ class Reconciler:
             )
             return reconcile_rounds.current_round(connection, now), pages
 
-    def _save(self, one: ReconcileRound, now: int) -> None:
+    def _save(self, round_: ReconcileRound, now: int) -> None:
         """Store the progress; at the end of a round, renew the `still_ordered` exceptions."""
         with self._database.write() as connection:
-            reconcile_rounds.save_round(connection, one, now)
-            if one.ended_at:
+            reconcile_rounds.save_round(connection, round_, now)
+            if round_.ended_at:
                 before = exceptions.rows_with_code(
                     connection, ExceptionSubject.ORDER, STILL_ORDERED
                 )
-                rows = sorted({*(before if one.whole else ()), *one.still_ordered})
-                codes = [(row_id, STILL_ORDERED) for row_id in one.still_ordered]
+                rows = sorted({*(before if round_.whole else ()), *round_.still_ordered})
+                codes = [(row_id, STILL_ORDERED) for row_id in round_.still_ordered]
                 exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
-    async def _orders(self, one: ReconcileRound, now: int) -> list[OrderDifference]:
+    async def _orders(self, round_: ReconcileRound, now: int) -> list[OrderDifference]:
         """Compare the next page of orders."""
-        orders = await Threads.DELIVERY.run(self._page, one.after)
-        missed: SkippedOrders = {}
-        findings = await self._compared(orders, now, missed)
+        orders = await Threads.DELIVERY.run(self._page, round_.after)
+        skipped: SkippedOrders = {}
+        findings = await self._compared(orders, now, skipped)
         if findings:
             await asyncio.sleep(self._pause)
             ids = {each.order_id for each in findings}
             suspects = await Threads.DELIVERY.run(self._still_live, ids)
             confirmed = await self._compared(suspects, now, {})
             findings = [each for each in findings if each in confirmed]
-        ends = len(orders) < PAGE
-        upto = END_OF_ORDERS if ends else orders[-1][0]
-        await Threads.DELIVERY.run(self._store_findings, one.after, upto, missed, findings, now)
-        one.after, one.in_worklist = upto, ends
-        if ends:
-            one.sites = await Threads.DELIVERY.run(self._sites)
-        one.orders += len(orders) - len(missed)
-        one.count(each.code for each in findings)
-        for code in missed.values():
-            one.miss(code, 1)
+        is_last_page = len(orders) < PAGE
+        upto = END_OF_ORDERS if is_last_page else orders[-1][0]
+        await Threads.DELIVERY.run(self._store_findings, round_.after, upto, skipped, findings, now)
+        round_.after, round_.in_worklist = upto, is_last_page
+        if is_last_page:
+            round_.sites = await Threads.DELIVERY.run(self._sites)
+        round_.orders += len(orders) - len(skipped)
+        round_.count(each.code for each in findings)
+        for code in skipped.values():
+            round_.count_skipped(code, 1)
         for finding in findings:
             self._metrics.differences.labels(finding.difference.value).inc()
         if findings:
@@ -219,9 +219,9 @@ class Reconciler:
         return findings
 
     async def _compared(
-        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, missed: SkippedOrders
+        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, skipped: SkippedOrders
     ) -> list[OrderDifference]:
-        """Return differences; add orders that the service refused to show to `missed`."""
+        """Return differences; add orders that the service refused to show to `skipped`."""
         by_token: defaultdict[str, list[tuple[int, OrderIndexKey]]] = defaultdict(list)
         for order_id, key in orders:
             by_token[self._service.token_of(key.site)].append((order_id, key))
@@ -232,7 +232,7 @@ class Reconciler:
             except EngineFailure as failure:
                 if not is_permanent_refusal(failure):
                     raise
-                missed |= {order_id: failure.code for order_id, _ in group}
+                skipped |= {order_id: failure.code for order_id, _ in group}
                 continue
             queued, processed = await Threads.DELIVERY.run(self._known, records)
             findings += compare(group, records, queued, processed, self._destinations, now)
@@ -242,7 +242,7 @@ class Reconciler:
         self,
         after: int,
         upto: int,
-        missed: SkippedOrders,
+        skipped: SkippedOrders,
         findings: Sequence[OrderDifference],
         now: int,
     ) -> None:
@@ -252,7 +252,7 @@ class Reconciler:
             before = exceptions.rows_in_range(
                 connection, ExceptionSubject.ORDER, after, upto, STILL_ORDERED
             )
-            rows = sorted(before.union(each.order_id for each in findings).difference(missed))
+            rows = sorted(before.union(each.order_id for each in findings).difference(skipped))
             exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
     def _page(self, after: int) -> list[tuple[int, OrderIndexKey]]:
@@ -280,11 +280,11 @@ class Reconciler:
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         keys = [OrderIndexKey(k.site, k.mrn, k.accession) for each in records for k in each.orders]
         with self._database.read() as connection:
-            queued = _pairs(connection, [each.report_id for each in records])
+            queued = _queued_pairs(connection, [each.report_id for each in records])
             return queued, released_reports(connection, keys)
 
 
-def _pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[str, str]]:
+def _queued_pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[str, str]]:
     if not reports:
         return frozenset()
     rows = connection.execute(_QUEUED, {"reports": list(reports)})
@@ -300,7 +300,7 @@ class WorklistDifferences:
 
 
 async def read_worklist_page(
-    service: EngineClient, database: Database, one: ReconcileRound, pause: float
+    service: EngineClient, database: Database, round_: ReconcileRound, pause: float
 ) -> None:
     """
     Compare the next page of a worklist. Raises EngineFailure.
@@ -308,30 +308,32 @@ async def read_worklist_page(
     A difference counts if it still exists after `pause` seconds: an order may be arriving or
     ending.
     """
-    if not one.site:
-        one.site, one.cursor = one.sites.pop(0), ""
+    if not round_.site:
+        round_.site, round_.cursor = round_.sites.pop(0), ""
     try:
-        page = await _page(service, one.site, one.cursor)
+        page = await _page(service, round_.site, round_.cursor)
     except EngineFailure as failure:
         if not (is_permanent_refusal(failure) or failure.is_unsupported):
             raise
-        one.miss(f"{UNSUPPORTED} {one.site}" if failure.is_unsupported else failure.code, 1)
-        one.site, one.whole = "", False
+        round_.count_skipped(
+            f"{UNSUPPORTED} {round_.site}" if failure.is_unsupported else failure.code, 1
+        )
+        round_.site, round_.whole = "", False
         return
-    found = await Threads.DELIVERY.run(_differences, database, one.site, page.items)
+    found = await Threads.DELIVERY.run(_differences, database, round_.site, page.items)
     if found != WorklistDifferences():
         await asyncio.sleep(pause)
-        again = await _page(service, one.site, one.cursor)
-        second = await Threads.DELIVERY.run(_differences, database, one.site, again.items)
+        again = await _page(service, round_.site, round_.cursor)
+        second = await Threads.DELIVERY.run(_differences, database, round_.site, again.items)
         found = WorklistDifferences(found.rows & second.rows, found.reports & second.reports)
-    one.reports += len(page.items)
-    one.still_ordered += sorted(found.rows)
-    one.not_ordered = [*one.not_ordered, *sorted(found.reports)][:EXAMPLES]
-    one.count([STILL_ORDERED] * len(found.rows))
-    one.count([f"{NOT_ORDERED} {one.site}"] * len(found.reports))
-    one.cursor = page.next
+    round_.reports += len(page.items)
+    round_.still_ordered += sorted(found.rows)
+    round_.not_ordered = [*round_.not_ordered, *sorted(found.reports)][:EXAMPLES]
+    round_.count([STILL_ORDERED] * len(found.rows))
+    round_.count([f"{NOT_ORDERED} {round_.site}"] * len(found.reports))
+    round_.cursor = page.next
     if not page.next:
-        one.site = ""
+        round_.site = ""
 
 
 def is_permanent_refusal(failure: EngineFailure) -> bool:

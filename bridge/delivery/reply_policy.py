@@ -158,7 +158,7 @@ def decide(
     `attempts` counts this one. `detail` is the ERR-3 code, the HTTP status, or the reason why no
     reply came. A plain `retry` has no limit, except for the replies in `LIMITED`.
     """
-    action = _due(rule_for(reply, replies, detail), attempts, limited=reply in LIMITED)
+    action = _action_after(rule_for(reply, replies, detail), attempts, limited=reply in LIMITED)
     failure = FailureKind.PERMANENT if reply in REFUSALS else FailureKind.AMBIGUOUS
     match action:
         case PolicyAction.DELIVERED:
@@ -177,7 +177,7 @@ def rule_for(reply: ReplyKind, replies: Mapping[str, str], detail: str) -> str:
     return next(table[key] for table in (replies, DEFAULTS) for key in keys if key in table)
 
 
-def _due(rule: str, attempts: int, *, limited: bool) -> PolicyAction:
+def _action_after(rule: str, attempts: int, *, limited: bool) -> PolicyAction:
     """Return the action of a rule after this many attempts."""
     found = _RULE.fullmatch(_REFUSED if limited and rule == PolicyAction.RETRY else rule)
     if found is None:
@@ -219,9 +219,9 @@ class CircuitBreaker:
     def record_failure(self, began: int) -> None:
         """Count an attempt, started at `began`, that got no reply."""
         self._failures += 1
-        beyond = self._failures - self._after
-        if self._after and beyond >= 0:
-            pause = self._policy.delay(beyond + 1, self._random)
+        extra_failures = self._failures - self._after
+        if self._after and extra_failures >= 0:
+            pause = self._policy.delay(extra_failures + 1, self._random)
             self._until = began + round(pause * 1000)
 
     def record_reply(self, *, refused: bool = False) -> None:
@@ -265,29 +265,34 @@ class OutcomePolicy:
         self._on_pause = on_pause
 
     def after_reply(
-        self, delivery: ClaimedDelivery, kind: ReplyKind, detail: str, reply: bytes | None, at: int
+        self,
+        delivery: ClaimedDelivery,
+        kind: ReplyKind,
+        detail: str,
+        reply: bytes | None,
+        sent_at: int,
     ) -> DeliveryOutcome:
-        """Return the outcome after a reply to a message that was sent at `at`."""
+        """Return the outcome after a reply to a message that was sent at `sent_at`."""
         tries = delivery.tries + 1
-        follows = decide(kind, self._destination.replies, tries, detail)
+        decision = decide(kind, self._destination.replies, tries, detail)
         if kind is ReplyKind.SILENCE:
-            self._breaker.record_failure(at)
+            self._breaker.record_failure(sent_at)
         else:
-            self._breaker.record_reply(refused=follows.event in _NOT_ACCEPTED or follows.pause)
-        if follows.pause:
+            self._breaker.record_reply(refused=decision.event in _NOT_ACCEPTED or decision.pause)
+        if decision.pause:
             self._on_pause(kind.value)
-        again = follows.event is QueueEvent.POSTPONED
-        self._count(delivery, kind, follows.event)
+        is_retried = decision.event is QueueEvent.POSTPONED
+        self._count(delivery, kind, decision.event)
         return DeliveryOutcome(
             delivery.delivery_id,
-            follows.event,
-            follows.failure,
+            decision.event,
+            decision.failure,
             kind.value,
             detail,
-            self._retry_at(kind, tries) if again else None,
+            self._retry_at(kind, tries) if is_retried else None,
             reply,
-            at,
-            tries if again else 0,
+            sent_at,
+            tries if is_retried else 0,
             delivery.created_at,
         )
 
@@ -299,13 +304,17 @@ class OutcomePolicy:
             self._metrics.delivery_seconds.labels(name).observe(seconds)
 
     def after_composition_failure(
-        self, delivery: ClaimedDelivery, failure: FailureKind, code: str, after: float | None
+        self, delivery: ClaimedDelivery, failure: FailureKind, code: str, retry_after: float | None
     ) -> DeliveryOutcome:
-        """Return the outcome of a message that could not be composed; `after` is in seconds."""
+        """
+        Return the outcome of a message that could not be composed.
+
+        `retry_after` are the seconds that the report service asks to wait, if it names them.
+        """
         if failure is FailureKind.PERMANENT:
             return give_up(delivery, code)
         tries = delivery.tries + 1
-        wait = self._delay(tries) if after is None else round(after * 1000)
+        wait = self._delay(tries) if retry_after is None else round(retry_after * 1000)
         return DeliveryOutcome(
             delivery.delivery_id,
             QueueEvent.POSTPONED,

@@ -29,7 +29,7 @@ from mappings.outbound.results import ResultEvent
 MAX_REPORTS_PER_ROUND = 25_000
 OVERLAP = 1000  # row ids read again: transactions need not commit in the order of their ids
 
-_NEW = text(
+_ADD_NEW_ORDERS = text(
     """
     INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
                              check_at)
@@ -46,7 +46,7 @@ _DUE = text(
     """
 )
 
-_LAST = text("SELECT coalesce(max(id), 0) FROM bridge_order")
+_LAST_ORDER_ID = text("SELECT coalesce(max(id), 0) FROM bridge_order")
 
 NOT_FOUND = 404
 
@@ -82,7 +82,7 @@ class StatusPoller:
         self._processor = processor
         self._notify = notify
         self._every = round(every * 1000)
-        self._highest = 0
+        self._last_order_id = 0
         self._batch_size = BatchSize()
 
     async def poll(self) -> int:
@@ -104,8 +104,8 @@ class StatusPoller:
     def _due(self, limit: int) -> list[KnownReport]:
         now = self._processor.clock()
         with self._processor.database.write() as connection:
-            connection.execute(_NEW, {"after": max(0, self._highest - OVERLAP)})
-            self._highest = int(connection.execute(_LAST).scalar_one())
+            connection.execute(_ADD_NEW_ORDERS, {"after": max(0, self._last_order_id - OVERLAP)})
+            self._last_order_id = int(connection.execute(_LAST_ORDER_ID).scalar_one())
             rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
         return [
             KnownReport(
@@ -187,18 +187,19 @@ class BatchSize:
 
     def __init__(self) -> None:
         self.size = MAX_BATCH
-        self._each = 0.0
+        self._seconds_per_report = 0.0
         self._before: tuple[int, float] | None = None
 
     def record(self, count: int, seconds: float) -> None:
         """Record the duration of a response about `count` reports."""
         before, self._before = self._before, (count, seconds)
         if before is not None and before[0] != count:
-            each = max(0.0, (seconds - before[1]) / (count - before[0]))
-            self._each += (each - self._each) * (_WEIGHT if self._each else 1.0)
+            latest = max(0.0, (seconds - before[1]) / (count - before[0]))
+            weight = _WEIGHT if self._seconds_per_report else 1.0
+            self._seconds_per_report += (latest - self._seconds_per_report) * weight
         best = (
-            min(MAX_BATCH, max(MIN_BATCH, int(MAX_BLOCKING_SECONDS / self._each)))
-            if self._each
+            min(MAX_BATCH, max(MIN_BATCH, int(MAX_BLOCKING_SECONDS / self._seconds_per_report)))
+            if self._seconds_per_report
             else MAX_BATCH
         )
         self.size = best if count < best else max(MIN_BATCH // 2, int(best * _SMALLER))
@@ -269,15 +270,15 @@ def apply_record(
     seen: KnownReport, record: StatusRecord, addenda: int, now: int, every: int
 ) -> KnownReport:
     """Return the new known state and its next poll; `every` is the shortest interval in ms."""
-    with_status_event = is_released(record, now)
-    changed = seen.status != record.status or (with_status_event and addenda > seen.addenda)
+    released = is_released(record, now)
+    changed = seen.status != record.status or (released and addenda > seen.addenda)
     changed_at = now if changed or not seen.changed_at else seen.changed_at
     after = replace(
         seen,
         report_id=record.report_id,
         status=record.status.value,
-        final=seen.final or with_status_event,
-        addenda=max(seen.addenda, addenda) if with_status_event else seen.addenda,
+        final=seen.final or released,
+        addenda=max(seen.addenda, addenda) if released else seen.addenda,
         changed_at=changed_at,
     )
     return replace(after, check_at=_next_poll(record, changed_at, now, every))

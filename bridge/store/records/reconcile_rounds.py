@@ -69,8 +69,8 @@ class ReconcileRound:
         """Count differences."""
         self.differing = dict(Counter(self.differing) + Counter(codes))
 
-    def miss(self, code: str, count: int) -> None:
-        """Count what was skipped."""
+    def count_skipped(self, code: str, count: int) -> None:
+        """Count orders or worklists that the service refused to show with this error code."""
         self.not_asked[code] = self.not_asked.get(code, 0) + count
 
 
@@ -101,23 +101,23 @@ def requested_since(connection: Connection) -> int:
     return 0 if done is not None and done.began_at >= requested else requested
 
 
-def save_round(connection: Connection, one: ReconcileRound, now: int) -> None:
+def save_round(connection: Connection, round_: ReconcileRound, now: int) -> None:
     """Store a round; a finished one becomes the last one, and a new one starts."""
-    if not one.ended_at:
-        _put(connection, _RUNNING, one)
+    if not round_.ended_at:
+        _put(connection, _RUNNING, round_)
         return
-    _put(connection, _LAST, one)
+    _put(connection, _LAST, round_)
     _put(connection, _RUNNING, ReconcileRound(began_at=now))
 
 
-def round_summary(one: ReconcileRound) -> dict[str, Any]:
+def round_summary(round_: ReconcileRound) -> dict[str, Any]:
     """Return the members of a round that operators see."""
     hidden = {"after", "cursor", "sites", "site", "whole", "in_worklist", "still_ordered"}
-    return {k: v for k, v in asdict(one).items() if k not in hidden}
+    return {k: v for k, v in asdict(round_).items() if k not in hidden}
 
 
-def _put(connection: Connection, name: str, one: ReconcileRound) -> None:
-    connection.execute(_WRITE, {"name": name, "body": json.dumps(asdict(one))})
+def _put(connection: Connection, name: str, round_: ReconcileRound) -> None:
+    connection.execute(_WRITE, {"name": name, "body": json.dumps(asdict(round_))})
 
 
 def _read(connection: Connection, name: str) -> ReconcileRound | None:
