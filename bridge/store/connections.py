@@ -112,9 +112,11 @@ class KeyReader:
         self._driver: Any = None
         self._closed = False
 
-    def rows(self, of: KeyStatement, keys: Sequence[str], **others: Any) -> list[tuple[Any, ...]]:
+    def rows(
+        self, statement: KeyStatement, keys: Sequence[str], **others: Any
+    ) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Errors as for `Database.read`."""
-        return self._with_reconnect(lambda: self._execute(of, keys, others))
+        return self._with_reconnect(lambda: self._execute(statement, keys, others))
 
     def ping(self) -> None:
         """Run a query without tables. Errors as for `Database.read`."""
@@ -156,11 +158,12 @@ class KeyReader:
             close_driver(driver)
 
     def _execute(
-        self, of: KeyStatement, keys: Sequence[str], others: dict[str, Any]
+        self, statement: KeyStatement, keys: Sequence[str], others: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
-        parameters = {of.name: json.dumps(list(keys)) if self.is_local else list(keys), **others}
-        statement = of.sqlite if self.is_local else of.postgres
-        found: list[tuple[Any, ...]] = self._connected().execute(statement, parameters).fetchall()
+        array = json.dumps(list(keys)) if self.is_local else list(keys)
+        parameters = {statement.name: array, **others}
+        sql = statement.sqlite if self.is_local else statement.postgres
+        found: list[tuple[Any, ...]] = self._connected().execute(sql, parameters).fetchall()
         return found
 
     def _connected(self) -> Any:

@@ -214,14 +214,16 @@ def dialect_statement(statement: str) -> DialectStatement:
     return DialectStatement(statement, _PARAMETER.sub(r"%(\1)s", statement))
 
 
-def execute(connection: Connection, of: DialectStatement, **values: Any) -> StatementResult:
+def execute(connection: Connection, statement: DialectStatement, **values: Any) -> StatementResult:
     """Execute a statement with its values."""
-    return execute_bound(connection, bind(connection, of, **values))
+    return execute_bound(connection, bind(connection, statement, **values))
 
 
-def bind(connection: Connection, of: DialectStatement, **values: Any) -> BoundStatement:
+def bind(connection: Connection, statement: DialectStatement, **values: Any) -> BoundStatement:
     """Bind values, to execute the statement with others (`execute_all`)."""
-    return BoundStatement(of.postgres if is_postgresql(connection) else of.sqlite, values)
+    return BoundStatement(
+        statement.postgres if is_postgresql(connection) else statement.sqlite, values
+    )
 
 
 def key_statement(statement: str, name: str = "ids", kind: str = "bigint") -> KeyStatement:
@@ -237,26 +239,26 @@ def key_statement(statement: str, name: str = "ids", kind: str = "bigint") -> Ke
 
 
 def execute_keys(
-    connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
+    connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> StatementResult:
     """Execute a statement for keys; `others` are its other parameters."""
-    return execute_bound(connection, bind_keys(connection, of, keys, **others))
+    return execute_bound(connection, bind_keys(connection, statement, keys, **others))
 
 
 def bind_keys(
-    connection: Connection, of: KeyStatement, keys: Sequence[Any], **others: Any
+    connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> BoundStatement:
     """Bind keys, to execute the statement with others."""
     if is_postgresql(connection):
-        (array,) = binary_arrays((of.kind,), [(key,) for key in keys])
-        return BoundStatement(of.postgres, {of.name: array, **others})
+        (array,) = binary_arrays((statement.kind,), [(key,) for key in keys])
+        return BoundStatement(statement.postgres, {statement.name: array, **others})
     # JSON keeps 64-bit integers exact.
-    return BoundStatement(of.sqlite, {of.name: json.dumps(list(keys)), **others})
+    return BoundStatement(statement.sqlite, {statement.name: json.dumps(list(keys)), **others})
 
 
-def unnest(kinds: Sequence[str]) -> str:
+def unnest(types: Sequence[str]) -> str:
     """Return the table expression of a bulk statement's arrays."""
-    return f"unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
+    return f"unnest({', '.join(f'%s::{each}[]' for each in types)})"
 
 
 def is_postgresql(connection: Connection) -> bool:
@@ -265,21 +267,21 @@ def is_postgresql(connection: Connection) -> bool:
 
 
 def execute_rows(
-    connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
+    connection: Connection, statement: BulkStatement, rows: Sequence[tuple[Any, ...]]
 ) -> StatementResult | None:
     """Execute a statement for rows; None without rows."""
     if not rows:
         return None
-    return execute_bound(connection, bind_rows(connection, step, rows))
+    return execute_bound(connection, bind_rows(connection, statement, rows))
 
 
 def bind_rows(
-    connection: Connection, step: BulkStatement, rows: Sequence[tuple[Any, ...]]
+    connection: Connection, statement: BulkStatement, rows: Sequence[tuple[Any, ...]]
 ) -> BoundStatement:
     """Bind rows (at least one), to execute the statement with others."""
     if is_postgresql(connection):
-        return BoundStatement(step.postgres, step.arrays(rows))
-    return BoundStatement(step.sqlite, rows, many=True)
+        return BoundStatement(statement.postgres, statement.arrays(rows))
+    return BoundStatement(statement.sqlite, rows, many=True)
 
 
 _SQL_TYPES: Final = (
@@ -297,7 +299,7 @@ class InsertStatement:
     head: str
     names: tuple[str, ...]
     documents: tuple[int, ...]
-    step: BulkStatement
+    bulk: BulkStatement
 
 
 def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> InsertStatement:
@@ -322,38 +324,38 @@ def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> I
 
 
 def insert_rows(
-    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> StatementResult | None:
     """Insert rows in their order; None in a JSON column is NULL."""
-    return execute_rows(connection, how.step, [_row_values(how, row) for row in rows])
+    return execute_rows(connection, insert.bulk, [_row_values(insert, row) for row in rows])
 
 
 def bind_insert(
-    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> BoundStatement:
     """Bind rows (at least one) to an INSERT, to execute it with others."""
-    return bind_rows(connection, how.step, [_row_values(how, row) for row in rows])
+    return bind_rows(connection, insert.bulk, [_row_values(insert, row) for row in rows])
 
 
 def bind_insert_values(
-    connection: Connection, how: InsertStatement, rows: Sequence[Mapping[str, Any]]
+    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
 ) -> BoundStatement:
     """As `bind_insert`, for `Database.append_at_commit`: plain values instead of arrays."""
     if not is_postgresql(connection):
-        return bind_insert(connection, how, rows)
-    values = [_row_values(how, row) for row in rows]
-    row = f"({', '.join(['%s'] * len(how.names))})"
-    statement = f"{how.head} VALUES {', '.join([row] * len(values))}"
+        return bind_insert(connection, insert, rows)
+    values = [_row_values(insert, row) for row in rows]
+    row = f"({', '.join(['%s'] * len(insert.names))})"
+    statement = f"{insert.head} VALUES {', '.join([row] * len(values))}"
     return BoundStatement(statement, tuple(value for each in values for value in each))
 
 
-def _row_values(how: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    values = [row[name] for name in how.names]
-    for place in how.documents:
+def _row_values(insert: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    values = [row[name] for name in insert.names]
+    for place in insert.documents:
         if values[place] is not None:
             values[place] = to_json(values[place]).decode()
     return tuple(values)
 
 
-def _sql_type(of: TypeEngine[Any]) -> str:
-    return next((name for kind, name in _SQL_TYPES if isinstance(of, kind)), "text")
+def _sql_type(column_type: TypeEngine[Any]) -> str:
+    return next((name for kind, name in _SQL_TYPES if isinstance(column_type, kind)), "text")
