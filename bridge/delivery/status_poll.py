@@ -63,7 +63,7 @@ MAX_BLOCKING_SECONDS = 0.0025
 """Seconds that the service may need for one response, because other requests wait meanwhile."""
 
 _WEIGHT = 0.2  # weight of the newest response in the moving average
-_SMALLER = 0.7  # factor for every other request: two sizes separate round trip and work
+_SMALLER = 0.7  # factor for every other request: two sizes tell the work per report from latency
 
 
 class StatusPoller:

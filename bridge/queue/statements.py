@@ -31,21 +31,21 @@ class LaneStatements:
     lanes: tuple[str, ...]
     candidates: str  # followed by a locking clause
     candidates_from: str  # PostgreSQL, from an id on
-    blockers: KeyStatement
-    guard: BulkStatement  # PostgreSQL
+    blockers: KeyStatement  # the row that each row waits for, by lane
+    guard: BulkStatement  # PostgreSQL: locks the positions that no transaction is leaving
     block: KeyStatement
     claim: KeyStatement
     claim_acknowledged: KeyStatement  # also stores that the acknowledgment was sent
-    claim_lane: BulkStatement
-    held: str
-    leave: BulkStatement
-    enter: BulkStatement
-    free_lane: BulkStatement
+    claim_lane: BulkStatement  # marks positions as claimed
+    held: str  # the rows that an owner has claimed; followed by a locking clause
+    leave: BulkStatement  # deletes positions
+    enter: BulkStatement  # inserts positions
+    free_lane: BulkStatement  # marks positions as not claimed
     settle: BulkStatement
     unblock_head: str  # SQLite, for each lane
     heads: BulkStatement  # PostgreSQL: ids of the first rows, which select the partition
     unblock: KeyStatement
-    overdue: str
+    overdue: str  # claims whose lease has expired; followed by a locking clause
     extend: KeyStatement
     enter_range: DialectStatement
     """Adds messages of a range of ids to their lanes."""

@@ -34,7 +34,13 @@ class StoredMessage(NamedTuple):
 
 
 class AdmissionDecision(NamedTuple):
-    """New (`edition` counts from 0), or a copy of a stored message or of one in this batch."""
+    """
+    Whether an arrival is new, or a copy of a stored message or of one in this batch.
+
+    `edition` counts the messages with this identity and content, from 0. `reused`: a message with
+    other content has used the control id. Of a copy, `stored` is the id of the stored original, or
+    `batch_position` the position of the original in the batch.
+    """
 
     edition: int
     reused: bool = False
