@@ -107,16 +107,16 @@ class _Connection:
 
     async def _collect(self, message: bytes, replies: list[bytes]) -> None:
         header = _header(message)
-        until = asyncio.get_running_loop().time() + self._timeout
-        while (wanted := _wanted(header, list(map(read_ack, replies)))) is not False:
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        while (wanted := _needs_reply(header, list(map(read_ack, replies)))) is not False:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(deadline):
                     reply = await self._next()
             except TimeoutError:
                 if wanted is None:  # the reply was optional
                     return
                 raise ReplyLost(LossReason.TIMEOUT) from None
-            if reply not in COMMIT_BLOCKS and _answers(reply, header):
+            if reply not in COMMIT_BLOCKS and _may_answer(reply, header):
                 replies.append(reply)
 
     async def _next(self) -> bytes:
@@ -145,13 +145,13 @@ def _header(message: bytes) -> Header | None:
         return None
 
 
-def _answers(reply: bytes, header: Header | None) -> bool:
+def _may_answer(reply: bytes, header: Header | None) -> bool:
     """Tell whether a reply may belong to this message."""
     named = read_ack(reply).control_id
     return header is None or not named or named == header.control_id.strip()
 
 
-def _wanted(header: Header | None, received: Sequence[ReceivedAck]) -> bool | None:
+def _needs_reply(header: Header | None, received: Sequence[ReceivedAck]) -> bool | None:
     """Tell whether another reply is required: True, False, or None if it is optional."""
     if header is None or not header.enhanced:
         return not received

@@ -93,10 +93,10 @@ class Hospital:
         """Send messages over one connection, one after the other; yield each exchange."""
         began = time.perf_counter()
         replies = send(HOST, system.port, messages, reply_timeout=_REPLY_SECONDS)
-        async for answer in replies:
-            if answer.reply is None:
-                raise NoReply(system.name, answer.error)
-            yield Exchange(answer.reply, read_ack(answer.reply), time.perf_counter() - began)
+        async for received in replies:
+            if received.reply is None:
+                raise NoReply(system.name, received.error)
+            yield Exchange(received.reply, read_ack(received.reply), time.perf_counter() - began)
             began = time.perf_counter()
 
     async def next(self, count: int, within: float) -> Sequence[Result]:
@@ -202,10 +202,10 @@ class Radiologist:
     async def open(self, order: Order) -> "Page":
         """Launch a report and open its link, as the viewer's browser does."""
         link = await self.link(order)
-        answer = await self._http.get(link)
-        boot = _BOOT.search(answer.text)
-        if not answer.is_success or boot is None:
-            raise CallRefused("opening a report link", answer.status_code, "")
+        response = await self._http.get(link)
+        boot = _BOOT.search(response.text)
+        if not response.is_success or boot is None:
+            raise CallRefused("opening a report link", response.status_code, "")
         return Page(self, str(json.loads(boot[1])["session"]))
 
     async def do(self, action: str, order: Order, **more: Any) -> None:
@@ -216,12 +216,12 @@ class Radiologist:
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Any:
         """Make a call, by default with the token; return the JSON, None for an empty body."""
-        answer = await self._http.request(
+        response = await self._http.request(
             method, path, json=body, headers=headers if headers is not None else self._token
         )
-        if not answer.is_success:
-            raise CallRefused(f"{method} {path.partition('?')[0]}", *_problem(answer))
-        return answer.json() if answer.content else None
+        if not response.is_success:
+            raise CallRefused(f"{method} {path.partition('?')[0]}", *_problem(response))
+        return response.json() if response.content else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,8 @@ def _draft_version(state: dict[str, Any]) -> int:
     return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))
 
 
-def _problem(answer: httpx.Response) -> tuple[int, str]:
+def _problem(response: httpx.Response) -> tuple[int, str]:
     try:
-        return answer.status_code, str(answer.json().get("code", ""))
+        return response.status_code, str(response.json().get("code", ""))
     except ValueError:
-        return answer.status_code, ""
+        return response.status_code, ""

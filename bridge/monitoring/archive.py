@@ -53,14 +53,14 @@ def _find_last_member(file: BinaryIO) -> bytes | None:
     reach = min(size, FIRST_SEARCH)
     while reach:
         file.seek(size - reach)
-        end = file.read(reach)
-        begin = end.rfind(_MAGIC)
+        tail = file.read(reach)
+        begin = tail.rfind(_MAGIC)
         while begin >= 0:
             member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
             try:
-                batch = member.decompress(memoryview(end)[begin:])
+                batch = member.decompress(memoryview(tail)[begin:])
             except zlib.error:  # not the start of a member
-                begin = end.rfind(_MAGIC, 0, begin)
+                begin = tail.rfind(_MAGIC, 0, begin)
             else:
                 return batch if member.eof and not member.unused_data else None
         if reach == min(size, LARGEST_SEARCH):
@@ -135,10 +135,10 @@ class Archive:
     def _append(self, table: str, lines: str) -> None:
         file = self._files[table]
         descriptor = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        with os.fdopen(descriptor, "ab", buffering=0) as end:
+        with os.fdopen(descriptor, "ab", buffering=0) as opened:
             before = os.fstat(descriptor).st_size
             try:
-                _write(end, gzip.compress(lines.encode()))  # one gzip member per batch
+                _write(opened, gzip.compress(lines.encode()))  # one gzip member per batch
                 os.fsync(descriptor)
             except OSError as error:  # an incomplete member would hide later ones
                 os.ftruncate(descriptor, before)
@@ -161,11 +161,11 @@ def _files_of(folder: Path, table: str) -> list[Path]:
     return sorted(folder.glob(f"{table}-*{_ENDING}"))
 
 
-def _write(end: RawIOBase, data: bytes) -> None:
+def _write(file: RawIOBase, data: bytes) -> None:
     """Write all data, in as many calls as the file system needs."""
     left = memoryview(data)
     while left:
-        left = left[end.write(left) or 0 :]
+        left = left[file.write(left) or 0 :]
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:

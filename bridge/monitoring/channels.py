@@ -104,7 +104,7 @@ def _describe(connection: Connection, kind: ChannelKind, name: str, *, paused: b
     describe(before={"paused": found is not None}, after={"paused": paused})
 
 
-def note_activity(database: Database, active: Mapping[tuple[ChannelKind, str], int]) -> None:
+def store_activity(database: Database, active: Mapping[tuple[ChannelKind, str], int]) -> None:
     """Store when channels were last active; the latest time of all nodes counts."""
     rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
     if rows:
@@ -120,7 +120,7 @@ class ChannelCircuit(NamedTuple):
     """Refusals since the last accepted message."""
 
 
-def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
+def store_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
     """Store the circuits of destinations."""
     rows = [
         {"kind": ChannelKind.DESTINATION.value, "name": name, **circuit._asdict()}
@@ -131,7 +131,7 @@ def note_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) ->
             connection.execute(_SET_CIRCUIT, rows)
 
 
-def note_loaded(
+def store_loaded(
     database: Database, kind: ChannelKind, names: Collection[str], now: int | None
 ) -> None:
     """Store that a node has loaded channels at `now` (ms), or None when it stops."""

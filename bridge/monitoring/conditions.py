@@ -139,12 +139,12 @@ def _queues(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[Alert
 
 
 def _silence(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
-    for name, most in limits.silence.items():
-        if not most or f"listener {name}" in snapshot.paused:
+    for name, limit in limits.silence.items():
+        if not limit or f"listener {name}" in snapshot.paused:
             continue
         last = snapshot.last_message.get(name)
         quiet = snapshot.now - max(last or 0, 0 if last else snapshot.started_at)
-        if quiet >= most:
+        if quiet >= limit:
             text = f"nothing has come in at listener {name} for {duration(quiet)}"
             yield AlertCondition(f"silence:{name}", AlertSeverity.WARNING, text)
 
@@ -163,11 +163,11 @@ def _certificates(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator
         past = [host for host, ends in soon if ends <= snapshot.now]
         key = f"certificate:{name.removeprefix('certificate of ')}"
         if past:
-            text = f"the {name} has expired{_where(snapshot, past)}"
+            text = f"the {name} has expired{_on_hosts(snapshot, past)}"
             yield AlertCondition(key, AlertSeverity.CRITICAL, text)
         elif soon:
             left = duration(min(ends for _, ends in soon) - snapshot.now)
-            text = f"the {name} expires in {left}{_where(snapshot, [host for host, _ in soon])}"
+            text = f"the {name} expires in {left}{_on_hosts(snapshot, [host for host, _ in soon])}"
             yield AlertCondition(key, AlertSeverity.WARNING, text)
 
 
@@ -177,7 +177,7 @@ def _ends_soon(life: Validity, snapshot: SystemSnapshot, limits: AlertThresholds
     return left <= 0 or left < soon
 
 
-def _where(snapshot: SystemSnapshot, hosts: Collection[str]) -> str:
+def _on_hosts(snapshot: SystemSnapshot, hosts: Collection[str]) -> str:
     """Name the hosts, if there are several."""
     several = len({each.host for each in snapshot.files}) > 1
     return f" on {', '.join(sorted(set(hosts)))}" if several else ""
@@ -204,7 +204,7 @@ def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCo
     }
     if full:
         text = f"less than {limits.disk_free // 2**20} MiB are left on the disk of HOME"
-        yield AlertCondition("disk", AlertSeverity.CRITICAL, text + _where(snapshot, full))
+        yield AlertCondition("disk", AlertSeverity.CRITICAL, text + _on_hosts(snapshot, full))
 
 
 def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:

@@ -21,10 +21,10 @@ from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     Channel,
     ChannelKind,
-    note_activity,
-    note_loaded,
     pause,
     read_channels,
+    store_activity,
+    store_loaded,
 )
 from bridge.redaction import describe
 from bridge.runtime.schedule import Job, Schedule, ServicePart
@@ -33,7 +33,7 @@ from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions
 from mappings.language.diagnostics import MappingError
 
-NOTE_SECONDS = 10.0
+STORE_SECONDS = 10.0
 """Seconds after which a node stores again that channels were active or are loaded."""
 
 
@@ -86,7 +86,7 @@ class ChannelControl:
         await self._check_job.stop()
         with suppress(StoreError):  # the entries expire
             names = set(self._channels)
-            await Threads.LEASES.run(note_loaded, self._database, self._kind, names, None)
+            await Threads.LEASES.run(store_loaded, self._database, self._kind, names, None)
 
     def connect(self, name: str, channel: PausableChannel, *, paused: bool) -> None:
         """Control a channel from now on; it replaces one with the same name."""
@@ -125,7 +125,7 @@ class ChannelControl:
         known = await Threads.LEASES.run(read_channels, self._database, self._kind)
         self._apply(known)
         await self._store_loaded(known)
-        if self._clock() - self._stored_at >= NOTE_SECONDS * 1000:
+        if self._clock() - self._stored_at >= STORE_SECONDS * 1000:
             await self._store_activity()
 
     def _apply(self, known: Mapping[str, Channel]) -> None:
@@ -150,9 +150,9 @@ class ChannelControl:
             name
             for name in self._channels
             if not (loaded := name in known and known[name].loaded_at)
-            or abs(now - loaded) >= NOTE_SECONDS * 1000
+            or abs(now - loaded) >= STORE_SECONDS * 1000
         }
-        await Threads.LEASES.run(note_loaded, self._database, self._kind, stale, now)
+        await Threads.LEASES.run(store_loaded, self._database, self._kind, stale, now)
 
     async def _store_activity(self) -> None:
         """Store which channels were active since the last call."""
@@ -163,7 +163,7 @@ class ChannelControl:
             for name, count in counts.items()
             if count != self._stored_counts.get(name, 0)
         }
-        await Threads.LEASES.run(note_activity, self._database, active)
+        await Threads.LEASES.run(store_activity, self._database, active)
         self._stored_counts = counts
 
 

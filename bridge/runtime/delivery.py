@@ -29,9 +29,9 @@ from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     ChannelCircuit,
     ChannelKind,
-    note_activity,
-    note_circuits,
     read_channels,
+    store_activity,
+    store_circuits,
     store_start_failures,
 )
 from bridge.monitoring.tracing import Tracer, order_trace_keys, traced_sender
@@ -94,8 +94,8 @@ class CourierRegistry:
 
     async def adopt(self, found: ActiveDestinations, control: ChannelControl) -> None:
         """Use other destinations from now on; `failures` then has those without a courier."""
-        gone = [n for n, own in self._settings.items() if found.settings.get(n) != own]
-        await asyncio.gather(*(self._stop(name, control) for name in gone))
+        outdated = [n for n, old in self._settings.items() if found.settings.get(n) != old]
+        await asyncio.gather(*(self._stop(name, control) for name in outdated))
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
         for each in found.compiled:
             if each.name in self.by_name:
@@ -165,8 +165,8 @@ class CircuitRecorder:
         }
         if not changed and not active:
             return
-        await Threads.LEASES.run(note_circuits, self._database, changed)
-        await Threads.LEASES.run(note_activity, self._database, active)
+        await Threads.LEASES.run(store_circuits, self._database, changed)
+        await Threads.LEASES.run(store_activity, self._database, active)
         self._stored |= changed
         self._replies = {name: replies for name, (_, replies, _) in current.items()}
 

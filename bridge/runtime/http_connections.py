@@ -161,7 +161,7 @@ class HttpConnections:
         source = self._sources.get(connection, "")
         full = self._regular() >= self.limits.connections
         if full or (source and self._counts[source] > self.limits.per_source):
-            self.closed("no_room")
+            self.count_closed("no_room")
             return False
         connection.surplus = False
         self._surplus.discard(connection)
@@ -198,7 +198,7 @@ class HttpConnections:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
-    def closed(self, reason: str) -> None:
+    def count_closed(self, reason: str) -> None:
         """Count a connection that the server refused or closed."""
         self._closed[reason] += 1
         self._note(reason)
@@ -223,7 +223,7 @@ class HttpConnections:
                 return
             idle = (each for each in self._surplus if each.rank is Rank.IDLE)
             victim = victim or next(idle, connection)
-        self.closed("made_room")
+        self.count_closed("made_room")
         self.remove(victim)
         victim.abort()
 
@@ -248,7 +248,7 @@ class HttpConnections:
         now = asyncio.get_running_loop().time()
         for connection in list(self._sources):
             if reason := connection.expire(now):
-                self.closed(reason)
+                self.count_closed(reason)
         self._report(now)
         if self._sources:
             self._arm()

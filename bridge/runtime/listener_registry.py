@@ -217,8 +217,8 @@ class ListenerRegistry:
 
     async def adopt(self, found: ActiveListeners, control: ChannelControl) -> None:
         """Use other listeners from now on; `failures` then has those that could not be opened."""
-        gone = [n for n, own in self._settings.items() if found.settings.get(n) != own]
-        await asyncio.gather(*(self._stop(name, control) for name in gone))
+        outdated = [n for n, old in self._settings.items() if found.settings.get(n) != old]
+        await asyncio.gather(*(self._stop(name, control) for name in outdated))
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
         for name, settings in found.settings.items():
             if name in self._listeners:

@@ -30,7 +30,7 @@ from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
-from bridge.wiring.alerts import make_watch, own_files_recorder
+from bridge.wiring.alerts import make_alert_monitor, own_files_recorder
 from bridge.workers.offload import Offload
 from config import Settings
 
@@ -112,7 +112,7 @@ def housekeeping(
     own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), save), every=every)
     if not membership.may_lead:
         return [own_files]
-    check = make_watch(settings, database, metrics, now_ms, address).check
+    check = make_alert_monitor(settings, database, metrics, now_ms, address).check
     parts = [
         own_files,
         schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),

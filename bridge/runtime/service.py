@@ -31,7 +31,7 @@ READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
 
 class SystemdNotifier:
-    """Notifies systemd of start, stop and life, if the environment requests it."""
+    """Notifies systemd of start and stop, and that the service is alive, if systemd requests it."""
 
     def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
         name = environment.get("NOTIFY_SOCKET", "")

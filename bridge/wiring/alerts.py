@@ -32,7 +32,7 @@ from config.operations import MailSettings
 _FRESH = 60_000  # ms after which the stored files of another node are ignored
 
 
-def make_watch(
+def make_alert_monitor(
     settings: Settings,
     database: Database,
     metrics: Metrics,

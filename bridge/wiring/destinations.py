@@ -42,7 +42,7 @@ DOCUMENT_MAPPING = "mdm"
 
 RESULTS = frozenset({ResultEvent.FINAL, ResultEvent.ADDENDUM})
 _AS_DOCUMENTS = "mdm"
-_EVERYWHERE = frozenset({"version", "times"})
+_ALL_MESSAGES = frozenset({"version", "times"})
 """Options that also apply to messages without report text."""
 
 
@@ -61,7 +61,7 @@ class NotRendered(BridgeError):
 
 
 def compile_outbound(
-    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
+    settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> tuple[OutboundMapping, ...]:
     """
     Compile the definitions of a destination. The first one with an event writes its message.
@@ -70,53 +70,53 @@ def compile_outbound(
     NotOutbound and NotRendered.
     """
     find = find or file_sources(settings)
-    options = rendering_options(chosen)
+    options = rendering_options(destination)
     mappings = []
     if options.get("addenda") == _AS_DOCUMENTS:
         del options["addenda"]
-        documents = _compiled(find, chosen, DOCUMENT_MAPPING, options)
+        documents = _compiled(find, destination, DOCUMENT_MAPPING, options)
         mappings.append(documents.restricted_to({ResultEvent.ADDENDUM, ResultEvent.RETRACTION}))
-    mappings.append(_compiled(find, chosen, chosen.mapping, options))
-    if STATUS_MAPPING in destination_definition_names(chosen)[1:]:
-        general = {word: value for word, value in options.items() if word in _EVERYWHERE}
-        mappings.append(_compiled(find, chosen, STATUS_MAPPING, general))
+    mappings.append(_compiled(find, destination, destination.mapping, options))
+    if STATUS_MAPPING in destination_definition_names(destination)[1:]:
+        common = {name: value for name, value in options.items() if name in _ALL_MESSAGES}
+        mappings.append(_compiled(find, destination, STATUS_MAPPING, common))
     return tuple(mappings)
 
 
-def destination_definition_names(chosen: DestinationSettings) -> tuple[str, ...]:
+def destination_definition_names(destination: DestinationSettings) -> tuple[str, ...]:
     """Return the names of the definitions of a destination, its own first."""
-    names = [chosen.mapping]
-    if chosen.addenda == _AS_DOCUMENTS:
+    names = [destination.mapping]
+    if destination.addenda == _AS_DOCUMENTS:
         names.append(DOCUMENT_MAPPING)
-    if frozenset(chosen.events) - RESULTS and chosen.mapping != STATUS_MAPPING:
+    if frozenset(destination.events) - RESULTS and destination.mapping != STATUS_MAPPING:
         names.append(STATUS_MAPPING)
     return tuple(names)
 
 
-def rendering_options(chosen: Rendering) -> dict[str, object]:
+def rendering_options(destination: Rendering) -> dict[str, object]:
     """Return the rendering options that are set."""
-    options = {name: getattr(chosen, name) for name in Rendering.model_fields}
+    options = {name: getattr(destination, name) for name in Rendering.model_fields}
     return {name: value for name, value in options.items() if value not in (None, {})}
 
 
 def _compiled(
-    find: SourceFinder, chosen: DestinationSettings, name: str, options: Mapping[str, object]
+    find: SourceFinder, destination: DestinationSettings, name: str, options: Mapping[str, object]
 ) -> OutboundMapping:
     sources = find(name)
     if name not in definition_names(sources):
         options = {}
-    owner = f"destination {chosen.name}"
-    sources, whole = overlay_settings(sources, name, options, owner)
+    owner = f"destination {destination.name}"
+    sources, overlaid = overlay_settings(sources, name, options, owner)
     try:
-        compiled = compile_sources(sources, whole)
+        compiled = compile_sources(sources, overlaid)
     except MappingErrors as errors:
         own = [each for each in errors.issues if each.file == f"{owner}.yaml"]
         if not own:
             raise
         mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
-        raise NotRendered(chosen.name, mistakes) from None
+        raise NotRendered(destination.name, mistakes) from None
     if not isinstance(compiled, OutboundMapping):
-        raise NotOutbound(chosen.name, name)
+        raise NotOutbound(destination.name, name)
     if not options:
         return compiled
     return replace(compiled, base=(name, compile_sources(find(name), name).version))
@@ -137,80 +137,82 @@ def make_destinations(
 
 
 def make_destination(
-    settings: Settings, chosen: DestinationSettings, find: SourceFinder | None = None
+    settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> CompiledDestination:
     """Compile a destination. Raises MissingMessage, and as `compile_outbound`."""
-    events = frozenset(ResultEvent(each) for each in chosen.events)
+    events = frozenset(ResultEvent(each) for each in destination.events)
     compiled = CompiledDestination(
-        name=chosen.name,
-        mappings=compile_outbound(settings, chosen, find),
-        sites=frozenset(chosen.sites),
+        name=destination.name,
+        mappings=compile_outbound(settings, destination, find),
+        sites=frozenset(destination.sites),
         events=events,
-        replies=dict(chosen.replies),
-        fields=dict(chosen.fields),
-        time_zone=chosen.time_zone,
-        retry=RetryPolicy(chosen.retry_first, chosen.retry_max),
-        breaker_after=chosen.breaker_after,
+        replies=dict(destination.replies),
+        fields=dict(destination.fields),
+        time_zone=destination.time_zone,
+        retry=RetryPolicy(destination.retry_first, destination.retry_max),
+        breaker_after=destination.breaker_after,
     )
     for event in sorted(events):
         if compiled.mapping_for(event) is None:
-            raise MissingMessage(chosen.name, event)
+            raise MissingMessage(destination.name, event)
     return compiled
 
 
-def make_sender(settings: Settings, chosen: DestinationSettings, reactor: Any) -> MessageSender:
+def make_sender(
+    settings: Settings, destination: DestinationSettings, reactor: Any
+) -> MessageSender:
     """Return the sender of a destination. Raises TLSConfigurationError, TransportError."""
-    match chosen.address:
+    match destination.address:
         case FolderAddress() as address:
-            return _folder(settings, chosen, address)
+            return _folder(settings, destination, address)
         case WebAddress() as address:
-            return _web(settings, chosen, address, reactor)
+            return _web(settings, destination, address, reactor)
         case address:
-            return _mllp(settings, chosen, address, reactor)
+            return _mllp(settings, destination, address, reactor)
 
 
 def _mllp(
-    settings: Settings, chosen: DestinationSettings, address: Address, reactor: Any
+    settings: Settings, destination: DestinationSettings, address: Address, reactor: Any
 ) -> MLLPClient:
     random = SystemRandom()
-    policy = RetryPolicy(chosen.retry_first, chosen.retry_max)
+    policy = RetryPolicy(destination.retry_first, destination.retry_max)
     plain: Any = HostnameEndpoint(reactor, address.host, address.port)
-    options = tls_options(settings, chosen)
+    options = tls_options(settings, destination)
     return MLLPClient(
         plain if options is None else wrapClientTLS(options, plain),
         clock=reactor,
-        reply_timeout=chosen.ack_timeout,
-        connect_timeout=chosen.connect_timeout,
+        reply_timeout=destination.ack_timeout,
+        connect_timeout=destination.connect_timeout,
         reply_matches=require_acknowledgment,
         backoff=lambda attempt: policy.delay(attempt, random),
     )
 
 
 def _folder(
-    settings: Settings, chosen: DestinationSettings, address: FolderAddress
+    settings: Settings, destination: DestinationSettings, address: FolderAddress
 ) -> FolderSender:
     return FolderSender(
-        folder_at(settings, f"destination {chosen.name}", address),
+        folder_at(settings, f"destination {destination.name}", address),
         clock=lambda: datetime.now(UTC),
-        answer_within=chosen.ack_timeout if chosen.answer_files else None,
+        answer_within=destination.ack_timeout if destination.answer_files else None,
         matches=acknowledges,
     )
 
 
 def _web(
-    settings: Settings, chosen: DestinationSettings, address: WebAddress, reactor: Any
+    settings: Settings, destination: DestinationSettings, address: WebAddress, reactor: Any
 ) -> HttpSender:
-    file = chosen.authorization_file
+    file = destination.authorization_file
     authorization = read_authorization(
-        f"destination {chosen.name}", require_foreign_secret(settings, chosen.name, file)
+        f"destination {destination.name}", require_foreign_secret(settings, destination.name, file)
     )
-    policy: Any = _DestinationTrust(tls_options(settings, chosen))
-    agent = Agent(reactor, policy, connectTimeout=chosen.connect_timeout)  # type: ignore[no-untyped-call]
+    policy: Any = _DestinationTrust(tls_options(settings, destination))
+    agent = Agent(reactor, policy, connectTimeout=destination.connect_timeout)  # type: ignore[no-untyped-call]
     return HttpSender(
         agent,
         address.encode("ascii"),
         clock=reactor,
-        reply_timeout=chosen.ack_timeout,
+        reply_timeout=destination.ack_timeout,
         matches=acknowledges,
         authorization=authorization,
     )
@@ -227,15 +229,15 @@ class _DestinationTrust:
         return self._options
 
 
-def tls_options(settings: Settings, chosen: DestinationSettings) -> Any:
+def tls_options(settings: Settings, destination: DestinationSettings) -> Any:
     """Read the TLS files of a destination; None without TLS. Raises TLSConfigurationError."""
-    address = chosen.address
+    address = destination.address
     if isinstance(address, FolderAddress):
         return None
-    if chosen.tls is None:
+    if destination.tls is None:
         secure = isinstance(address, WebAddress) and address.secure
         return client_options(None, None, None, address.host) if secure else None
-    tls = chosen.tls
+    tls = destination.tls
     named = (tls.ca, tls.certificate, tls.key, tls.crl)
     ca, certificate, key, crl = files = [
         None if file is None else settings.path(file) for file in named

@@ -60,9 +60,9 @@ class ProtectedPath(BridgeError):
 def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
     """Return the folder of a listener or destination. Raises ProtectedPath."""
     folder = settings.path(Path(address.path))
-    real = folder.resolve()
-    for own in _protected_paths(settings):
-        if real.is_relative_to(own) or own.is_relative_to(real):
+    resolved = folder.resolve()
+    for protected in _protected_paths(settings):
+        if resolved.is_relative_to(protected) or protected.is_relative_to(resolved):
             raise ProtectedPath(owner, folder)
     return Folder(folder)
 
@@ -104,6 +104,7 @@ def require_file_of_home(
 
 
 def _protected_paths(settings: Settings) -> list[Path]:
+    """Return the files and folders that no connection may read or write, resolved."""
     found = [settings.home / each for each in _OWN_FOLDERS]
     found += _files_of_installation(settings)
     for url in (settings.database_url(), settings.engine_database_url()):

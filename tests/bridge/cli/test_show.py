@@ -12,9 +12,9 @@ from bridge.monitoring.channels import (
     LOADED_VALID_MS,
     ChannelCircuit,
     ChannelKind,
-    note_circuits,
-    note_loaded,
     pause,
+    store_circuits,
+    store_loaded,
     store_start_failures,
 )
 from bridge.wiring.stores import bridge_database
@@ -56,11 +56,11 @@ def test_the_state_of_destinations(tmp_path: Path) -> None:
     (home / FILE_NAME).write_text(SETTINGS + "".join(written), "utf-8")
     with bridge_database(home) as database:
         since = {"well": None, "mute": now, "held": now, "nope": None}
-        note_circuits(
+        store_circuits(
             database, {n: ChannelCircuit(at, int(n == "nope")) for n, at in since.items()}
         )
-        note_loaded(database, ChannelKind.DESTINATION, {"well", "mute", "held", "nope"}, now)
-        note_loaded(database, ChannelKind.DESTINATION, {"gone"}, now - LOADED_VALID_MS)
+        store_loaded(database, ChannelKind.DESTINATION, {"well", "mute", "held", "nope"}, now)
+        store_loaded(database, ChannelKind.DESTINATION, {"gone"}, now - LOADED_VALID_MS)
         store_start_failures(
             database, ChannelKind.DESTINATION, "node", {"stuck": "no such file"}, now
         )

@@ -17,11 +17,11 @@ from bridge.monitoring.alerts import (
 from bridge.monitoring.channels import (
     ChannelCircuit,
     ChannelKind,
-    note_activity,
-    note_circuits,
     pause,
     read_channels,
     resume,
+    store_activity,
+    store_circuits,
 )
 from bridge.monitoring.conditions import (
     DAY,
@@ -228,8 +228,8 @@ def test_channels(database: Database) -> None:
     assert read_channels(database, ChannelKind.LISTENER) == {}
     assert resume(database, ChannelKind.DESTINATION, "d")
     assert not resume(database, ChannelKind.DESTINATION, "d")
-    note_activity(database, {(ChannelKind.DESTINATION, "d"): 9, (ChannelKind.LISTENER, "l"): 8})
-    note_activity(database, {(ChannelKind.DESTINATION, "d"): 7})
+    store_activity(database, {(ChannelKind.DESTINATION, "d"): 9, (ChannelKind.LISTENER, "l"): 8})
+    store_activity(database, {(ChannelKind.DESTINATION, "d"): 7})
     assert read_channels(database, ChannelKind.DESTINATION)["d"].active_at == 9
     assert not read_channels(database, ChannelKind.LISTENER)["l"].paused
 
@@ -286,7 +286,7 @@ async def test_the_snapshot(database: Database) -> None:
         await accept(ledger, arrival)
     await ledger.stop()
     open_until = {"d": NOW, "gone": NOW, "well": None}
-    note_circuits(database, {name: ChannelCircuit(at) for name, at in open_until.items()})
+    store_circuits(database, {name: ChannelCircuit(at) for name, at in open_until.items()})
     with database.write() as connection:
         exceptions.add(connection, ExceptionSubject.MESSAGE, [(1, "report_kept")], 1)
     looking = replace(
