@@ -1,5 +1,5 @@
 """
-Use cases of operators, called by commands and console alike.
+Use cases of operators, which the commands and the console share.
 
-Commands are audited here, console routes by their guard.
+This package audits commands. `bridge.console.http.guard` audits the routes of the console.
 """

@@ -82,21 +82,21 @@ class AuditRelay:
         if self._chain_database is not self._database:
             self._chain_database.dispose()
 
-    def newest(self, wanted: ConsoleEventQuery) -> list[dict[str, Any]]:
+    def newest(self, criteria: ConsoleEventQuery) -> list[dict[str, Any]]:
         """List events of the console and of commands, newest first; times in ms."""
         self.relay()
         query = TrailQuery(
-            since=wanted.since,
-            until=wanted.until,
-            action=wanted.action,
-            user=wanted.email,
-            before=wanted.before,
-            target=None if wanted.subject is None else target_of(wanted.subject),
+            since=criteria.since,
+            until=criteria.until,
+            action=criteria.action,
+            user=criteria.email,
+            before=criteria.before,
+            target=None if criteria.subject is None else target_of(criteria.subject),
             origins=(AuditOrigin.CONSOLE, AuditOrigin.CLI),
-            sites=wanted.sites,
+            sites=criteria.sites,
         )
         with self._chain_database.read() as connection:
-            rows = audit_queries.read_newest(connection, query, wanted.limit, self._chain)
+            rows = audit_queries.read_newest(connection, query, criteria.limit, self._chain)
         return [_as_json(row) for row in rows]
 
 
@@ -115,7 +115,7 @@ def _as_json(row: AuditRow) -> dict[str, Any]:
     }
 
 
-def note(
+def append_event(
     connection: Connection,
     database: Database,
     now: int,
@@ -174,7 +174,12 @@ _HEAD = re.compile(r"(?:([0-9]{1,18})[ :]+)?([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class TrailVerification:
-    """Result of a verification; `pending` events are not in the chain yet."""
+    """
+    Result of a verification.
+
+    `pending` events are not in the chain yet. `has_head`: the chain contains the given head, or
+    none was given.
+    """
 
     verdict: ChainVerification
     pending: int
@@ -298,10 +303,10 @@ def _delivered_results(home: Path, engine: Connection, query: TrailQuery) -> Ite
     before = None
     with bridge_database(home) as database:
         while True:
-            wanted = queries.Filter(
+            filter_ = queries.Filter(
                 QueueState.DONE, None, query.report_id, query.since, before, _PAGE
             )
-            rows = queries.deliveries(database, wanted)
+            rows = queries.deliveries(database, filter_)
             sites = audit_queries.sites_of(engine, [each.report_id for each in rows])
             for row in rows:
                 site_id = sites.get(row.report_id, "")

@@ -295,8 +295,8 @@ class Connections:
     def _certificate_warnings(
         self, planned: Settings, kind: ChannelKind, name: str
     ) -> Iterator[Mapping[str, Any]]:
-        own = f"{kind} {name}"
+        checked = f"{kind} {name}"
         soon = self._clock() + round(planned.alerts.certificate_before * 1000)
         for owner, at in expiry_times(certificate_files(planned)).items():
-            if owner == own and at < soon:
+            if owner == checked and at < soon:
                 yield {"code": "certificate", "at": at}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from bridge import authority
 from bridge.admin.access.granted_roles import GrantedRoles
-from bridge.admin.audit_events import note
+from bridge.admin.audit_events import append_event
 from bridge.audit.events import Outcome, code_of
 from bridge.authority import AccountAction
 from bridge.email import is_email
@@ -343,13 +343,13 @@ class EngineAdministration:
         try:
             with as_refusal(), self._database.write() as connection:
                 yield connection, now
-                note(connection, self._database, now, **event)
+                append_event(connection, self._database, now, **event)
         except Exception as error:
             refused = isinstance(error, BridgeError)
             event["outcome"] = Outcome.REFUSED if refused else Outcome.FAILED
             event["details"] = {**event["details"], "code": code_of(error.__cause__ or error)}
             with self._database.write() as connection:
-                note(connection, self._database, now, **event)
+                append_event(connection, self._database, now, **event)
             raise
 
 

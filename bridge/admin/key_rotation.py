@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.admin.audit_events import note
+from bridge.admin.audit_events import append_event
 from bridge.engine.links import KeyRing
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import second_factor
@@ -96,7 +96,9 @@ def _rotate(
             "after": {"keys": [new[0]] if drop_old else [new[0], *known]},
         }
         target = ("link-keys", new[0])
-        note(connection, database, now, "keys-rotate", None, counts, target=target, **changes)
+        append_event(
+            connection, database, now, "keys-rotate", None, counts, target=target, **changes
+        )
     return result
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from bridge.admin.audit_events import note
+from bridge.admin.audit_events import append_event
 from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.engine.service import change_feed, idempotency
@@ -112,7 +112,9 @@ def _prune_engine(
             removed = {**done, **counts}
             details = {"before": before, **removed}
             target = ("retention", str(before))
-            note(connection, engine, now, "prune", None, details, target=target, after=removed)
+            append_event(
+                connection, engine, now, "prune", None, details, target=target, after=removed
+            )
     finally:
         engine.dispose()
     return counts

@@ -112,15 +112,15 @@ def selected_ids(
 ) -> list[int]:
     """Return the ids of the selected rows, oldest first; `list_rows` returns a page of rows."""
     ids: list[int] = []
-    wanted = queries.Filter(
+    filter_ = queries.Filter(
         selection.chosen_state, selection.source, None, selection.since, limit=_PAGE
     )
     while True:
-        rows = list_rows(database, wanted)
+        rows = list_rows(database, filter_)
         ids += [row.id for row in rows if _matches(row, selection)]
         if len(rows) < _PAGE:
             return sorted(ids)[: selection.limit]
-        wanted = replace(wanted, before=rows[-1].id)
+        filter_ = replace(filter_, before=rows[-1].id)
 
 
 def _matches(row: MessageRow | DeliveryRow, selection: Selection) -> bool:
@@ -161,19 +161,19 @@ _SELECT_INDEXED_TO = text(
 
 
 def messages_by_number(
-    database: Database, kind: str, number: str, wanted: queries.Filter
+    database: Database, kind: str, number: str, filter_: queries.Filter
 ) -> Sequence[MessageRow]:
     """List the messages that contain a number, newest first."""
     query = MessageQuery(
         kind=NumberKind(kind),
         number=number,
-        state=wanted.state,
-        listener=wanted.source,
-        since=wanted.since,
-        before=wanted.before,
+        state=filter_.state,
+        listener=filter_.source,
+        since=filter_.since,
+        before=filter_.before,
     )
     found: list[MessageRow] = []
-    while (left := wanted.limit - len(found)) > 0:
+    while (left := filter_.limit - len(found)) > 0:
         page = search_messages(database, replace(query, limit=left))
         found += page.rows
         if page.further is None:
@@ -191,15 +191,15 @@ def count_not_indexed(database: Database) -> int:
 
 
 def deliveries_by_number(
-    settings: Settings, database: Database, kind: str, number: str, wanted: queries.Filter
+    settings: Settings, database: Database, kind: str, number: str, filter_: queries.Filter
 ) -> Sequence[DeliveryRow]:
     """List the deliveries with a control id, or those for the orders that have a number."""
     if NumberKind(kind) is NumberKind.CONTROL:
-        return queries.deliveries(database, replace(wanted, control_id=number.strip()))
+        return queries.deliveries(database, replace(filter_, control_id=number.strip()))
     subjects = MessageSubjects(settings, database)
     orders, _ = find_orders_and_messages(database, subjects, NumberKind(kind), number.strip(), None)
     reports = frozenset(each["report_id"] for each in orders) - {""}
-    return queries.deliveries(database, replace(wanted, reports=reports)) if reports else []
+    return queries.deliveries(database, replace(filter_, reports=reports)) if reports else []
 
 
 class MessageSubjects:

@@ -1,5 +1,5 @@
 """
-Errors about an HTTP request, which no use case has seen; `bridge.admin.errors` has the others.
+Errors of HTTP requests that the console refuses itself; `bridge.admin.errors` has the others.
 
     OperatorError
     ├── SignInRequired    401  no user is signed in

@@ -102,6 +102,7 @@ def share(settings: Settings, limit: int) -> Descriptors:
     http = settings.http.max_connections
     fixed = _fixed(settings)
     needed = fixed + listeners + _BURST + http + _ACCEPTED
+    # For connections under a limit that is too low: databases and files get at most a third of it.
     left = max(limit - min(fixed, limit // 3) - _ACCEPTED * limit // 1024 - _BURST, 0)
     per_source = settings.http.max_connections_per_source
     if needed <= limit:

@@ -143,10 +143,10 @@ def _stored_sample(
 
 
 def _newest_rows(database: Database) -> Iterator[MessageRow]:
-    wanted = queries.Filter(limit=_PAGE)
-    while rows := queries.messages(database, wanted):
+    filter_ = queries.Filter(limit=_PAGE)
+    while rows := queries.messages(database, filter_):
         yield from rows
-        wanted = replace(wanted, before=rows[-1].id)
+        filter_ = replace(filter_, before=rows[-1].id)
 
 
 OrderReader = Callable[[MessageSample], InboundMapping | None]

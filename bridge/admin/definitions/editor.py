@@ -110,20 +110,20 @@ class DefinitionEditor:
             active = mapping_versions.active_versions(connection).get(name)
             version = active and mapping_versions.find(connection, name, active.version)
             drafts = [each for each in mapping_versions.drafts(connection) if each.name == name]
-        own = next((each for each in drafts if each.actor == actor), None)
+        own_draft = next((each for each in drafts if each.actor == actor), None)
         files = file_sources(self._settings)(name)
         if active is None and not drafts and f"{name}.yaml" not in files:
             raise NoSuchItem("there is no such definition")
         sources = all_sources(self._settings, self._database, name)
-        draft = dict(own.sources) if own else {}
+        draft = dict(own_draft.sources) if own_draft else {}
         return {
             "name": name,
             "in_force": activation_json(active) if active else None,
             "held": sorted(version.sources) if version else self._held(name, sources),
             "sources": sources,
             "newer": self._newer(name, version.sources if version else {}),
-            "draft": {**draft_json(own), "files": draft} if own else None,
-            "others": [draft_json(each) for each in drafts if each is not own],
+            "draft": {**draft_json(own_draft), "files": draft} if own_draft else None,
+            "others": [draft_json(each) for each in drafts if each is not own_draft],
             "used": users(active_settings.current(self._settings, self._database), name),
             **self._checked(name, {**sources, **draft}),
         }
@@ -210,14 +210,14 @@ class DefinitionEditor:
         name = request.name
         with as_operator_errors():
             with self._database.read() as connection:
-                wanted = self._older(connection, request)
-            self._require_code(request, wanted.sources)
+                older = self._older(connection, request)
+            self._require_code(request, older.sources)
             done = rollback(
                 self._settings,
                 self._database,
                 name,
                 self._author(request),
-                wanted.version,
+                older.version,
                 {request.name: request.begun_on},
             )
         return {"version": done.version, "before": done.before}
@@ -286,17 +286,17 @@ class DefinitionEditor:
     def _newer(self, name: str, held: Mapping[str, str]) -> dict[str, str]:
         """Return the files whose sources changed since the activation, with new texts."""
         known = all_sources(self._settings, self._database, "")
-        own = file_sources(self._settings)(name)
+        on_disk = file_sources(self._settings)(name)
         latest = {
-            file: own.get(file, "") if file == f"{name}.yaml" else known[file] for file in held
+            file: on_disk.get(file, "") if file == f"{name}.yaml" else known[file] for file in held
         }
         return {file: text for file, text in latest.items() if text and text != held[file]}
 
     def _held(self, name: str, sources: Mapping[str, str]) -> list[str]:
         """Return the files of a definition that was never activated."""
         compiled = check_cached(sources, name).compiled
-        own = f"{name}.yaml"
-        return list(compiled.files) if compiled else [own] if own in sources else []
+        main = f"{name}.yaml"
+        return list(compiled.files) if compiled else [main] if main in sources else []
 
     def _checked(self, name: str, sources: Mapping[str, str]) -> dict[str, Any]:
         found = check_cached(sources, name)

@@ -308,7 +308,7 @@ class DefinitionTrials:
             values=request.values,
         )
 
-    def learn(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
+    def infer(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
         """Infer a definition from sample messages."""
         return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
 

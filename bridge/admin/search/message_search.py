@@ -66,7 +66,11 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
 
 
 def first_segments(message: Message) -> list[tuple[Segment, int]]:
-    """Return the segments with at most MAX_PLACES parts together, with their numbers."""
+    """
+    Return the first segments, which have at most MAX_PLACES fields and components together.
+
+    The number of a segment counts the segments with its name.
+    """
     used, places = message.delimiters, 0
     separators = (used.field, used.component, used.repetition, used.subcomponent)
     found = []

@@ -219,7 +219,7 @@ async def compare(name: Name, body: CompareBody, call: CallDep) -> Mapping[str, 
 async def learn(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
     """Infer a definition from messages of a new sender, with the evidence."""
     call.user.grant.require(Permission.AUTHOR)
-    return await _limited(call.context, lambda: call.context.trials.learn(_messages(body)))
+    return await _limited(call.context, lambda: call.context.trials.infer(_messages(body)))
 
 
 def _messages(body: SampleMessagesBody) -> Sequence[bytes]:

@@ -35,10 +35,10 @@ async def sites(call: CallDep) -> list[dict[str, Any]]:
     """List the user's sites; users who do not administer them see id and name only."""
     call.user.grant.require(Permission.FIND)
     found = await call.context.engine.call("GET", "sites")
-    own = [each for each in found if call.user.grant.reaches([each["SiteID"]])]
+    visible = [each for each in found if call.user.grant.reaches([each["SiteID"]])]
     if Permission.ADMINISTER not in call.user.grant.permissions:
-        own = [{"SiteID": each["SiteID"], "name": each["name"]} for each in own]
-    return own
+        visible = [{"SiteID": each["SiteID"], "name": each["name"]} for each in visible]
+    return visible
 
 
 @router.post("", status_code=201)

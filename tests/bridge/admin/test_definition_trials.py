@@ -128,7 +128,7 @@ def test_evidence_of_a_proposal(console: Console) -> None:
     samples = [
         message for number in range(5, 11) for message in messages_in_text(ODD.format(number))
     ]
-    proposal = trials.learn(samples)
+    proposal = trials.infer(samples)
     assert (proposal["charset"], proposal["messages"], proposal["unread"]) == ("iso8859-15", 6, 0)
     for piece in ("PID-2.1", "OBR-3.2", "ZRM-2", "6 of 6 groups"):
         assert piece in proposal["text"]
