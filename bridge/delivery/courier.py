@@ -112,8 +112,10 @@ class Courier:
 
     def start(self) -> None:
         """
-        Start. Before, `Outbox.requeue_expired_claims(include_own=True)` must have requeued the
-        claims of the previous process.
+        Start to deliver.
+
+        The caller first requeues the claims of the previous process
+        (`Outbox.requeue_expired_claims(include_own=True)`).
         """
         self._task = asyncio.create_task(self._run(), name=f"courier {self.destination.name}")
 

@@ -136,7 +136,7 @@ class Database:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.
 
-        On SQLite writers wait for each other, in the order of their arrival; readers never wait.
+        On SQLite writers wait for each other (`locks.FairLock`); readers never wait.
         """
         self.synchronous_commit.require()
         with (

@@ -66,7 +66,7 @@ def _ignore() -> None:
 
 
 class ArrivalStore(Protocol):
-    """What stores messages for a listener: the ledger, or a sequencer in front of it."""
+    """Stores messages for a listener: the ledger, or a sequencer in front of it."""
 
     def submit(
         self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]

@@ -50,7 +50,7 @@ class SequenceLinks:
             if any(known.get(each) != before.get(each) for each in wanted):
                 raise Conflict("sequence_number")
             new = [each for each in wanted if each not in known]
-            stored = [*known, *new[: self._room(connection) if new else 0]]
+            stored = [*known, *new[: self._free_rows(connection) if new else 0]]
             rows = [
                 {"listener": self._listener, "sender": each, "number": after[each]}
                 for each in stored
@@ -58,7 +58,7 @@ class SequenceLinks:
             if rows:
                 connection.execute(_KEEP, rows)
 
-    def _room(self, connection: Connection) -> int:
+    def _free_rows(self, connection: Connection) -> int:
         count = connection.execute(_COUNT, {"listener": self._listener}).scalar_one()
         return max(MAX_SENDERS - int(count), 0)
 

@@ -22,6 +22,7 @@ from mappings.language.code_tables import UnmappedCode
 MAX_NAMED_CODES = 200
 """Number of codes of a table that are stored by name; others are counted together."""
 UNNAMED = ""
+"""Stored in place of codes that must not be named."""
 _RETENTION_MS = 90 * 86_400_000  # ms
 
 
@@ -57,7 +58,7 @@ class UnmappedCodeRecord:
     """
     A code without an entry; times in ms. `policy` is `keep`, `empty` or `refuse`.
 
-    `back`: the code was looked up as a value, from right to left.
+    `back`: the code was looked up among the values of the table.
     """
 
     mapping: str

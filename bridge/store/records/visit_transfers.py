@@ -21,7 +21,7 @@ from bridge.store.statements import execute_keys, key_statement
 
 
 class VisitReference(NamedTuple):
-    """A visit as orders name it: SiteID, PatientMRN, the key in Metadata, the number there."""
+    """A visit as orders name it: SiteID, PatientMRN, a key in Metadata, and its visit number."""
 
     site: str
     mrn: str
@@ -32,7 +32,7 @@ class VisitReference(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class VisitTransfer:
     """
-    The current visit, and when the transfer was sent.
+    A transfer: `now` is the current visit.
 
     `tags` and `echo` are the demographics and segments of the message. If MSH-7 cannot be trusted,
     `sent_at` is the time of arrival and `clock` is 0.
