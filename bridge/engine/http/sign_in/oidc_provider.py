@@ -205,7 +205,7 @@ class OidcProvider:
         email = claims.get(self._settings.email_claim)
         if not isinstance(email, str) or not is_same_mailbox(email):
             raise SignOnFailed("no_email")
-        if self._settings.verified_only and claims.get("email_verified") not in {True, "true"}:
+        if self._settings.verified_only and claims.get("email_verified") not in (True, "true"):
             raise SignOnFailed("email_not_verified")
         return email
 

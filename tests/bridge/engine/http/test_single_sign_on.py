@@ -120,6 +120,7 @@ def test_sign_in_redirects_to_the_requested_page(sign_on: SignOn) -> None:
         {"nonce": "of another attempt"},
         {"exp": 1_600_000_000},
         {"email_verified": False},
+        {"email_verified": ["true"]},
         {"email": "unknown@example.org"},
         {"email": ""},
         {"azp": "another client"},
