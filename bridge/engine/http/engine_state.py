@@ -134,7 +134,7 @@ class EngineState:
         self._token_authenticator = TokenAuthenticator(self.work, clock)
         self.launches = LaunchBatcher(self.work, clock)
         self.hashing = HashingPool()
-        self.throttle = SignInLimiter(database, settings.rates.failed_authentications)
+        self.sign_in_limiter = SignInLimiter(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
         self.provider = None if sso is None else _provider(sso)
 

@@ -241,17 +241,17 @@ def language_of(request: Request) -> str:
     return next((each for each in known if each), DEFAULT_LANGUAGE)
 
 
-def notice_text(which: NoticeKey, code: str) -> tuple[str, str]:
+def notice_text(notice: NoticeKey, code: str) -> tuple[str, str]:
     """Return title and text of a notice; an unknown language falls back to English."""
     catalogue = _catalogue()
     base = code.partition("-")[0]
     found = catalogue.get(code) or catalogue.get(base) or catalogue[_FALLBACK]
-    return found[which]["title"], found[which]["text"]
+    return found[notice]["title"], found[notice]["text"]
 
 
 def show_notice(
     request: Request,
-    which: NoticeKey,
+    notice: NoticeKey,
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
@@ -259,7 +259,7 @@ def show_notice(
 ) -> Response:
     """Return the page of a notice; `detail` is the English detail of a problem."""
     code = language_of(request)
-    title, text = notice_text(which, code)
+    title, text = notice_text(notice, code)
     more = f'<p lang="en">{html.escape(detail)}</p>' if detail else ""
     return notice_page(title, text, status=status, headers=headers, form=more, language=code)
 

@@ -134,8 +134,8 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     return await _run(engine, responses, inline=not has_slow)
 
 
-async def _run(engine: EngineState, work: Callable[[], Result], *, inline: bool) -> Result:
-    return work() if inline else await engine.work.run(work)
+async def _run(engine: EngineState, compute: Callable[[], Result], *, inline: bool) -> Result:
+    return compute() if inline else await engine.work.run(compute)
 
 
 def _is_slow(body: object) -> bool:

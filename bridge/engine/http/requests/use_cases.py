@@ -78,31 +78,31 @@ def actor_of(caller: Caller) -> ActorRef:
 async def read_as_administrator(
     request: Request,
     action: str,
-    places: Sequence[RequestSite],
+    sites: Sequence[RequestSite],
     reading: Callable[[Session], Result],
     *,
     shown: Callable[[Result], Sequence[tuple[str, str]]] = lambda _: (),
     unrecorded: bool = False,
 ) -> Result:
     """
-    Read as an administrator of all `places`, and record the access.
+    Read as an administrator of all `sites`, and record the access.
 
     `shown` returns the (site, report) pairs that were read. `unrecorded`: do not record the access,
     because a program polls.
     """
     caller: Caller = request.state.caller
-    sites = list(dict.fromkeys(place.site_id for place in places))
-    request.state.audited = (action, sites[0] if len(sites) == 1 else None, None)
+    site_ids = list(dict.fromkeys(site.site_id for site in sites))
+    request.state.audited = (action, site_ids[0] if len(site_ids) == 1 else None, None)
 
     def check_and_read(session: Session) -> Result:
-        for place in dict.fromkeys(places):
-            _require(session.connection(), caller, place)
+        for site in dict.fromkeys(sites):
+            _require(session.connection(), caller, site)
         return reading(session)
 
     engine = engine_of(request)
     result = await engine.work.read_session(check_and_read)
     if not unrecorded:
-        engine.audit_buffer.add(access_events(request, action, sites, shown(result)))
+        engine.audit_buffer.add(access_events(request, action, site_ids, shown(result)))
     return result
 
 
@@ -110,26 +110,26 @@ async def read_site(
     request: Request, action: str, site_id: str, reading: Callable[[Connection, str], Result]
 ) -> Result:
     """Read something of a site as its administrator, and record the access."""
-    place = RequestSite(site_id)
+    site = RequestSite(site_id)
     return await read_as_administrator(
-        request, action, [place], lambda session: reading(session.connection(), site_id)
+        request, action, [site], lambda session: reading(session.connection(), site_id)
     )
 
 
-async def require_site_administrator(request: Request, place: RequestSite) -> None:
+async def require_site_administrator(request: Request, site: RequestSite) -> None:
     """Raise 403 or 404 unless the caller administers the site: for checks before costly work."""
     caller: Caller = request.state.caller
-    await engine_of(request).work.read(lambda connection: _require(connection, caller, place))
+    await engine_of(request).work.read(lambda connection: _require(connection, caller, site))
 
 
-def _require(connection: Connection, caller: Caller, place: RequestSite) -> None:
-    require_administrator(connection, caller, place.site_id, place.location, place.pointer)
+def _require(connection: Connection, caller: Caller, site: RequestSite) -> None:
+    require_administrator(connection, caller, site.site_id, site.location, site.pointer)
 
 
 async def change_as_administrator(
     request: Request,
     action: str,
-    place: RequestSite,
+    site: RequestSite,
     apply: Callable[[Work], Any],
     *,
     urgent: bool = False,
@@ -144,11 +144,11 @@ async def change_as_administrator(
     (`DatabaseExecutor.change`).
     """
     engine, caller = engine_of(request), request.state.caller
-    request.state.audited = (action, place.site_id, target)
+    request.state.audited = (action, site.site_id, target)
     repeat = await _repeat_of(request, caller)
 
     def check_and_apply(work: Work) -> Any:
-        _require(work.connection, caller, place)
+        _require(work.connection, caller, site)
         if repeat is not None:
             engine.work.database.serialize(work.connection, repeat.name)
             if stored := stored_answer(work.connection, engine.keys, repeat):
@@ -160,7 +160,7 @@ async def change_as_administrator(
             work.audit_members |= {"before": before, "after": state(work.connection)}
         report, body = _report_and_body(result)
         report_id = report.report_id if report else None
-        event = audit_event(request, action, place.site_id, report_id, target=target)
+        event = audit_event(request, action, site.site_id, report_id, target=target)
         work.audit(replace(event, **work.audit_members))
         if repeat is not None:
             store_answer(work.connection, engine.keys, repeat, body, work.now)
@@ -182,9 +182,9 @@ async def change_report(
     urgent: bool = False,
 ) -> Response:
     """Change the report of one order; `within` is the order's place in the request body."""
-    order_id, place = order_id_of(identity), site_of(identity, within)
+    order_id, site = order_id_of(identity), site_of(identity, within)
     return await change_as_administrator(
-        request, action, place, lambda work: apply(work, order_id), urgent=urgent
+        request, action, site, lambda work: apply(work, order_id), urgent=urgent
     )
 
 

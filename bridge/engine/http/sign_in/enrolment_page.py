@@ -98,7 +98,7 @@ async def _complete(
     def apply(work: Work) -> bool:
         done = enrolment.complete(work.connection, found, password_hash, step, work.now)
         if done:
-            engine.throttle.give_back(work.connection, attempt)
+            engine.sign_in_limiter.give_back(work.connection, attempt)
             work.audit(audit_event(request, "enrol", account_id=found.account_id))
         return done
 

@@ -61,7 +61,7 @@ class TooManyAttempts(HttpProblem):
 
 async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:
     """Count an attempt before its password is hashed; raise `TooManyAttempts`."""
-    attempt = await engine.work.run(lambda: engine.throttle.take(buckets))
+    attempt = await engine.work.run(lambda: engine.sign_in_limiter.take(buckets))
     if attempt is None:
         limit = engine.settings.rates.failed_authentications
         raise TooManyAttempts(limit.seconds // max(1, limit.count))
@@ -197,8 +197,8 @@ async def _sign_in_by_password(request: Request, form: dict[str, str], handle: s
     engine = engine_of(request)
     email = canonical_email(form.get("email", ""))
     peer = peer_of(request)
-    if engine.proxies.hide(request.headers, peer) and engine.throttle.is_new_proxy(peer):
-        await engine.work.run(lambda: engine.throttle.note_undeclared_proxy(peer))
+    if engine.proxies.hide(request.headers, peer) and engine.sign_in_limiter.is_new_proxy(peer):
+        await engine.work.run(lambda: engine.sign_in_limiter.note_undeclared_proxy(peer))
     device = known_device(engine, request, email)
     attempt = await take_attempt(engine, _buckets(engine, request, email, device))
     found = await check_password(engine, email, form.get("password", ""), known=bool(device))
@@ -208,7 +208,7 @@ async def _sign_in_by_password(request: Request, form: dict[str, str], handle: s
 
     def prove(work: Work) -> SignInProof:
         own = prove_owner(engine, work, account, password_hash, code)
-        engine.throttle.give_back(work.connection, attempt)
+        engine.sign_in_limiter.give_back(work.connection, attempt)
         return own
 
     return await begin_session(request, account, prove, handle, form.get("next", ""))

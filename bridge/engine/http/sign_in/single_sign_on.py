@@ -92,7 +92,7 @@ async def _finish(request: Request) -> Response:
         raise SignOnFailed("another_account")
 
     def prove(work: Work) -> SignInProof:
-        engine.throttle.give_back(work.connection, attempt)
+        engine.sign_in_limiter.give_back(work.connection, attempt)
         if before is not None:
             end_session(work.connection, before.session, work.now)
         return SignInProof(account, second_factor=True)

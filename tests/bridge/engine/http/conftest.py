@@ -39,7 +39,7 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
         link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, threads=4
     )
     application = application_with(settings, database, clock)
-    application.state.engine.throttle.moment = lambda _: clock.now
+    application.state.engine.sign_in_limiter.moment = lambda _: clock.now
     with asyncio.Runner() as runner:
         transport = httpx.ASGITransport(app=application)
         client = httpx.AsyncClient(transport=transport, base_url=BASE)

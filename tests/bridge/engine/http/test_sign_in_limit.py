@@ -120,7 +120,7 @@ def test_the_wall_clock_does_not_end_the_limit(service: Service) -> None:
     """The limit uses a monotonic clock."""
     service.set_password(READER)
     attempts(service, 1)
-    service.application.state.engine.throttle.moment = lambda _: 1_800_000_000_000
+    service.application.state.engine.sign_in_limiter.moment = lambda _: 1_800_000_000_000
     service.clock.pass_seconds(24 * 3600)
     assert from_address(service, "10.0.0.1") == 429
 

@@ -143,9 +143,9 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     orders = [OrderId(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
-    place = RequestSite(body.SiteID, body.SiteLocation)
+    site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
-        request, action, place, lambda work: [each.as_json() for each in change(work, orders)]
+        request, action, site, lambda work: [each.as_json() for each in change(work, orders)]
     )
 
 

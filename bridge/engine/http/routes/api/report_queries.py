@@ -117,7 +117,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
     now = engine_of(request).clock()
     identities = [order_id_of(each) for each in body.clinicalInfo]
-    places = [
+    sites = [
         site_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
 
@@ -130,7 +130,7 @@ async def status(body: StatusBody, request: Request) -> Response:
     records, texts = await read_as_administrator(
         request,
         "status",
-        places,
+        sites,
         read,
         shown=lambda found: _pairs(found[0]),
         unrecorded=request.state.caller.service,

@@ -53,10 +53,10 @@ async def read_profile(engine: EngineDep, signed: SignedInDep) -> Response:
 @router.put("")
 async def change_profile(body: ProfileBody, request: Request, signed: SignedInDep) -> Response:
     """Change preferences of the user; absent members are unchanged."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
     image = await engine.work.run(lambda: image_uri(body.signature, "/signature"))
 
-    read_state = audit_states.profile(key)
+    read_state = audit_states.profile(account_id)
 
     def apply(work: Work) -> dict[str, Any]:
         before = read_state(work.connection)
@@ -64,19 +64,19 @@ async def change_profile(body: ProfileBody, request: Request, signed: SignedInDe
         if body.name:
             own_account.rename(work.connection, signed.browser_user, body.name)
         if "signature" in body.model_fields_set:
-            users.update_membership(work.connection, key, signature=image)
-        event = audit_event(request, "profile-update", target=("account", str(key)))
+            users.update_membership(work.connection, account_id, signature=image)
+        event = audit_event(request, "profile-update", target=("account", str(account_id)))
         changes = audit_states.difference(before, read_state(work.connection))
         work.audit(replace(event, **changes))
         return own_account.account_json(work.connection, signed)
 
-    return JSONResponse(await engine.work.change(ActorRef(key), engine.clock(), apply))
+    return JSONResponse(await engine.work.change(ActorRef(account_id), engine.clock(), apply))
 
 
 @router.post("/password")
 async def change_password(body: PasswordBody, request: Request, signed: SignedInDep) -> Response:
     """Set a new password; other sessions of the account end."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
     own = await engine.work.read(lambda c: own_account.profile(c, signed.browser_user))
     present, attempt = await password_sign_in.verify_owner(
         request, signed, body.present, pointer="/present"
@@ -90,27 +90,27 @@ async def change_password(body: PasswordBody, request: Request, signed: SignedIn
 
     def apply(work: Work) -> None:
         own_account.change_password(work.connection, signed, present, password_hash, work.now)
-        engine.throttle.give_back(work.connection, attempt)
-        event = audit_event(request, "password-update", target=("account", str(key)))
+        engine.sign_in_limiter.give_back(work.connection, attempt)
+        event = audit_event(request, "password-update", target=("account", str(account_id)))
         work.audit(replace(event, before={}, after={"password": "changed"}))
 
-    await engine.work.change(ActorRef(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(account_id), engine.clock(), apply)
     return Response(status_code=204)
 
 
 @router.post("/confirm")
 async def confirm(body: ConfirmBody, request: Request, signed: SignedInDep) -> Response:
     """Confirm the password again; some actions require a recent confirmation."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
     password_hash, attempt = await password_sign_in.verify_owner(request, signed, body.password)
 
     def apply(work: Work) -> None:
         proof = password_sign_in.prove_owner(engine, work, signed.account, password_hash, body.code)
         own_account.confirm(work.connection, signed, proof, work.now)
-        engine.throttle.give_back(work.connection, attempt)
+        engine.sign_in_limiter.give_back(work.connection, attempt)
         work.audit(audit_event(request, "confirm"))
 
-    await engine.work.change(ActorRef(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(account_id), engine.clock(), apply)
     return Response(status_code=204)
 
 
@@ -131,13 +131,13 @@ async def own_tokens(engine: EngineDep, signed: SignedInDep) -> Response:
 async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep) -> Response:
     """Create an access token; only this response contains its secret."""
     require_recent_proof(request)
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
 
     def apply(work: Work) -> dict[str, Any]:
         days = body.expiresDays
         token_id, secret = tokens.create_token(
             work.connection,
-            key,
+            account_id,
             now=work.now,
             random_bytes=engine.random,
             label=body.label,
@@ -146,21 +146,21 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
         event = audit_event(
             request, "token-create", target=("token", str(token_id)), token=token_id
         )
-        members = {"account": key, "label": body.label, "days": days}
+        members = {"account": account_id, "label": body.label, "days": days}
         work.audit(replace(event, before={}, after=members))
         return {"id": token_id, "token": secret}
 
-    return JSONResponse(await engine.work.change(ActorRef(key), engine.clock(), apply), 201)
+    return JSONResponse(await engine.work.change(ActorRef(account_id), engine.clock(), apply), 201)
 
 
 @router.delete("/tokens/{token_id}")
 async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> Response:
     """Revoke an own token, and the links issued with it."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
 
     def apply(work: Work) -> None:
-        account_id, _ = tokens.owner_of(work.connection, token_id)
-        if account_id != key:
+        owner_id, _ = tokens.owner_of(work.connection, token_id)
+        if owner_id != account_id:
             raise NotFound
         changes = tokens.revocation(work.connection, token_id, work.now)
         tokens.revoke_token(work.connection, token_id, work.now)
@@ -169,7 +169,7 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> 
         )
         work.audit(replace(event, **changes))
 
-    await engine.work.change(ActorRef(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(account_id), engine.clock(), apply)
     return Response(status_code=204)
 
 

@@ -134,7 +134,7 @@ class StreamState:
     changed: Sequence[PageEvent]
     other_windows: Sequence[OtherWindow]
     target: LaunchTarget | None
-    handover: int  # when another session requested the lease of this window; 0: never
+    handover: int  # when another session requested the writing lease, in ms; 0: never
     end_reason: str  # why the session has ended; empty while it is open
 
 

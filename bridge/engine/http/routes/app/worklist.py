@@ -81,11 +81,11 @@ async def rows(
     query: Annotated[RowsQuery, Depends(_query)], request: Request, signed: SignedInDep
 ) -> Response:
     """Return rows of a site's worklist and the total number of rows."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
 
     def reading(session: Session) -> Any:
         _member(session.connection(), signed, query.site_id)
-        return read_rows(session, query, key, engine.clock())
+        return read_rows(session, query, account_id, engine.clock())
 
     found = await engine.work.read_session(reading)
     shown = [(query.site_id, each["reportId"]) for each in found.items]
@@ -155,7 +155,7 @@ async def changes(
 @router.post("/assign")
 async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Response:
     """Assign a report to a reader, or return it to the worklist; for site administrators."""
-    engine, key = engine_of(request), signed.account.id
+    engine, account_id = engine_of(request), signed.account.id
 
     def apply(work: Work) -> None:
         if body.email:
@@ -165,5 +165,5 @@ async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Res
         action = "assign" if body.email else "unassign"
         work.audit(audit_event(request, action, report.site_id, report.report_id))
 
-    await engine.work.change(ActorRef(key), engine.clock(), apply)
+    await engine.work.change(ActorRef(account_id), engine.clock(), apply)
     return Response(status_code=204)
