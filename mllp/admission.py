@@ -10,11 +10,10 @@ Rules, in this order:
 2. A source (an IPv4 address, or an IPv6 /64) with `per_source` connections gets another one only
    if one of its own idle connections is closed.
 3. If all slots are taken, a connection of the source with most connections is closed: the longest
-   idle one, or else the one whose frame has been unfinished the longest. If the slots of all
-   listeners of the process are taken, it may be one of another listener. This happens only for
-   sources with no more connections than that source. An unfinished frame, or a connection that has
-   been idle for less than `SETTLED_SECONDS`, is closed only for sources with less than half as
-   many.
+   idle one, or else the one whose frame has been unfinished the longest. If the limit of the
+   process is reached, the connection may be one of another listener. The new connection's source
+   must not have more connections than the other source. It must have less than half as many if the
+   old connection has an unfinished frame, or has been idle for less than `SETTLED_SECONDS`.
 4. A connection with unanswered frames is never closed.
 """
 

@@ -24,7 +24,7 @@ from mllp.transport import ImmediateWriter, Transport, is_tls, tune
 
 @implementer(IHandshakeListener)
 class ClientConnection(Protocol):
-    """One connection; `ready` fires once, with the connection or with why it failed."""
+    """One connection; `ready` fires once, with the connection or with the failure."""
 
     transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
 
@@ -43,7 +43,7 @@ class ClientConnection(Protocol):
         """
         self.ready: Deferred[ClientConnection] = Deferred(lambda _: self.abort())
         self.replies_received = 0
-        """How many payloads it has answered."""
+        """How many payloads the peer has answered."""
         self._on_event, self._on_framing_error = on_event, on_framing_error
         self._on_closed = on_closed
         self._reader = FrameReader(max_frame)

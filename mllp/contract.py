@@ -1,5 +1,6 @@
-"""The interfaces between MLLP endpoints and their users: handler, observers, clock, limits,
-deadlines.
+"""The interfaces between MLLP endpoints and their users: handler, observers, clock, limits.
+
+It also has the parts that servers and clients share: read throttle, window, deadline.
 
 Implementations are in `mllp.server`, `mllp.client`, `mllp.testing`, Twisted, and the
 application.
@@ -65,8 +66,8 @@ class ReadThrottle:
             self._seen, self._sampled_at = self.ordinary_frames, now
         rate = self._rate * UNCONTENDED_FACTOR if self._is_uncontended else self._rate
         self._free_at = max(self._free_at, now) + size / rate
-        left = self._free_at - now
-        return left if left >= MIN_PAUSE_SECONDS else 0.0
+        pause = self._free_at - now
+        return pause if pause >= MIN_PAUSE_SECONDS else 0.0
 
 
 class SharedWindow:

@@ -70,7 +70,7 @@ class ServerConnection(Protocol):
     ) -> None:
         self.host, self.port, self.connection_id = "", 0, connection_id
         self.source = source
-        self._active = context.clock.seconds()  # time of accept, or of the last reply
+        self._active_at = context.clock.seconds()  # time of accept, or of the last reply
         self._observer = context.observer
         self._on_gone = on_gone
         self._gate = ReadGate()
@@ -192,7 +192,7 @@ class ServerConnection(Protocol):
     @property
     def since(self) -> float:
         """When it became idle, or when its unfinished frame began (seconds of the clock)."""
-        return self._session.frame_started_at if self._session.in_frame else self._active
+        return self._session.frame_started_at if self._session.in_frame else self._active_at
 
     def evict(self) -> None:
         """Close in favour of another connection; an unfinished frame is refused."""
@@ -217,7 +217,7 @@ class ServerConnection(Protocol):
 
     def _write(self, data: bytes) -> None:
         self._idle.touch()
-        self._active = self._clock.seconds()
+        self._active_at = self._clock.seconds()
         self._outlet.write(data)
 
     def _end(self) -> None:

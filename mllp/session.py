@@ -110,8 +110,8 @@ class ServerSession:
         self._deadline = Deadline(context.clock, timeout, self._on_frame_timeout)
         self.frame_started_at = 0.0
         """When the unfinished frame began, in seconds of the clock; else 0."""
-        self._noise = 0  # bytes since the last frame
-        self._unanswered = 0  # bytes of unanswered frames
+        self._noise_bytes = 0  # since the last frame
+        self._unanswered_bytes = 0
         self._memory = context.budget.account(
             source, resume=self._resume_after_memory, refuse=self._refuse_for_memory
         )
@@ -136,7 +136,7 @@ class ServerSession:
         if not self._processing and not self._pause_reasons and (whole := self._reader.whole(data)):
             self._context.throttle.ordinary_frames += 1
             self._handle_frame(whole)
-            if self._unanswered > RESERVE:
+            if self._unanswered_bytes > RESERVE:
                 self._report_memory()
             return 0.0
         self._reader.receive(data)
@@ -145,7 +145,7 @@ class ServerSession:
         return self._throttle(len(data)) if self._reader.in_large_frame else 0.0
 
     def _throttle(self, size: int) -> float:
-        """Return the pause for other connections; it does not count for the frame's time limit."""
+        """Return the pause that lets others be served; the frame's time limit does not count it."""
         pause = self._context.throttle.pause_after(size, self._context.clock.seconds())
         self._deadline.put_off(pause)
         return pause
@@ -184,10 +184,13 @@ class ServerSession:
 
     def _report_memory(self) -> None:
         """Report the memory of this connection, and stop reading if it is too much."""
-        size = self._unanswered + self._reader.received
+        size = self._unanswered_bytes + self._reader.received
         if size <= RESERVE and not self._memory.charged:
             return
-        if not self._memory.report(self._unanswered, self._reader.received) and not self._stopped:
+        if (
+            not self._memory.report(self._unanswered_bytes, self._reader.received)
+            and not self._stopped
+        ):
             self.hold(PauseReason.MEMORY)
         elif PauseReason.MEMORY in self._pause_reasons:
             self.release(PauseReason.MEMORY)
@@ -252,27 +255,27 @@ class ServerSession:
     def _count_noise(self, noise: int) -> None:
         """Count bytes outside of frames. Raises TooMuchNoise."""
         self._observer.noise(noise)
-        self._noise += noise
-        if self._noise > MAX_NOISE:
+        self._noise_bytes += noise
+        if self._noise_bytes > MAX_NOISE:
             raise TooMuchNoise(MAX_NOISE)
 
     def _handle_frame(self, arrived: Frame) -> None:
         self._deadline.stop()
-        self._noise, self.frame_started_at = 0, 0.0
+        self._noise_bytes, self.frame_started_at = 0, 0.0
         if len(arrived.payload) == 1 and arrived.payload in COMMIT_BLOCKS:
             self._observer.noise(1)  # the block acknowledges our reply and gets no reply
             return
         size = len(arrived.payload)
         self._observer.frame_received(size)
         slot = self._replies.reserve(size)
-        self._unanswered += size
+        self._unanswered_bytes += size
         self._window.unanswered += 1
         if len(self._replies) >= self._window.size:
             self.hold(PauseReason.WINDOW)
         try:
             self._handle(arrived, self._peer, partial(self._on_replies, slot))
         except Exception:  # noqa: BLE001  # the connection closes without an answer
-            self._unanswered -= slot.size
+            self._unanswered_bytes -= slot.size
             self._window.unanswered -= 1
             self._on_failure(slot, Failure())  # type: ignore[no-untyped-call]
 
@@ -307,7 +310,7 @@ class ServerSession:
     # Replies
 
     def _on_replies(self, slot: ReplySlot, replies: Sequence[bytes] | Failure) -> None:
-        self._unanswered -= slot.size
+        self._unanswered_bytes -= slot.size
         self._window.unanswered -= 1
         if self._memory.charged:
             self._report_memory()

@@ -44,7 +44,7 @@ class MemoryTransport:
     def write(self, data: bytes) -> None:
         """Send."""
         if self.open and self._writable and self.other is not None:
-            self.other._arrive(data)  # noqa: SLF001  # the other end of one thing
+            self.other._arrive(data)  # noqa: SLF001  # the other end of this connection
 
     def loseConnection(self) -> None:  # noqa: N802  # Twisted's name
         """Close."""
@@ -55,7 +55,7 @@ class MemoryTransport:
         """Close the writing side; continue to read."""
         if self.open and self._writable and self.other is not None:
             self._writable = False
-            self.other._arrive(END_OF_STREAM)  # noqa: SLF001  # the other end of one thing
+            self.other._arrive(END_OF_STREAM)  # noqa: SLF001  # the other end of this connection
 
     def abortConnection(self) -> None:  # noqa: N802  # Twisted's name
         """Close now, with a reset."""

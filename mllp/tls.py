@@ -64,7 +64,7 @@ class VerifyingClientOptions:
 
 
 def certificate_verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
-    """Return OpenSSL's callback for each certificate of a chain. Only the server's has a name."""
+    """Return OpenSSL's callback for each certificate of a chain; it checks the server's name."""
 
     def verify(_: Any, certificate: Any, __: int, depth: int, trusted: int) -> bool:
         if depth or not trusted:
@@ -175,11 +175,11 @@ def _private_key(path: Path) -> Any:
 
 @implementer(IOpenSSLTrustRoot)
 class _TrustRoot:
-    """Authorities and revoked certificates."""
+    """Authorities and their revocation lists."""
 
-    def __init__(self, roots: Sequence[x509.Certificate], revoked: Sequence[Any]) -> None:
+    def __init__(self, roots: Sequence[x509.Certificate], crls: Sequence[Any]) -> None:
         self._roots = [crypto.X509.from_cryptography(one) for one in roots]
-        self._revoked = revoked
+        self._crls = crls
 
     def _addCACertsToContext(self, context: SSL.Context) -> None:  # noqa: N802  # Twisted's name
         store = context.get_cert_store()
@@ -187,18 +187,18 @@ class _TrustRoot:
             raise TLSConfigurationError("ca", "is refused by the TLS library")
         for root in self._roots:
             store.add_cert(root)
-        for each in self._revoked:
+        for each in self._crls:
             store.add_crl(each)
-        if self._revoked:
+        if self._crls:
             store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
 
 
 def _authorities(setting: str, path: Path, crl_setting: str, crl: Path | None) -> Any:
-    revoked = [] if crl is None else _revocations(crl_setting, crl)
-    return _TrustRoot(_certificates(setting, path), revoked)
+    crls = [] if crl is None else _revocation_lists(crl_setting, crl)
+    return _TrustRoot(_certificates(setting, path), crls)
 
 
-def _revocations(setting: str, path: Path) -> list[x509.CertificateRevocationList]:
+def _revocation_lists(setting: str, path: Path) -> list[x509.CertificateRevocationList]:
     """Read the revocation lists of a file."""
     marker = b"-----END X509 CRL-----"
     parts = [part + marker for part in _read(setting, path).split(marker)[:-1]]
@@ -241,15 +241,16 @@ class ReloadingOptions:
     """Options that are rebuilt when their files change and can be used."""
 
     def __init__(
-        self, make: Callable[[], Any], files: Sequence[Path], trouble: ErrorCallback
+        self, make: Callable[[], Any], files: Sequence[Path], on_error: ErrorCallback
     ) -> None:
         """
-        Build the options; raises TLSConfigurationError. Later errors go to `trouble`, once a
-        change.
+        Build the options. Raises TLSConfigurationError.
+
+        `on_error` gets later errors, one for each change of the files.
         """
         self._make = make
         self._files = tuple(files)
-        self._trouble = trouble
+        self._on_error = on_error
         self._seen = self._stamp()
         self._options = make()
 
@@ -262,7 +263,7 @@ class ReloadingOptions:
             try:
                 self._options = self._make()
             except TLSConfigurationError as error:
-                self._trouble(error)
+                self._on_error(error)
         return self._options
 
     def _stamp(self) -> tuple[_Stamp | None, ...]:

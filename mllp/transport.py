@@ -47,17 +47,17 @@ class Transport(Protocol):
         """Return the peer's address."""
 
 
-def is_tls(wire: Transport) -> bool:
+def is_tls(transport: Transport) -> bool:
     """Whether the transport uses TLS."""
-    return bool(ISSLTransport.providedBy(wire))
+    return bool(ISSLTransport.providedBy(transport))
 
 
-def end_writing(wire: Transport) -> None:
+def end_writing(transport: Transport) -> None:
     """Close the writing side but continue to read, if the transport can do that."""
-    if not is_tls(wire) and hasattr(wire, "loseWriteConnection"):
-        wire.loseWriteConnection()
+    if not is_tls(transport) and hasattr(transport, "loseWriteConnection"):
+        transport.loseWriteConnection()
     else:
-        wire.loseConnection()
+        transport.loseConnection()
 
 
 class ImmediateWriter:
@@ -68,11 +68,11 @@ class ImmediateWriter:
     not, the transport's own buffer is used from then on.
     """
 
-    __slots__ = ("_send", "_wire")
+    __slots__ = ("_send", "_transport")
 
-    def __init__(self, wire: Transport) -> None:
-        self._wire = wire
-        handle = None if is_tls(wire) else getattr(wire, "getHandle", lambda: None)()
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        handle = None if is_tls(transport) else getattr(transport, "getHandle", lambda: None)()
         self._send = handle.send if isinstance(handle, socket.socket) else None
 
     def write(self, data: bytes) -> None:
@@ -86,17 +86,17 @@ class ImmediateWriter:
                 return
             self._send = None  # from now on, buffered bytes go first
             data = data[sent:]
-        self._wire.write(data)
+        self._transport.write(data)
 
 
-def tune(wire: Transport) -> None:
+def tune(transport: Transport) -> None:
     """Enable keep-alive, and disable the delay of small packets."""
-    tcp = cast(Any, wire)
+    tcp = cast(Any, transport)
     if not hasattr(tcp, "setTcpKeepAlive"):
         return
     tcp.setTcpNoDelay(True)
     tcp.setTcpKeepAlive(True)
-    handle = (tcp.transport if is_tls(wire) else tcp).getHandle()
+    handle = (tcp.transport if is_tls(transport) else tcp).getHandle()
     if isinstance(handle, socket.socket) and hasattr(socket, "TCP_KEEPIDLE"):
         handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_SECONDS)
 
@@ -119,27 +119,27 @@ class PauseReason(Enum):
 class ReadGate:
     """Pauses reading of one connection while there is a reason; the reasons are independent."""
 
-    __slots__ = ("_wire", "reasons")
+    __slots__ = ("_transport", "reasons")
 
     def __init__(self) -> None:
         self.reasons: set[PauseReason] = set()
         """Empty: the connection is read. Change it by the methods only."""
-        self._wire: Transport | None = None
+        self._transport: Transport | None = None
 
-    def attach(self, wire: Transport) -> None:
+    def attach(self, transport: Transport) -> None:
         """Control this transport from now on."""
-        self._wire = wire
+        self._transport = transport
         if self.reasons:
-            wire.pauseProducing()
+            transport.pauseProducing()
 
     def detach(self) -> None:
         """Stop controlling the transport."""
-        self._wire = None
+        self._transport = None
 
     def hold(self, reason: PauseReason) -> None:
         """Pause reading for this reason."""
-        if not self.reasons and self._wire is not None:
-            self._wire.pauseProducing()
+        if not self.reasons and self._transport is not None:
+            self._transport.pauseProducing()
         self.reasons.add(reason)
 
     def release(self, reason: PauseReason) -> bool:
@@ -149,8 +149,8 @@ class ReadGate:
         self.reasons.remove(reason)
         if self.reasons:
             return False
-        if self._wire is not None:
-            self._wire.resumeProducing()
+        if self._transport is not None:
+            self._transport.resumeProducing()
         return True
 
 
