@@ -5,5 +5,5 @@ engine.
 * `receive`   frame, verdict, stored message, acknowledgment
 * `process`   stored message, plan, calls to the report engine
 * `patients`  demographics, merges and visits of known orders
-* `validation`  messages against HL7 structures and profiles, before they are handled
+* `validation`  checks of messages against HL7 structures and profiles, before they are handled
 """

@@ -1,4 +1,4 @@
-"""Demographics: of an order and a correction, the later one takes precedence.
+"""Demographics of patients: the later one of an order and a correction takes precedence.
 
 Pure. A correction changes known orders. Orders that were sent before a correction and arrive after
 it get the corrected values.
@@ -69,9 +69,9 @@ def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]])
 
 
 def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    births = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
+    birth_dates = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
     sexes = {tags.get("PatientSex") for tags in (one, other)} & {"M", "F"}
-    return len(births) > 1 or len(sexes) > 1
+    return len(birth_dates) > 1 or len(sexes) > 1
 
 
 def had_current_name_before(
@@ -243,12 +243,12 @@ def _predates_correction(
 ) -> bool:
     """Tell whether the sender of an order did not know of the correction."""
     correction = demographics[event.site, event.mrn]
-    otherwise = has_conflicting_name(event, sent_at, demographics)
+    is_conflicting = has_conflicting_name(event, sent_at, demographics)
     if sent_at is None or not are_comparable(sent_at, correction.sent):
-        return otherwise and matches_former_name(event, correction, orders)
+        return is_conflicting and matches_former_name(event, correction, orders)
     if not is_earlier(sent_at, correction.sent):
         return False
-    return not otherwise or not had_current_name_before(
+    return not is_conflicting or not had_current_name_before(
         event, sent_at, str(correction.tags["PatientName"]), orders
     )
 

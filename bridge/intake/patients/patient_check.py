@@ -4,8 +4,8 @@
 * If the listener does not redirect, a message that names a merged identifier gets AE 204.
 * If the listener refuses conflicts, a message with another patient for a known order gets AE 204.
 
-The check knows messages that are applied. Merges that still wait in the queue are found when they
-are processed. Reads the database: call it on a thread.
+The check knows only messages that are applied. Merges that still wait in the queue are found when
+they are processed. Reads the database: call it on a thread.
 """
 
 import re

@@ -86,17 +86,17 @@ def renamed_patients(event: OrderEvent, updates: Mapping[str, str]) -> list[Pati
     return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]
 
 
-async def launch_visit_change(launcher: Launcher, each: VisitChange) -> str:
+async def launch_visit_change(launcher: Launcher, change: VisitChange) -> str:
     """
     Register the changed order; return its report id. Raises EngineFailure.
 
     If the engine refuses a move, the order is registered for its former patient again.
     """
     try:
-        return (await launcher.launch(registration(each.after.key, each.updates))).report_id
+        return (await launcher.launch(registration(change.after.key, change.updates))).report_id
     except EngineFailure as failure:
-        if each.moves and failure.failure is FailureKind.PERMANENT:
-            await launcher.launch(registration(each.before.key, each.before.tags))
+        if change.moves and failure.failure is FailureKind.PERMANENT:
+            await launcher.launch(registration(change.before.key, change.before.tags))
         raise
 
 
@@ -178,23 +178,23 @@ def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
 
 
 async def apply_visit_change(
-    worklist: WorklistClient, context: JobContext, each: VisitChange
+    worklist: WorklistClient, context: JobContext, change: VisitChange
 ) -> None:
     """Change the visit of an order in the engine; a begun report stays with its patient."""
-    before, after = each.before, each.after
-    if each.moves:
+    before, after = change.before, change.after
+    if change.moves:
         notes = await withdraw(worklist.client, order_key(before.key))
         context.notes += notes
         if "report_kept" in notes:
             return
         context.put(as_moved_away(before))
-    report_id = after.report_id if each.moves else before.report_id
+    report_id = after.report_id if change.moves else before.report_id
     if after.state == OrderState.ORDERED:
-        report_id = await launch_visit_change(worklist.launcher, each) or report_id
-    elif each.moves and after.report_id:
+        report_id = await launch_visit_change(worklist.launcher, change) or report_id
+    elif change.moves and after.report_id:
         context.notes += await withdraw(worklist.client, order_key(after.key))
     context.put(replace(after, report_id=report_id))
-    context.notes.append("visit_moved" if each.moves else "visit_changed")
+    context.notes.append("visit_moved" if change.moves else "visit_changed")
 
 
 async def apply_patient_events(worklist: WorklistClient, context: JobContext) -> None:
@@ -214,19 +214,17 @@ async def _follow_later_moves(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
     """Move orders whose visits moved after a merge that arrives late."""
-    for each in later_moves(event, context.job, context.index.values()):
-        for one in visit_changes(each, context.index.values()):
-            await apply_visit_change(worklist, context, one)
-        await apply_early_rows(worklist, context, each)
+    for move in later_moves(event, context.job, context.index.values()):
+        for change in visit_changes(move, context.index.values()):
+            await apply_visit_change(worklist, context, change)
+        await apply_early_rows(worklist, context, move)
 
 
 async def _apply_patient_event(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    sent_at, known = (
-        context.job.source.sent_at,
-        context.job.demographics.get((event.site, event.mrn)),
-    )
+    sent_at = context.job.source.sent_at
+    known = context.job.demographics.get((event.site, event.mrn))
     stale = known is not None and is_earlier(sent_at, known.sent)
     updates = updates_of(event, known, stale=stale)
     if stale and known is not None and not demographics_of(event).items() <= known.tags.items():
@@ -253,4 +251,6 @@ async def _apply_patient_event(
         await _follow_later_moves(worklist, context, event)
         open_orders = OpenOrders(context.index.values())
         for each in linkable:
-            context.notes += await link_to_group(worklist.client, each, open_orders, context.groups)
+            context.notes += await link_to_group(
+                worklist.client, each, open_orders, context.report_ids
+            )

@@ -40,7 +40,7 @@ class PatientLocks:
         self._changed = asyncio.Event()
 
     def begin_read(self) -> int:
-        """Record the start of reading a batch; return a timestamp for `lock`."""
+        """Record the start of reading a batch; return its logical time for `lock` and `release`."""
         self._reads[self._now] += 1
         return self._now
 

@@ -53,16 +53,16 @@ def visit_changes(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Vis
     if visit is None:
         return []
     known = list(orders)
-    moves = event.action is OrderAction.VISIT_MOVE
-    owner = event.prior_mrn or event.mrn if moves else event.mrn
-    number = visit.prior or visit.number if moves else visit.number
+    is_move = event.action is OrderAction.VISIT_MOVE
+    mrn = event.prior_mrn or event.mrn if is_move else event.mrn
+    number = visit.prior or visit.number if is_move else visit.number
     found = [
         each
         for each in known
         if number
-        and (each.key.site, each.key.mrn) == (event.site, owner)
+        and (each.key.site, each.key.mrn) == (event.site, mrn)
         and not has_moved_away(each)
-        and (moves or each.state != OrderState.CANCELLED)  # a cancelled order moves too
+        and (is_move or each.state != OrderState.CANCELLED)  # a cancelled order moves too
         and _metadata(each).get(visit.key) == number
     ]
     changed = (_visit_change(each, event, visit) for each in found)
@@ -70,10 +70,10 @@ def visit_changes(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Vis
     return [each for each in combined_changes if each.before != each.after]
 
 
-def _with_existing(each: VisitChange, known: Iterable[IndexedOrder]) -> VisitChange:
+def _with_existing(change: VisitChange, known: Iterable[IndexedOrder]) -> VisitChange:
     """Combine a moved order with the other patient's order under its accession."""
-    after = combined_with_existing(each.after, known)
-    return replace(each, after=after, updates=dict(after.tags))
+    after = combined_with_existing(change.after, known)
+    return replace(change, after=after, updates=dict(after.tags))
 
 
 def _visit_change(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -> VisitChange:
@@ -125,16 +125,16 @@ def redirected_job(
     """Redirect a job's events to the current patients; `known` are their orders."""
     survivors = [redirected_to_survivor(each, redirects.survivors) for each in job.events]
     events = [_with_accession_of_moved(each, redirects.moves, known) for each in survivors]
-    followed = [
+    redirected = [
         _redirected_event(each, redirects.moves, known, job.source.sent_at) for each in events
     ]
-    late = any(
+    names_former_patient = any(
         was.mrn != now.mrn and not _was_sent_before_move(job, was, redirects.moves, known)
-        for was, now in zip(events, followed, strict=True)
+        for was, now in zip(events, redirected, strict=True)
         if now.action in ORDER_ACTIONS
     )
-    exception_code = OTHER_PATIENT if late else job.exception_code
-    return replace(job, events=followed, exception_code=exception_code, moves=redirects.moves)
+    exception_code = OTHER_PATIENT if names_former_patient else job.exception_code
+    return replace(job, events=redirected, exception_code=exception_code, moves=redirects.moves)
 
 
 def orders_to_read(
@@ -270,17 +270,17 @@ def _follows_visit(event: OrderEvent, own: IndexedOrder | None, key: str) -> boo
 def _readdressed(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
     """Redirect an order to the current patient and number of its visit."""
     info: dict[str, Any] = dict(event.clinical_info)
-    moves = move.now.mrn != event.mrn
-    if moves:
+    changes_patient = move.now.mrn != event.mrn
+    if changes_patient:
         info = {**with_new_patient(info, move.tags), "PatientMRN": move.now.mrn}
     info[METADATA] = {**(info.get(METADATA) or {}), visit.key: move.now.number}
     echo = replace_number(event.echo, VISIT_NUMBER_FIELDS, visit.number, move.now.number)
     return replace(
         event,
         mrn=move.now.mrn,
-        prior_mrn=event.mrn if moves else event.prior_mrn,
+        prior_mrn=event.mrn if changes_patient else event.prior_mrn,
         clinical_info=info,
-        echo=replace_identifiers(echo, move.echo) if moves else echo,
+        echo=replace_identifiers(echo, move.echo) if changes_patient else echo,
     )
 
 
@@ -288,8 +288,9 @@ def _continued_move(
     event: OrderEvent, moves: VisitTransfers, sent_at: MessageTime | None
 ) -> OrderEvent:
     """
-    Adapt a move to other moves of its visit: it starts at the current patient, and ends at the
-    last.
+    Adapt a move to other moves of its visit.
+
+    It starts at the visit's current patient. If a later move was sent, it ends where that one ends.
     """
     visit = event.visit
     if visit is None:

@@ -33,13 +33,13 @@ from mappings.inbound.procedures import replace_identifiers
 
 def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     """Combine two rows of one order, under the key and with the report of the first."""
-    behind = one.last_message < other.last_message
-    one_is_newer = not _is_older(one.tags_sent_at, other.tags_sent_at, came_first=behind)
+    came_first = one.last_message < other.last_message
+    one_is_newer = not _is_older(one.tags_sent_at, other.tags_sent_at, came_first=came_first)
     newer, older = (one, other) if one_is_newer else (other, one)
     echo, tags = updated_values(older, newer.echo, newer.tags)
     deciding = _deciding_row(one, other)
     first = min(one, other, key=lambda each: (each.first_message, each.place))
-    past, last = (one, other) if behind else (other, one)
+    earlier, later = (one, other) if came_first else (other, one)
     combined_order = replace(
         one,
         state=deciding.state,
@@ -52,8 +52,8 @@ def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
         echo=echo,
         report_id=one.report_id or other.report_id,
         state_changed_at=deciding.state_changed_at,
-        opened_at=newest(past.opened_at, last.opened_at),
-        tags_sent_at=newest(past.tags_sent_at, last.tags_sent_at),
+        opened_at=newest(earlier.opened_at, later.opened_at),
+        tags_sent_at=newest(earlier.tags_sent_at, later.tags_sent_at),
         signals=combined_signals(one.signals, other.signals),
     )
     return with_later_events_of(combined_order, (one, other))
@@ -76,13 +76,15 @@ def _deciding_row(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     if is_open(one) != is_open(other):
         return _later(one, other)
     if not is_open(one) and one.state != other.state:
-        held, gone = (one, other) if one.state == OrderState.HELD else (other, one)
-        return held if is_earlier(gone.state_changed_at, held.opened_at) else gone
+        held, cancelled = (one, other) if one.state == OrderState.HELD else (other, one)
+        return held if is_earlier(cancelled.state_changed_at, held.opened_at) else cancelled
     if one.state != other.state:
         return one if one.state == OrderState.ORDERED else other
-    behind = one.last_message < other.last_message
+    came_first = one.last_message < other.last_message
     return (
-        other if _is_older(one.state_changed_at, other.state_changed_at, came_first=behind) else one
+        other
+        if _is_older(one.state_changed_at, other.state_changed_at, came_first=came_first)
+        else one
     )
 
 
@@ -153,13 +155,13 @@ def index_after_merge(
         for key, each in index.items()
         if key[:2] == prior and key._replace(mrn=event.mrn) not in rest
     ]
-    kin = frozenset[int]().union(*own)
-    akin = [
+    survivor_signals = frozenset[int]().union(*own)
+    linkable = [
         each
         for each in moved
-        if each.state == OrderState.ORDERED and linking_signals(each.signals) & kin
+        if each.state == OrderState.ORDERED and linking_signals(each.signals) & survivor_signals
     ]
-    return rest | {each.key: each for each in moved}, akin
+    return rest | {each.key: each for each in moved}, linkable
 
 
 @dataclass(frozen=True, slots=True)

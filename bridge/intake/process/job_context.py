@@ -1,7 +1,7 @@
 """The context of a message that is being applied, its changes, and its outcome.
 
-An order processor stores the changes with the outcome. A message that could not be applied is
-tried again or parked.
+The changes are stored in the transaction that stores the outcome. A message that could not be
+applied is tried again or parked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from bridge.intake.process.addressing import PATIENT_CONFLICT
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import PARENT_REPLACED
 from bridge.intake.process.order_plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
-from bridge.intake.process.worklist_changes import Groups
+from bridge.intake.process.worklist_changes import ReportIds
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
 from bridge.store.records.merged_patients import Patient
@@ -74,7 +74,8 @@ class JobContext:
 
     job: MessageJob
     index: dict[OrderIndexKey, IndexedOrder]
-    groups: Groups = field(default_factory=dict)
+    report_ids: ReportIds = field(default_factory=dict)
+    """Report ids that the engine returned for this message."""
     new_orders: set[OrderIndexKey] = field(default_factory=set)
     """Orders that this message registered and whose reports nobody has opened."""
     link_groups: dict[OrderIndexKey, str] = field(default_factory=dict)
@@ -100,13 +101,13 @@ class JobContext:
         by_patient: dict[Patient, dict[OrderIndexKey, IndexedOrder]] = {}
         for key, order in index.items():
             by_patient.setdefault((key.site, key.mrn), {})[key] = order
-        runs = []
+        contexts = []
         for job in jobs:
             own: dict[OrderIndexKey, IndexedOrder] = {}
             for patient in job.patients:
                 own |= by_patient.get(patient, {})
-            runs.append(cls(job, own))
-        return runs
+            contexts.append(cls(job, own))
+        return contexts
 
     @property
     def sent(self) -> MessageTime:
@@ -131,22 +132,26 @@ class JobContext:
         """Remove an order that was combined with another one."""
         self.index.pop(key, None)
         self.changed.pop(key, None)
-        self.groups.pop(key, None)
+        self.report_ids.pop(key, None)
         self.removed.append(key)
 
     def change(self) -> MessageChanges:
         """Return the changes to store, with report ids."""
         orders = [
-            replace(each, report_id=self.groups.get(each.key, each.report_id))
+            replace(each, report_id=self.report_ids.get(each.key, each.report_id))
             for each in self.changed.values()
         ]
-        others = {key: each for key, each in self.groups.items() if key not in self.changed}
-        number, news = (
-            self.job.claimed.message_id,
-            (self.demographics, self.renamed_patients, self.removed),
-        )
+        others = {key: each for key, each in self.report_ids.items() if key not in self.changed}
         return MessageChanges(
-            number, orders, others, self.merges, self.moves, self.exception_code, *news
+            self.job.claimed.message_id,
+            orders,
+            others,
+            self.merges,
+            self.moves,
+            self.exception_code,
+            self.demographics,
+            self.renamed_patients,
+            self.removed,
         )
 
     @property

@@ -154,7 +154,7 @@ def read_inline(
     try:
         with bounded_patterns():
             events = policy.read(definition, claimed.payload, defaults)
-    except (MessageRefusal, RuleFailed, PatternsTakeLong):  # `read` raises the former again
+    except (MessageRefusal, RuleFailed, PatternsTakeLong):  # the caller uses `read` instead
         return None
     if unmapped or part_number(claimed.flags) is not None:
         return None  # `read` must be the only one that counts unmapped codes
@@ -216,9 +216,9 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
     sender = (header.sending_application.strip(), header.sending_facility.strip())
     if not any(sender):
         return None
-    field = header.fields[_SENT_AT.field]
-    if _DIGITS.fullmatch(field):  # the usual case needs no parsing
-        text = field.decode("ascii")
+    value = header.fields[_SENT_AT.field]
+    if _DIGITS.fullmatch(value):  # the usual case needs no parsing
+        text = value.decode("ascii")
     else:
         head = lines.first_line(lines.untrailed(payload)[0])  # the rest of the message may be long
         text = Message.parse(head, fallback=policy.charset).value(_SENT_AT)

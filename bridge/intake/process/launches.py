@@ -66,14 +66,14 @@ class Launcher:
                 each for group in by_token.values() for each in _chunks(group, self._batch_size)
             ]
             await asyncio.gather(*map(self._send, chunks))
-        except Exception as error:  # noqa: BLE001  # see above
+        except Exception as error:  # noqa: BLE001  # raised to all callers
             for _, future in waiting:
                 settle(future, error)
 
     async def _send(self, chunk: Sequence[_Request]) -> None:
         try:
             results = await self._results([launch for launch, _ in chunk])
-        except Exception as error:  # noqa: BLE001  # see above
+        except Exception as error:  # noqa: BLE001  # raised to the callers of this batch
             results = [error] * len(chunk)
         for (_, future), result in zip(chunk, results, strict=True):
             settle(future, result)

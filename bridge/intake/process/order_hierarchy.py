@@ -55,18 +55,18 @@ def _for_children(
     numbers = {event.placer, event.filler, *(each.placer for each in own)}
     signals = child_signals(numbers | {each.filler for each in own})
     for order in orders:
-        shown = {each.signal for each in order.signals if each.kind == CHILD_OF}
+        parents = {each.signal for each in order.signals if each.kind == CHILD_OF}
         same_patient = (order.key.site, order.key.mrn) == (event.site, event.mrn)
         if (
             same_patient
-            and shown & signals
+            and parents & signals
             and order.key not in seen
             and _applies_to_child(event, order)
         ):
             seen.add(order.key)
-            below = _child_event(order, event)
-            yield below
-            yield from _for_children(below, orders, seen, sent_at)
+            child_event = _child_event(order, event)
+            yield child_event
+            yield from _for_children(child_event, orders, seen, sent_at)
 
 
 def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:

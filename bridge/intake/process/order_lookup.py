@@ -183,8 +183,8 @@ def _addressed(
         resolved_events = [with_known_accession(event, index, found) for event in job.events]
         events = [event for event, _ in resolved_events]
         ambiguous = any(
-            exception_code or may_share_closing(each, found)
-            for each, exception_code in resolved_events
+            is_ambiguous or may_share_closing(event, found)
+            for event, is_ambiguous in resolved_events
         )
         other_accession = any(has_other_accession(event, index, found) for event in events)
         exception_code = (

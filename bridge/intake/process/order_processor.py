@@ -151,7 +151,7 @@ class OrderProcessor:
         continues the generator.
         """
         begun = self._patient_locks.begin_read()
-        now: list[MessageJob] = []
+        ready: list[MessageJob] = []
         prepared: PreparedBatch | None = None
         try:
             prepared = self._repository.prepare_inline(claimed, self._listeners)
@@ -159,19 +159,19 @@ class OrderProcessor:
                 prepared = await Threads.INTAKE.run(
                     self._repository.prepare, claimed, self._listeners
                 )
-            now, later = self._patient_locks.lock(prepared.jobs, begun)
-            outcomes = await self._apply_jobs(now, prepared)
+            ready, deferred = self._patient_locks.lock(prepared.jobs, begun)
+            outcomes = await self._apply_jobs(ready, prepared)
             yield outcomes
         finally:
-            self._patient_locks.release(now, begun)
+            self._patient_locks.release(ready, begun)
             if prepared is not None:
                 self._repository.release(prepared)
         for outcome in outcomes:
             self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
         self._waiting.notify(outcomes)
-        if later:  # read again: their orders have changed
-            await self._patient_locks.wait(later)
-            async with aclosing(self.apply([job.claimed for job in later])) as batches:
+        if deferred:  # read again: their orders have changed
+            await self._patient_locks.wait(deferred)
+            async with aclosing(self.apply([job.claimed for job in deferred])) as batches:
                 async for each in batches:
                     yield each
 
@@ -240,16 +240,16 @@ class OrderProcessor:
             for task in group:
                 lease.require()
                 await self._apply_step(context, task)
-        context.notes += linked_at_launch(context.link_groups, context.groups)
+        context.notes += linked_at_launch(context.link_groups, context.report_ids)
         regrouped = [task for task in tasks if task.regroups]
         for task in regrouped:
             context.notes += await unlink_from_group(
-                self._client, task, context.index, context.groups
+                self._client, task, context.index, context.report_ids
             )
         open_orders = OpenOrders(context.index.values() if regrouped else ())
         for task in regrouped:
             context.notes += await link_to_group(
-                self._client, task.after, open_orders, context.groups, context.new_orders
+                self._client, task.after, open_orders, context.report_ids, context.new_orders
             )
 
     async def _apply_step(self, context: JobContext, task: OrderTask) -> None:
@@ -257,8 +257,10 @@ class OrderProcessor:
         key = order_key(task.after.key)
         match task.step:
             case OrderStep.WITHDRAW:
-                over = is_final_cancellation(task, context.job.events)
-                context.notes += await close_order(self._client, self._launcher, task, over=over)
+                is_final = is_final_cancellation(task, context.job.events)
+                context.notes += await close_order(
+                    self._client, self._launcher, task, is_final=is_final
+                )
                 context.notes += (
                     ["examined_after_cancel"]
                     if was_reopened_later(task, context.job.source)
@@ -271,7 +273,7 @@ class OrderProcessor:
                 record, note = await detach(self._client, key)
                 context.notes += [note] if note else []
                 if record is not None:
-                    context.groups[task.after.key] = record.report_id
+                    context.report_ids[task.after.key] = record.report_id
             case _:
                 context.notes.append(f"stays_{task.after.state}")
                 if task.event.examined and task.after.state == OrderState.CANCELLED:
@@ -291,7 +293,7 @@ class OrderProcessor:
     async def _register(self, context: JobContext, task: OrderTask) -> None:
         try:
             launch = launch_of(task, context.link_groups.get(task.after.key, ""))
-            _registered(context, task, await self._launcher.launch(launch))
+            _record_launch(context, task, await self._launcher.launch(launch))
         except EngineFailure as failure:
             if not is_name_mismatch(failure) or context.job.patient_names is PatientNames.EXACT:
                 raise
@@ -306,7 +308,7 @@ class OrderProcessor:
         """
         if context.job.patient_names is PatientNames.UPDATE:
             launch = replace(launch_of(task), force_update_patient_name=True)
-            _registered(context, task, await self._launcher.launch(launch))
+            _record_launch(context, task, await self._launcher.launch(launch))
             context.renamed_patients.append(task.after.key[:2])
             return
         known = await Threads.INTAKE.run(self._repository.known_tags, task.after.key)
@@ -320,7 +322,7 @@ class OrderProcessor:
                 if not is_name_mismatch(other):
                     raise
                 continue
-            _registered(context, named, launched)
+            _record_launch(context, named, launched)
             return
         raise failure
 
@@ -334,9 +336,9 @@ class OrderProcessor:
         )
 
 
-def is_name_mismatch(answer: object) -> bool:
+def is_name_mismatch(error: object) -> bool:
     """Tell whether a launch failed because the report engine knows the patient by another name."""
-    return isinstance(answer, EngineFailure) and answer.code == PATIENT_NAME_MISMATCH
+    return isinstance(error, EngineFailure) and error.code == PATIENT_NAME_MISMATCH
 
 
 def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
@@ -347,14 +349,14 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
     context.notes += [PARENT_REPLACED] if leaves_orphans(tasks, context.index) else []
 
 
-def _registered(context: JobContext, task: OrderTask, launched: LaunchResult) -> None:
+def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResult) -> None:
     """Record the result of a launch."""
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
         context.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:
         context.new_orders.add(task.after.key)
     if launched.report_id and task.after.key in context.link_groups:
-        context.groups[task.after.key] = launched.report_id
+        context.report_ids[task.after.key] = launched.report_id
     context.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
 
 
@@ -370,8 +372,8 @@ def _outcome_of(context: JobContext) -> MessageOutcome:
 
 def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> MessageOutcome:
     change = context.change()
-    unknown = unsaved_outcome(context.job.claimed, now)
-    return replace(outcome, records=OutcomeRecords(change, unknown, is_short=change.is_small))
+    fallback = unsaved_outcome(context.job.claimed, now)
+    return replace(outcome, records=OutcomeRecords(change, fallback, is_short=change.is_small))
 
 
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:

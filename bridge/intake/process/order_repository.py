@@ -90,27 +90,31 @@ class OrderRepository:
         """Read a batch of messages. Call `release` after it was applied. Raises StoreError."""
         jobs: list[MessageJob] = []
         failures: list[tuple[ClaimedMessage, Exception]] = []
-        again: list[MessageOutcome] = []
+        requeued: list[MessageOutcome] = []
         for each in claimed:
             try:
                 jobs.append(read(each, listeners))
             except WorkerError:
-                again.append(unread_outcome(each))
+                requeued.append(unread_outcome(each))
             except StoreError:  # an earlier version of a mapping could not be looked up
                 raise
             except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
                 failures.append((each, error))
         locks = self._locks.take({name for job in jobs for name in _orders_of(job)})
         try:
-            free = [job for job in jobs if _orders_of(job) <= locks.names]
-            again += [self._postponed(job) for job in jobs if not _orders_of(job) <= locks.names]
+            locked = [job for job in jobs if _orders_of(job) <= locks.names]
+            requeued += [self._postponed(job) for job in jobs if not _orders_of(job) <= locks.names]
             with self._database.read_committed() as connection:
-                found = self._look_up(connection, free)
+                found = self._look_up(connection, locked)
         except BaseException:
             self._locks.release(locks)
             raise
-        requeued, refused = [*again, *found.requeued], [*failures, *found.failures]
-        return replace(found, failures=refused, requeued=requeued, locks=locks)
+        return replace(
+            found,
+            failures=[*failures, *found.failures],
+            requeued=[*requeued, *found.requeued],
+            locks=locks,
+        )
 
     def release(self, prepared: PreparedBatch) -> None:
         """Release the locks of a batch. Does not block."""
@@ -178,16 +182,16 @@ class OrderRepository:
         return accepted, refused, requeued
 
     def _requeued(self, job: MessageJob, redirected: MessageJob) -> MessageOutcome | None:
-        """Move a message about a merged patient to the survivor's lane."""
+        """Return the outcome that moves a message to the current patient's lane, or None."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
         pairs = zip(job.events, redirected.events, strict=True)
         moved_to = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
-        also = {lane(f"{site}|{mrn}") for site, mrn in moved_to} - {*lanes}
-        if len(lanes) != 1 or len(also) != 1:
+        other_lanes = {lane(f"{site}|{mrn}") for site, mrn in moved_to} - {*lanes}
+        if len(lanes) != 1 or len(other_lanes) != 1:
             return None
         retry_at = self.now()
         return MessageOutcome(
-            number, QueueEvent.POSTPONED, code="merged", retry_at=retry_at, lane=also.pop()
+            number, QueueEvent.POSTPONED, code="merged", retry_at=retry_at, lane=other_lanes.pop()
         )
 
     def known_tags(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
@@ -225,8 +229,8 @@ class OrderRepository:
     def _resume(self, connection: Connection, renamed_patients: set[Patient]) -> None:
         """Queue messages again that are parked because of the identity of these patients."""
         if renamed_patients:
-            everybody = merged_patients.identifiers(connection, renamed_patients)
-            lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in everybody})
+            patients = merged_patients.identifiers(connection, renamed_patients)
+            lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in patients})
             for code in (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT):
                 resumed = replay_parked(self._database, connection, code, lanes)
                 exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
@@ -254,8 +258,8 @@ def _moved_to_survivors(
     )
     if not survivors:
         return orders
-    requeued = []
+    moved = []
     for each in orders:
         mrn = survivors.get((each.key.site, each.key.mrn), each.key.mrn)
-        requeued.append(replace(each, key=each.key._replace(mrn=mrn)))
-    return requeued
+        moved.append(replace(each, key=each.key._replace(mrn=mrn)))
+    return moved

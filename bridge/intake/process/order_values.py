@@ -60,8 +60,8 @@ def linking_signals(signals: Iterable[SignalHash]) -> frozenset[int]:
 def as_moved_away(order: IndexedOrder) -> IndexedOrder:
     """Return the row that remains of an order that moved to another patient."""
     mark = SignalHash(MOVED_AWAY, signal(MOVED_AWAY, order.key.accession))
-    left = OrderState.CANCELLED
-    return replace(order, state=left, report_id="", signals=frozenset({mark}))
+    state = OrderState.CANCELLED
+    return replace(order, state=state, report_id="", signals=frozenset({mark}))
 
 
 def as_ordered(order: IndexedOrder) -> IndexedOrder:
@@ -153,8 +153,9 @@ def signals_after(before: frozenset[SignalHash], event: OrderEvent) -> frozenset
     return shown | kept
 
 
-_KINDS = frozenset({HELD_LATER, OPENED_LATER})
+_TIMED_KINDS = frozenset({HELD_LATER, OPENED_LATER})
 _TimedEvent = tuple[str, MessageTime]
+"""A kind of `_TIMED_KINDS`, and the time at which the hold or release was sent."""
 
 
 def later_event(
@@ -165,7 +166,9 @@ def later_event(
         return None
     if sent_at is None or not are_comparable(sent_at, before.state_changed_at):
         return None
-    later = [each for each in before.signals if each.kind in _KINDS and each.signal > sent_at.at]
+    later = [
+        each for each in before.signals if each.kind in _TIMED_KINDS and each.signal > sent_at.at
+    ]
     return max(later, key=lambda each: each.signal, default=None)
 
 
@@ -173,26 +176,27 @@ def with_later_event(
     before: IndexedOrder, after: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None
 ) -> IndexedOrder:
     """Add the last hold or release after its cancellation to a cancelled order."""
-    words = [*_timed_events(before)]
+    timed_events = [*_timed_events(before)]
     if sent_at is not None and event.action is OrderAction.HOLD:
-        words.append((HELD_LATER, sent_at))
+        timed_events.append((HELD_LATER, sent_at))
     if sent_at is not None and (event.examined or event.action is OrderAction.RELEASE):
-        words.append((OPENED_LATER, sent_at))
-    return _with_latest(after, words)
+        timed_events.append((OPENED_LATER, sent_at))
+    return _with_latest(after, timed_events)
 
 
 def with_later_events_of(after: IndexedOrder, rows: Iterable[IndexedOrder]) -> IndexedOrder:
     """Add the last hold or release to a cancelled order that is combined from several rows."""
-    return _with_latest(after, [word for each in rows for word in _timed_events(each)])
+    return _with_latest(after, [event for each in rows for event in _timed_events(each)])
 
 
-def _with_latest(after: IndexedOrder, words: Iterable[_TimedEvent]) -> IndexedOrder:
-    signals = frozenset(each for each in after.signals if each.kind not in _KINDS)
+def _with_latest(after: IndexedOrder, timed_events: Iterable[_TimedEvent]) -> IndexedOrder:
+    """Store the last event after the cancellation as a signal; its value is the time in ms."""
+    signals = frozenset(each for each in after.signals if each.kind not in _TIMED_KINDS)
     state_changed_at = after.state_changed_at
     if after.state == OrderState.CANCELLED and state_changed_at is not None:
         later = [
             SignalHash(kind, time.at)
-            for kind, time in words
+            for kind, time in timed_events
             if are_comparable(time, state_changed_at) and time.at > state_changed_at.at
         ]
         signals |= {max(later, key=lambda each: each.signal)} if later else set()
@@ -204,7 +208,7 @@ def _timed_events(row: IndexedOrder) -> Iterator[_TimedEvent]:
     if row.state_changed_at is None:
         return
     for each in row.signals:
-        if each.kind in _KINDS:
+        if each.kind in _TIMED_KINDS:
             yield each.kind, row.state_changed_at._replace(at=each.signal)
     if row.state == OrderState.HELD:
         yield HELD_LATER, row.state_changed_at

@@ -57,14 +57,14 @@ def group_to_link(
     left out. If the order's own report is one of them, the order stays alone.
     """
     report_of = {key: record for record in records for key in record.orders}
-    rank = {group_member.key: group_member.rank for group_member in members}
+    rank = {member.key: member.rank for member in members}
     own = report_of.get(order)
     if own is None:
         return ()
     reports = {
-        report_of[group_member.key].report_id: report_of[group_member.key]
-        for group_member in sorted(members, key=lambda each: each.rank)
-        if group_member.key in report_of
+        report_of[member.key].report_id: report_of[member.key]
+        for member in sorted(members, key=lambda each: each.rank)
+        if member.key in report_of
     }
     ranked = sorted(reports.values(), key=lambda each: _first(each, rank))
     anchor = next((each for each in ranked if _may_anchor(each)), None)
@@ -86,9 +86,9 @@ def has_lost_link_signals(
     before: frozenset[int], after: frozenset[int], others: Sequence[frozenset[int]]
 ) -> bool:
     """
-    Tell whether an order shares no link signal with the others of its group any more.
+    Tell whether an order no longer shares a link signal with the others of its group.
 
-    False for a group that no link signal made: a person linked it.
+    False if it never shared one: a person linked the group.
     """
     bound_before = any(before & each for each in others)
     bound_now = any(after & each for each in others)
@@ -174,14 +174,14 @@ def _record_of(order: OrderKey, records: Sequence[StatusRecord]) -> StatusRecord
     for record in records:
         if order in record.orders:
             return record
-    accession = [r for r in records if any(k.accession == order.accession for k in r.orders)]
-    return accession[0] if len(accession) == 1 else None
+    found = [r for r in records if any(k.accession == order.accession for k in r.orders)]
+    return found[0] if len(found) == 1 else None
 
 
 MAX_LINKED = 50
 """Orders in one link call: the limit of our engine. Larger groups take several calls."""
 
-Groups = dict[OrderIndexKey, str]
+ReportIds = dict[OrderIndexKey, str]
 """The report id of each order, as the engine returned it last."""
 
 
@@ -259,11 +259,11 @@ def _in_sequence(group: Sequence[IndexedOrder]) -> bool:
     return ranks == sorted(ranks)
 
 
-def linked_at_launch(together: Mapping[OrderIndexKey, str], groups: Groups) -> list[str]:
+def linked_at_launch(link_groups: Mapping[OrderIndexKey, str], report_ids: ReportIds) -> list[str]:
     """Return a note for each link group that got one report."""
     reports: dict[str, set[str]] = {}
-    for key, name in together.items():
-        reports.setdefault(name, set()).add(groups.get(key, ""))
+    for key, name in link_groups.items():
+        reports.setdefault(name, set()).add(report_ids.get(key, ""))
     return ["linked" for each in reports.values() if len(each) == 1 and "" not in each]
 
 
@@ -271,7 +271,7 @@ async def unlink_from_group(
     client: EngineClient,
     task: OrderTask,
     index: Mapping[OrderIndexKey, IndexedOrder],
-    groups: Groups,
+    report_ids: ReportIds,
 ) -> list[str]:
     """Unlink an order that no longer shares a link signal with its group."""
     before = task.before
@@ -290,9 +290,7 @@ async def unlink_from_group(
         return []
     record, note = await detach(client, order_key(task.after.key))
     if record is not None:
-        groups |= {
-            OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders
-        }
+        _note_reports([record], report_ids)
     return [note] if note else []
 
 
@@ -300,7 +298,7 @@ async def link_to_group(
     client: EngineClient,
     order: IndexedOrder,
     open_orders: OpenOrders,
-    groups: Groups,
+    report_ids: ReportIds,
     new_orders: Collection[OrderIndexKey] = (),
 ) -> list[str]:
     """
@@ -311,11 +309,11 @@ async def link_to_group(
     """
     orders = open_orders.group_of(order)
     members = [group_member(each) for each in orders]
-    if len(members) == 1 or _share_report(members, groups):
+    if len(members) == 1 or _share_report(members, report_ids):
         return []
     if len(orders) <= MAX_LINKED and all(each.key in new_orders for each in orders):
         ranked = [each.key for each in sorted(members, key=lambda each: each.rank)]
-        if await _link(client, ranked, groups):
+        if await _link(client, ranked, report_ids):
             return ["linked"]
     own = order_key(order.key)
     chosen = group_to_link(own, members, await reports_of(client, [m.key for m in members]))
@@ -324,13 +322,13 @@ async def link_to_group(
     anchor, *others = chosen
     notes: dict[str, None] = {}
     for start in range(0, len(others), MAX_LINKED - 1):
-        some = others[start : start + MAX_LINKED - 1]
-        linked = await _link(client, [anchor, *some], groups)
+        batch = others[start : start + MAX_LINKED - 1]
+        linked = await _link(client, [anchor, *batch], report_ids)
         notes["linked" if linked else "stands_alone"] = None
     return list(notes)
 
 
-async def _link(client: EngineClient, orders: Sequence[OrderKey], groups: Groups) -> bool:
+async def _link(client: EngineClient, orders: Sequence[OrderKey], report_ids: ReportIds) -> bool:
     """Link orders, anchor first; return False if the engine refuses."""
     try:
         records = await client.link_orders(orders)
@@ -338,32 +336,32 @@ async def _link(client: EngineClient, orders: Sequence[OrderKey], groups: Groups
         if failure.status not in REFUSED_STATUSES:
             raise
         return False
-    _note_reports(records, groups)
+    _note_reports(records, report_ids)
     return True
 
 
-def _note_reports(records: Sequence[StatusRecord], groups: Groups) -> None:
+def _note_reports(records: Sequence[StatusRecord], report_ids: ReportIds) -> None:
     for record in records:
-        groups |= {
+        report_ids |= {
             OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders
         }
 
 
-def _share_report(members: Sequence[GroupMember], groups: Groups) -> bool:
+def _share_report(members: Sequence[GroupMember], report_ids: ReportIds) -> bool:
     """Tell whether a call for this message has already put all members into one report."""
     reports = {
-        groups.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
+        report_ids.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
     }
     return len(reports) == 1 and "" not in reports
 
 
 async def close_order(
-    client: EngineClient, launcher: Launcher, task: OrderTask, *, over: bool
+    client: EngineClient, launcher: Launcher, task: OrderTask, *, is_final: bool
 ) -> list[str]:
-    """Take an order off the worklist; `over`: for good. Return notes."""
+    """Take an order off the worklist, for good if `is_final`. Return notes."""
     key = order_key(task.after.key)
-    notes = await withdraw(client, key, cancelled=over)
-    if not (over and notes == [NOTHING_TO_WITHDRAW] and _was_set_aside(task)):
+    notes = await withdraw(client, key, cancelled=is_final)
+    if not (is_final and notes == [NOTHING_TO_WITHDRAW] and _was_set_aside(task)):
         return notes
     try:
         await launcher.launch(launch_of(task))

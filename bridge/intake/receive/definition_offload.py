@@ -51,8 +51,8 @@ def _inspect(
 ) -> tuple[PreCheck, Sequence[UnmappedCode]]:
     unmapped: list[UnmappedCode] = []
     message = Message.parse(raw, fallback=fallback)
-    now = defaults._replace(unmapped_codes=unmapped)
-    return _compiled(source).pre_check(message, now), unmapped
+    collecting = defaults._replace(unmapped_codes=unmapped)
+    return _compiled(source).pre_check(message, collecting), unmapped
 
 
 def _read(
@@ -60,8 +60,8 @@ def _read(
 ) -> tuple[Sequence[OrderEvent], Sequence[UnmappedCode]]:
     unmapped: list[UnmappedCode] = []
     message = Message.parse(raw, fallback=fallback)
-    now = defaults._replace(unmapped_codes=unmapped)
-    return _compiled(source).apply(message, now), unmapped
+    collecting = defaults._replace(unmapped_codes=unmapped)
+    return _compiled(source).apply(message, collecting), unmapped
 
 
 def _subjects(
@@ -77,10 +77,10 @@ def inspect(
     fallback: str,
     defaults: ListenerDefaults,
 ) -> PreCheck:
-    """Inspect a message there. Raises MalformedMessage, WorkerError."""
+    """Inspect a message in the worker process. Raises MalformedMessage, WorkerError."""
     source = DefinitionSource.of(definition)
-    found, unmapped = offload.run(_inspect, raw, source, fallback, _bare(defaults))
-    _note(defaults, unmapped)
+    found, unmapped = offload.run(_inspect, raw, source, fallback, _without_codes(defaults))
+    _add_codes(defaults, unmapped)
     return found  # type: ignore[no-any-return]  # the result of `_inspect`
 
 
@@ -91,10 +91,14 @@ def read(
     fallback: str,
     defaults: ListenerDefaults,
 ) -> Sequence[OrderEvent]:
-    """Map a message there. Raises the errors of `inspect` and of the definition's `apply`."""
+    """
+    Map a message in the worker process.
+
+    Raises the errors of `inspect` and of the definition's `apply`.
+    """
     source = DefinitionSource.of(definition)
-    events, unmapped = offload.run(_read, raw, source, fallback, _bare(defaults))
-    _note(defaults, unmapped)
+    events, unmapped = offload.run(_read, raw, source, fallback, _without_codes(defaults))
+    _add_codes(defaults, unmapped)
     return events  # type: ignore[no-any-return]  # the result of `_read`
 
 
@@ -105,16 +109,16 @@ def subjects(
     fallback: str,
     defaults: ListenerDefaults,
 ) -> Subjects:
-    """Read the subjects of a message there. Raises MalformedMessage, WorkerError."""
+    """Read the subjects of a message in the worker process. Raises the errors of `inspect`."""
     source = DefinitionSource.of(definition)
-    found: Subjects = offload.run(_subjects, raw, source, fallback, _bare(defaults))
+    found: Subjects = offload.run(_subjects, raw, source, fallback, _without_codes(defaults))
     return found
 
 
-def _bare(defaults: ListenerDefaults) -> ListenerDefaults:
+def _without_codes(defaults: ListenerDefaults) -> ListenerDefaults:
     return defaults._replace(unmapped_codes=None)
 
 
-def _note(defaults: ListenerDefaults, unmapped: Sequence[UnmappedCode]) -> None:
+def _add_codes(defaults: ListenerDefaults, unmapped: Sequence[UnmappedCode]) -> None:
     if defaults.unmapped_codes is not None:
         defaults.unmapped_codes.extend(unmapped)

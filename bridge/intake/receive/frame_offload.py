@@ -1,9 +1,8 @@
 """Offloading of slow frames: they are evaluated on threads.
 
-Slow frames are large ones, ones that need a database lookup, ones for definitions with hooks, and
-ones on which the patterns of the definition take long.
-Other connections are answered meanwhile. Later frames of the same connection wait: their order is
-kept.
+A frame is slow if it is large, if it needs a database lookup, if a definition of its listener has
+hooks, or if the patterns of the definition take long on it. Other connections are answered
+meanwhile. Later frames of the same connection wait: their order is kept.
 """
 
 import asyncio

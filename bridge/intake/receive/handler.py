@@ -67,13 +67,13 @@ class EvaluatedMessage(NamedTuple):
     verdict: Verdict
     peer: Peer
     now: datetime
-    further: tuple[int, ...] = ()
+    other_parts: tuple[int, ...] = ()
     """Row ids of the other parts of the message."""
 
 
 def with_part_ids(message: EvaluatedMessage, receipts: Sequence[Receipt]) -> EvaluatedMessage:
     """Add the row ids of the parts after the first."""
-    return message._replace(further=tuple(each.message_id for each in receipts[1:]))
+    return message._replace(other_parts=tuple(each.message_id for each in receipts[1:]))
 
 
 def send_later(late: ReplyPayloads, peer: Peer) -> None:
@@ -279,7 +279,7 @@ class IntakeHandler:
         codes = owed_codes(header, message.verdict.code) if header is not None else None
         if codes is None or codes.application is None:
             return replies
-        ids, limit = (receipt.message_id, *message.further), self._policy.applied_timeout
+        ids, limit = (receipt.message_id, *message.other_parts), self._policy.applied_timeout
         applied = Deferred.fromFuture(
             all_applied(self._completions.wait(each, limit) for each in ids)
         )

@@ -28,22 +28,22 @@ class ControlIds:
     """
 
     def __init__(self) -> None:
-        self._begin()
+        self._renew_prefix()
 
     def __call__(self) -> str:
         """Return the next control id."""
         number = next(self._count)
-        if number > _MAX_PART:
-            self._begin()
+        if number > _MAX_COUNT:
+            self._renew_prefix()
             number = next(self._count)
-        return f"{self._beginning}{number:06x}"
+        return f"{self._prefix}{number:06x}"
 
-    def _begin(self) -> None:
-        self._beginning = f"RB{secrets.token_hex(6)}"
+    def _renew_prefix(self) -> None:
+        self._prefix = f"RB{secrets.token_hex(6)}"
         self._count = count()
 
 
-_MAX_PART = 0xFFFFFF
+_MAX_COUNT = 0xFFFFFF  # six hexadecimal digits
 _OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `ControlIds`
 _ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"(?:\1|[\r\n]|$)")
 
@@ -80,7 +80,6 @@ def signal(kind: str, value: str) -> int:
 
 
 _PART_NUMBER_SHIFT = 8  # bits of the flags below the part's number
-"""The part's number is stored in the flags above this bit."""
 
 
 def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:

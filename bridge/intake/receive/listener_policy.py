@@ -76,7 +76,7 @@ class ListenerPolicy:
         return replace(self, checks=(*self.checks, *filter(None, checks)))
 
     def inspect(
-        self, definition: InboundMapping, raw: bytes, head: Header, defaults: ListenerDefaults
+        self, definition: InboundMapping, raw: bytes, header: Header, defaults: ListenerDefaults
     ) -> PreCheck:
         """
         Return the pre-check of a message with the issues of the checks.
@@ -84,7 +84,7 @@ class ListenerPolicy:
         Raises MalformedMessage, WorkerError.
         """
         if self.offload is None or len(raw) < LARGE:
-            message = Message.parse(raw, fallback=self.charset, head=head)
+            message = Message.parse(raw, fallback=self.charset, head=header)
             found = definition.pre_check(message, defaults)
         else:
             found = definition_offload.inspect(

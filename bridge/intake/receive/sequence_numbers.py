@@ -71,20 +71,20 @@ def apply_protocol(
     if number is None:
         return SequencedVerdict(_refused(verdict, WrongDataType(PLACE)), last)
     if number in {RESTART, RESYNCHRONIZE}:
-        return _about_the_link(verdict, payload, number, last)
+        return _about_numbering(verdict, payload, number, last)
     return _in_turn(verdict, number, last)
 
 
 def _in_turn(verdict: Verdict, number: int, last: int | None) -> SequencedVerdict:
     if last is None or number == last + 1:
         sequence = SequenceCheck(b"%d" % number)
-        taken = not verdict.refusals
-        return SequencedVerdict(verdict._replace(sequence=sequence), number if taken else last)
+        accepted = not verdict.refusals
+        return SequencedVerdict(verdict._replace(sequence=sequence), number if accepted else last)
     refusal = DuplicateKeyIdentifier(PLACE) if number <= last else OutOfSequence()
     return SequencedVerdict(_refused(verdict, refusal, _expected(last), fresh=number > last), last)
 
 
-def _about_the_link(
+def _about_numbering(
     verdict: Verdict, payload: bytes, number: int, last: int | None
 ) -> SequencedVerdict:
     """
@@ -113,8 +113,8 @@ def has_only_header(payload: bytes, header: Header) -> bool:
     marks = header.delimiters
     nothing = f'{marks.field}{marks.encoding_characters}" \t'.encode()
     lines = payload.replace(b"\n", b"\r").split(b"\r")
-    beyond = [line for line in lines if line.strip()][1:]
-    return not any(line[3:].strip(nothing) for line in beyond)
+    after_header = [line for line in lines if line.strip()][1:]
+    return not any(line[3:].strip(nothing) for line in after_header)
 
 
 def _expected(last: int | None) -> bytes:
@@ -140,7 +140,8 @@ def _read(raw: bytes) -> int | None:
 SubmitFrame = Callable[[Frame, Peer], Awaitable[Deferred[Sequence[bytes]]]]
 """Evaluates a frame and submits it to the store; returns its future replies."""
 
-Answer = Sequence[Receipt] | BaseException
+StoreResult = Sequence[Receipt] | BaseException
+"""The receipts of the messages of a frame, or why they were not stored."""
 
 
 @dataclass(slots=True)
@@ -177,22 +178,22 @@ class Sequencer:
         self._numbers = numbers
         self._mode = mode
         self._turn = asyncio.Lock()
-        self._case = _FrameProgress(None)
+        self._progress = _FrameProgress(None)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serialized(self, submit: SubmitFrame) -> Handler:
         """Return a handler that submits frames one after the other."""
 
         def answer(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-            taken = asyncio.ensure_future(self._take(submit, frame, peer))
-            Deferred.fromFuture(taken).addCallbacks(reply, reply)
+            answered = asyncio.ensure_future(self._process(submit, frame, peer))
+            Deferred.fromFuture(answered).addCallbacks(reply, reply)
 
         return answer
 
     def rule(self, verdict: Verdict, payload: bytes) -> Verdict:
         """Apply the protocol to a verdict."""
-        case, header = self._case, verdict.header
-        if header is None or case.before is None:
+        progress, header = self._progress, verdict.header
+        if header is None or progress.before is None:
             unread = () if header is None else (InternalError(),)
             step = SequencedVerdict(
                 verdict._replace(lanes=(), refusals=verdict.refusals or unread), None
@@ -200,49 +201,49 @@ class Sequencer:
             sender = 0
         else:
             sender = _sender(header)
-            last = case.after.get(sender, case.before.get(sender))
+            last = progress.after.get(sender, progress.before.get(sender))
             step = apply_protocol(verdict, payload, last, self._mode)
-            case.after[sender] = step.last
-        case.steps.append((sender, step))
+            progress.after[sender] = step.last
+        progress.steps.append((sender, step))
         return step.verdict
 
     def submit(
         self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]
     ) -> None:
         """Store one message, then its number. Abandoned frames have no number."""
-        if not self._case.steps or self._case.stored is not None:
+        if not self._progress.steps or self._progress.stored is not None:
             self._inbox.submit(arrival, on_stored)
             return
 
-        def report(answer: Answer) -> None:
-            on_stored(answer if isinstance(answer, BaseException) else answer[0])
+        def report(outcome: StoreResult) -> None:
+            on_stored(outcome if isinstance(outcome, BaseException) else outcome[0])
 
         stored, finish = self._finisher(report)
         self._inbox.submit(
             arrival, lambda one: finish(one if isinstance(one, BaseException) else [one])
         )
-        self._case.stored = stored
+        self._progress.stored = stored
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Store all messages of a batch and then their numbers, or none."""
-        kept = self._inbox.accept_many(arrivals)
+        stored = self._inbox.accept_many(arrivals)
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
-        self._case.stored, finish = self._finisher(partial(settle, result))
-        kept.add_done_callback(lambda done: finish(done.exception() or done.result()))
-        self._case.heads = [not part_number(each.flags) for each in arrivals]
+        self._progress.stored, finish = self._finisher(partial(settle, result))
+        stored.add_done_callback(lambda done: finish(done.exception() or done.result()))
+        self._progress.heads = [not part_number(each.flags) for each in arrivals]
         return result
 
     def acknowledged(self, message_id: int) -> None:
         """Record that the acknowledgment of a message was passed to its connection."""
         self._inbox.acknowledged(message_id)
 
-    async def _take(self, submit: SubmitFrame, frame: Frame, peer: Peer) -> Sequence[bytes]:
+    async def _process(self, submit: SubmitFrame, frame: Frame, peer: Peer) -> Sequence[bytes]:
         loop = asyncio.get_running_loop()
         async with self._turn:
-            self._case = case = _FrameProgress(await self._read(frame))
+            self._progress = progress = _FrameProgress(await self._read(frame))
             answered = await submit(frame, peer)
-            if case.stored is not None:
-                await case.stored
+            if progress.stored is not None:
+                await progress.stored
         return await answered.asFuture(loop)
 
     async def _read(self, frame: Frame) -> Links | None:
@@ -252,14 +253,14 @@ class Sequencer:
             return None
 
     def _finisher(
-        self, report: Callable[[Answer], object]
-    ) -> "tuple[asyncio.Future[None], Callable[[Answer], None]]":
+        self, report: Callable[[StoreResult], object]
+    ) -> "tuple[asyncio.Future[None], Callable[[StoreResult], None]]":
         """Return a future for the stored frame, and the function that completes it."""
-        case = self._case
+        progress = self._progress
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def finish(answer: Answer) -> None:
-            task = asyncio.ensure_future(self._keep(case, answer, report))
+        def finish(outcome: StoreResult) -> None:
+            task = asyncio.ensure_future(self._keep(progress, outcome, report))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda _: settle(stored, None))
@@ -267,19 +268,22 @@ class Sequencer:
         return stored, finish
 
     async def _keep(
-        self, case: _FrameProgress, answer: Answer, report: Callable[[Answer], object]
+        self,
+        progress: _FrameProgress,
+        outcome: StoreResult,
+        report: Callable[[StoreResult], object],
     ) -> None:
         """
         Store the numbers of accepted messages, then report the result, even if storing
         them failed.
         """
-        if not isinstance(answer, BaseException):
+        if not isinstance(outcome, BaseException):
             try:
-                if changed := case.to_keep(answer):
-                    await Threads.INTAKE.run(self._numbers.keep, case.before or {}, changed)
+                if changed := progress.to_keep(outcome):
+                    await Threads.INTAKE.run(self._numbers.keep, progress.before or {}, changed)
             except Exception as error:  # noqa: BLE001  # the sender gets a negative answer
-                answer = error
-        report(answer)
+                outcome = error
+        report(outcome)
 
 
 def _senders(frame: Frame) -> Iterator[int]:

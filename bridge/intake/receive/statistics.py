@@ -59,7 +59,7 @@ class WireCounter(ServerObserver):
         self._refusals = metrics.frames_refused
         self._listener = listener
         self._open = metrics.connections.labels(listener)
-        self._turned_away = metrics.connections_refused.labels(listener)
+        self._refused = metrics.connections_refused.labels(listener)
         self._evicted = metrics.connections_evicted.labels(listener)
         self._reports = _RateLimitedLog(listener)
         self._frames = metrics.frames.labels(listener)
@@ -76,7 +76,7 @@ class WireCounter(ServerObserver):
 
     @override
     def refused(self, reason: AdmissionRefusal, host: str) -> None:
-        self._turned_away.inc()
+        self._refused.inc()
         if reason is not AdmissionRefusal.DRAINING:
             self._reports.add(f"connection refused: {reason}", host)
 

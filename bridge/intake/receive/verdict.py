@@ -59,7 +59,7 @@ class Router:
     def __init__(self, policy: ListenerPolicy) -> None:
         """`policy` is the listener's policy."""
         self._policy = policy
-        self._known: dict[tuple[object, ...], Route] = {}
+        self._routes: dict[tuple[object, ...], Route] = {}
 
     def route(self, header: Header) -> InboundMapping:
         """Return the definition that accepts a message. Raises MessageRefusal."""
@@ -70,12 +70,12 @@ class Router:
             header.processing_id,
             header.fields[3:7],
         )
-        route = self._known.get(key)
+        route = self._routes.get(key)
         if route is None:
             route = self._find(header)
-            if len(self._known) >= MAX_CACHED_ROUTES:
-                self._known.clear()
-            self._known[key] = route
+            if len(self._routes) >= MAX_CACHED_ROUTES:
+                self._routes.clear()
+            self._routes[key] = route
         if isinstance(route, MessageRefusal):
             raise type(route)(route.place)
         return route
@@ -166,7 +166,7 @@ class FrameEvaluator:
         self._report_error = report_error
 
     def evaluate(self, frame: Frame, now: datetime) -> Verdict:
-        """Return the verdict on one message. Raises only PatternsTakeLong, if bounded."""
+        """Return the verdict on one message. Raises only PatternsTakeLong (`bounded_patterns`)."""
         header = None
         try:
             # Only the bytes before a second start block belong to the message.
@@ -281,8 +281,8 @@ def batch_refusal(payload: bytes, *, checked: bool) -> MessageRefusal | None:
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
         place = miscounted(payload)
     except MalformedMessage as refusal:  # each message is refused for the other reasons
-        is_number = refusal.reason is MalformedReason.TOO_MANY_MESSAGES
-        return refusal.with_traceback(None) if is_number else None
+        too_many = refusal.reason is MalformedReason.TOO_MANY_MESSAGES
+        return refusal.with_traceback(None) if too_many else None
     return BatchCountMismatch(place) if place else None
 
 
@@ -294,10 +294,10 @@ def with_refusal(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
     """
     if refusal is None:
         return verdict
-    is_number = isinstance(refusal, MalformedMessage) and (
+    too_many = isinstance(refusal, MalformedMessage) and (
         refusal.reason is MalformedReason.TOO_MANY_MESSAGES
     )
-    own = () if is_number else verdict.refusals
+    own = () if too_many else verdict.refusals
     return verdict._replace(lanes=(), parts=(), refusals=(*own, refusal))
 
 

@@ -93,11 +93,11 @@ class _ProfileReader:
 
     def _element(self, element: ET.Element) -> tuple[Any, ...]:
         kind = element.get("Datatype", "").upper()
-        inside = self._components(element, kind)
+        components = self._components(element, kind)
         table = element.get("Table")
         return (
-            "sequence" if inside else "leaf",
-            inside or None,
+            "sequence" if components else "leaf",
+            components or None,
             "varies" if kind == "VARIES" else kind,
             element.get("Name", "").upper().replace(" ", "_"),
             f"HL7{table}" if table else None,
@@ -159,11 +159,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def _usage(component: ET.Element) -> tuple[int, int]:
-    usage = _checked(component)
+    usage = _checked_usage(component)
     return _NEVER if usage == "X" else (int(usage == "R"), 1)
 
 
-def _checked(element: ET.Element) -> str:
+def _checked_usage(element: ET.Element) -> str:
     usage = element.get("Usage", "")
     if not _USAGE.fullmatch(usage):
         raise ValueError("no usage")
@@ -172,9 +172,9 @@ def _checked(element: ET.Element) -> str:
 
 def _cardinality(element: ET.Element) -> tuple[int, int]:
     """Return minimum and maximum; usage X: never, R: at least once."""
-    most = element.get("Max") or "*"
-    low, high = int(element.get("Min") or 0), _UNBOUNDED if most == "*" else int(most)
-    match _checked(element):
+    limit = element.get("Max") or "*"
+    low, high = int(element.get("Min") or 0), _UNBOUNDED if limit == "*" else int(limit)
+    match _checked_usage(element):
         case "X":
             return _NEVER
         case "R":

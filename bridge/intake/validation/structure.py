@@ -89,7 +89,7 @@ _ZONE: Final = r"(?:[+-]\d{4})?"
 _SECONDS: Final = r"(?:[0-5]\d(?:\.\d{1,4})?)"
 _DATE: Final = r"\d{4}(?:(?:0[1-9]|1[0-2])(?:(?:0[1-9]|[12]\d|3[01])"
 
-_FORMS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
+_VALUE_PATTERNS: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
     {
         "DT": re.compile(rf"{_DATE})?)?"),
         "DTM": re.compile(rf"{_DATE}(?:{_HOURS}(?:[0-5]\d{_SECONDS}?)?)?)?)?{_ZONE}"),
@@ -152,12 +152,12 @@ def _is_malformed(component: Any) -> bool:
 def _checked_type(element: Any) -> str:
     if element.name == _TIME_STAMP:
         return "DTM"
-    return element.datatype if element.datatype in _FORMS else ""
+    return element.datatype if element.datatype in _VALUE_PATTERNS else ""
 
 
 def _is_valid(kind: str, value: str) -> bool:
-    form, value = _FORMS.get(kind), value.strip()
-    return form is None or value in {"", _NULL} or form.fullmatch(value) is not None
+    pattern, value = _VALUE_PATTERNS.get(kind), value.strip()
+    return pattern is None or value in {"", _NULL} or pattern.fullmatch(value) is not None
 
 
 # HL7 table 0354, for messages without MSH-9.3 (common before 2.4).
@@ -184,7 +184,7 @@ tables of the other versions; the nearest version is used.
 """
 
 _MAX_PARTS: Final = 8_000
-"""Limit of fields, repetitions and components: hl7apy needs a tenth of a millisecond for each."""
+"""Limit of separators in a message: hl7apy needs a tenth of a millisecond for each part."""
 
 _MAX_SEGMENTS: Final = 1_000
 """Limit of segments: for repeated ones hl7apy needs quadratic time."""
@@ -225,10 +225,10 @@ def validate(
 
 
 def _parts(message: Message) -> int:
-    """Count the objects that hl7apy would build."""
+    """Count the separators: hl7apy builds an object for each."""
     marks = message.delimiters
-    apart = [marks.field, marks.component, marks.repetition, marks.subcomponent]
-    return sum(message.raw.count(each.encode()) for each in apart if each)
+    separators = [marks.field, marks.component, marks.repetition, marks.subcomponent]
+    return sum(message.raw.count(each.encode()) for each in separators if each)
 
 
 def _structure(message: Message) -> str:

@@ -1,7 +1,7 @@
 """Validation before the handler: findings of hl7apy, on a thread for each listener.
 
 The messages of a sender are validated in the order of arrival. Findings are kept until the
-definition inspects the message. There they become refusals, or are only counted. The texts of
+definition inspects the message. Then they become refusals, or are only counted. The texts of
 hl7apy quote field values; only kind and place are kept.
 """
 
@@ -56,7 +56,7 @@ def _missing(place: str) -> MessageRefusal:
     return MissingField(place) if is_field else StructureViolation(place)
 
 
-_KINDS: Final[tuple[tuple[re.Pattern[str], Callable[[str], MessageRefusal]], ...]] = (
+_REPORT_LINES: Final[tuple[tuple[re.Pattern[str], Callable[[str], MessageRefusal]], ...]] = (
     (re.compile(r"Error: Missing required child (\S+)$"), _missing),
     (re.compile(r"Error: Child limit exceeded (\S+)$"), TooManyRepetitions),
     (re.compile(r"Error: Datatype \S+ is not correct for (\S+) \("), WrongDataType),
@@ -86,7 +86,7 @@ def read_report(lines: Iterable[str]) -> list[ValidationFinding]:
 
 
 def _read(line: str) -> ValidationFinding | None:
-    for pattern, make in _KINDS:
+    for pattern, make in _REPORT_LINES:
         match = pattern.match(line)
         if match is not None:
             place = hl7_place(match[1]) if match.re.groups else ""
@@ -224,9 +224,9 @@ class ValidatingHandler:
             self._waiting[source] = frames  # at the end of the rotation
         loop = asyncio.get_running_loop()
         validated = loop.run_in_executor(self._thread, self._validator.prepare, waiting.frame)
-        validated.add_done_callback(partial(self._go_on, waiting))
+        validated.add_done_callback(partial(self._handle_validated, waiting))
 
-    def _go_on(self, waiting: _WaitingFrame, done: "asyncio.Future[Findings]") -> None:
+    def _handle_validated(self, waiting: _WaitingFrame, done: "asyncio.Future[Findings]") -> None:
         try:
             findings = done.result()
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  # the handler validates again

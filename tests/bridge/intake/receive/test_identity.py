@@ -17,7 +17,7 @@ def test_ids_are_unique() -> None:
     """Ids are unique in one generator, in two, and after the counter restarts."""
     one, other = identity.ControlIds(), identity.ControlIds()
     ids = [give() for give in (one, other) for _ in range(1000)]
-    one._count = iter([identity._MAX_PART + 1])  # type: ignore[assignment]  # near its end
+    one._count = iter([identity._MAX_COUNT + 1])  # type: ignore[assignment]  # near its end
     ids += [one() for _ in range(10)]
     assert len(set(ids)) == len(ids)
 
