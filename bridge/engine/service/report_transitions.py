@@ -257,9 +257,9 @@ def _clear_content(work: Work, report: Report) -> None:
     report.document = None
     report.content_text = report.key_findings = ""
     report.template_number = None
-    own = key_of(report)
+    report_pk = key_of(report)
     for read in prelim_reads(work, report):
         read.withdrawn_at = read.withdrawn_at or work.now
         work.session.add(read)
     for table in (ReportFile, Billing, Share):
-        work.session.exec(delete(table).where(col(table.report_pk) == own))
+        work.session.exec(delete(table).where(col(table.report_pk) == report_pk))

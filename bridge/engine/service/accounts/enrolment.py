@@ -121,9 +121,9 @@ def add_secret(
 ) -> None:
     """Store the secret of a new authenticator with a link, unless it has one."""
     sealed = second_factor.seal(keys, found.account_id, second_factor.new_secret(random_bytes))
-    first = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.totp_sealed.is_(None)
+    without_secret = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.totp_sealed.is_(None)
     values = {"totp_key_id": sealed.key_id, "totp_sealed": sealed.data}
-    connection.execute(update(ENROLMENTS).where(first).values(**values))
+    connection.execute(update(ENROLMENTS).where(without_secret).values(**values))
 
 
 def complete(

@@ -92,8 +92,8 @@ def store_hash(connection: Connection, account_id: int, password_hash: str, now:
 
 def mark_enrolled(connection: Connection, account_id: int, now: int) -> None:
     """Record the first time that the owner of an account authenticated."""
-    first = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.enrolled_at.is_(None)
-    connection.execute(update(ACCOUNTS).where(first).values(enrolled_at=now))
+    not_enrolled = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.enrolled_at.is_(None)
+    connection.execute(update(ACCOUNTS).where(not_enrolled).values(enrolled_at=now))
 
 
 @cache

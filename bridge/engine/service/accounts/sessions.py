@@ -234,8 +234,8 @@ REPORTS = metadata.tables[str(Report.__tablename__)]
 
 def disable(connection: Connection, account_id: int, now: int) -> None:
     """Disable an account: it cannot sign in, and its sessions, tokens and links end permanently."""
-    first = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.disabled_at.is_(None)
-    connection.execute(update(ACCOUNTS).where(first).values(disabled_at=now))
+    enabled = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.disabled_at.is_(None)
+    connection.execute(update(ACCOUNTS).where(enabled).values(disabled_at=now))
     end_sessions(connection, account_id, now)
     end_tokens(connection, account_id, now)
     end_links(connection, account_id, now)

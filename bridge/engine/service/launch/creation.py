@@ -147,15 +147,20 @@ def create_many(work: Work, new: Sequence[NewReport]) -> list[str]:
     shared = _by_report(new)
     ids = report_ids(len(shared))
     pairs = list(zip(ids, shared, strict=True))
-    keys = _insert_reports(work.connection, [_report_values(work, i, own[0]) for i, own in pairs])
+    keys = _insert_reports(
+        work.connection, [_report_values(work, i, group[0]) for i, group in pairs]
+    )
     rows = [
-        [_order_values(work, each, keys[report_id], position) for position, each in enumerate(own)]
-        for report_id, own in pairs
+        [
+            _order_values(work, each, keys[report_id], position)
+            for position, each in enumerate(group)
+        ]
+        for report_id, group in pairs
     ]
-    insert_rows(work.connection, _INSERT_ORDERS, [row for own in rows for row in own])
-    for (report_id, own), stored in zip(pairs, rows, strict=True):
-        _announce(work, report_id, own, stored)
-    found = {id(each): report_id for report_id, own in pairs for each in own}
+    insert_rows(work.connection, _INSERT_ORDERS, [row for group in rows for row in group])
+    for (report_id, group), stored in zip(pairs, rows, strict=True):
+        _announce(work, report_id, group, stored)
+    found = {id(each): report_id for report_id, group in pairs for each in group}
     return [found[id(each)] for each in new]
 
 
@@ -175,12 +180,12 @@ def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
 
 
 def _announce(
-    work: Work, report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
+    work: Work, report_id: str, group: Sequence[NewReport], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Announce a new report, and the linking of its orders if it has several."""
-    first, body = own[0], _body(report_id, own, rows)
+    first, body = group[0], _body(report_id, group, rows)
     work.announce(first.identity.site_id, report_id, _CREATED[first.status], body)
-    if len(own) > 1:
+    if len(group) > 1:
         linked = body | {"removed": []}
         work.announce(first.identity.site_id, report_id, ChangeEvent.ORDERS_LINKED, linked)
 
@@ -260,10 +265,10 @@ def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> 
 
 
 def _body(
-    report_id: str, own: Sequence[NewReport], rows: Sequence[dict[str, Any]]
+    report_id: str, group: Sequence[NewReport], rows: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the body that `change_feed.describe` returns, without reading the database."""
-    new = own[0]
+    new = group[0]
     has_content = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None
     )
@@ -272,7 +277,7 @@ def _body(
         new.status,
         new.owner_email,
         None,
-        tuple(each.identity for each in own),
+        tuple(each.identity for each in group),
         has_content,
         None,
     )

@@ -175,9 +175,9 @@ def _refuse_placeholders(
     if request.user:
         emails.add(request.user.email)
         names.add(request.user.name)
-    own = {"emails": frozenset(emails - {""}), "names": frozenset(names - {""})}
+    identities = {"emails": frozenset(emails - {""}), "names": frozenset(names - {""})}
     for tag in ("PatientMRN", "Accession"):
-        if is_placeholder(request.tags[tag], **own):
+        if is_placeholder(request.tags[tag], **identities):
             raise RuleBroken(Reason.PLACEHOLDER, pointer=f"/clinicalInfo/{tag}")
     if looks_like_email(request.patient_name):
         raise RuleBroken(Reason.PLACEHOLDER, pointer="/clinicalInfo/PatientName")

@@ -140,11 +140,11 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     target = sync_launch.current_target(work.connection, link.site_id, account_id)
     if target is None:
         return 0
-    own = int(link.payload.get("sync_sequence", 0))
-    if own == target.sequence:
+    own_sequence = int(link.payload.get("sync_sequence", 0))
+    if own_sequence == target.sequence:
         owner = (link.site_id, account_id)
-        sync_launch.answer(work.connection, owner, own, FollowAnswer.FOLLOWED)
-    return target.sequence if link.opened or not own else own
+        sync_launch.answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
+    return target.sequence if link.opened or not own_sequence else own_sequence
 
 
 def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
@@ -204,8 +204,7 @@ class OpenedReport:
     """
     An opened report, with what its page needs.
 
-    `secret` is that of the page's session. `transfer`: the report has another owner, and the user
-    has not confirmed yet to take it over.
+    `secret` is that of the page's session. `transfer`: the user must first confirm the transfer.
     """
 
     secret: str
@@ -349,8 +348,10 @@ def begin_page(
 ) -> OpenedReport:
     """Begin the session of a report page, and return what the page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
-    own = settings_of(work.connection, report.site_id, account.id)
-    language = window.chosen_language or _language(own, options, window.languages, site.settings)
+    user_settings = settings_of(work.connection, report.site_id, account.id)
+    language = window.chosen_language or _language(
+        user_settings, options, window.languages, site.settings
+    )
     details = {"report_id": report.report_id, "app_language": language, **window.details}
     new = NewSession(
         report.site_id,
@@ -371,7 +372,7 @@ def begin_page(
         transfer=transfer,
         owner_name=_owner_name(work, report),
         language=language,
-        theme=str(own.get("theme", "dark")),
+        theme=str(user_settings.get("theme", "dark")),
         prelim_groups=_groups(work, report.site_id),
         host_origins=tuple(site.host_origins),
         window=window_facts(work, report.report_id, window, site, context.lifetimes),
@@ -385,9 +386,9 @@ def _owner_name(work: Work, report: Report) -> str:
 
 
 def _language(
-    own: Mapping[str, object], options: Any, prewarmed: Mapping[str, str], site_settings: Any
+    user: Mapping[str, object], options: Any, prewarmed: Mapping[str, str], site: Any
 ) -> str:
-    choices = (own.get("AppLanguage"), site_settings.get("AppLanguage"))
+    choices = (user.get("AppLanguage"), site.get("AppLanguage"))
     requested = (options.get("app_language"), prewarmed.get("app_language"))
     return first_language([*requested, *(str(each or "") for each in choices)])
 

@@ -340,10 +340,12 @@ def issue_init_link(
     if account is None:
         detail = "UserEmail is required: it names the user of the session"
         raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
-    own = settings_of(work.connection, request.site_id, account.id)
+    user_settings = settings_of(work.connection, request.site_id, account.id)
     site = users.preferences(request.site_id)
-    app = first_language([request.app_language, _text(own.get("AppLanguage")), site.AppLanguage])
-    spoken = _text(own.get("SpeechLanguage"))
+    app = first_language(
+        [request.app_language, _text(user_settings.get("AppLanguage")), site.AppLanguage]
+    )
+    spoken = _text(user_settings.get("SpeechLanguage"))
     speech = first_language([request.speech_language, spoken, site.SpeechLanguage])
     expires_at = work.now + life.session_link * 1000
     link = NewLink(

@@ -113,7 +113,7 @@ def revoke_links(connection: Connection, identities: Sequence[OrderId], now: int
 
 def delete_rows(work: Work, report: Report) -> None:
     """Delete the rows of a locked report and its orders."""
-    own = key_of(report)
+    report_pk = key_of(report)
     work.session.flush()
-    work.session.exec(delete(ReportOrder).where(col(ReportOrder.report_pk) == own))
-    work.session.exec(delete(Report).where(col(Report.pk) == own))
+    work.session.exec(delete(ReportOrder).where(col(ReportOrder.report_pk) == report_pk))
+    work.session.exec(delete(Report).where(col(Report.pk) == report_pk))

@@ -55,15 +55,15 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> Launch
     """Return the launch with the files of another patient set aside, and without their tags."""
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
-    own = {name: value for name, value in request.tags.items() if name not in request.filled}
-    patient = _known_patient(work, request.identity.mrn, identity, own)
+    own_tags = {name: value for name, value in request.tags.items() if name not in request.filled}
+    patient = _known_patient(work, request.identity.mrn, identity, own_tags)
     files = _screened(patient, request.attachments)
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
-    tags = fill_tags(own, accepted)
-    if any(patient.names) and NAME not in own:  # the file may spell the stored name differently
+    tags = fill_tags(own_tags, accepted)
+    if any(patient.names) and NAME not in own_tags:  # the file may spell the stored name otherwise
         tags.pop(NAME, None)
     tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
-    filled = frozenset(tags.keys() - own.keys())
+    filled = frozenset(tags.keys() - own_tags.keys())
     return replace(request, tags=tags, filled=filled, attachments=files)
 
 
@@ -84,7 +84,9 @@ def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
     )
 
 
-def _known_patient(work: Work, named: str, identity: OrderId, own: Mapping[str, str]) -> _Patient:
+def _known_patient(
+    work: Work, named: str, identity: OrderId, own_tags: Mapping[str, str]
+) -> _Patient:
     """Return the patient by the request's tags, else the order's, else those of other orders."""
     rows = work.session.exec(
         select(ReportOrder.accession, ReportOrder.tags).where(
@@ -94,7 +96,7 @@ def _known_patient(work: Work, named: str, identity: OrderId, own: Mapping[str, 
     stored = [tags for accession, tags in rows if accession == identity.accession]
     others = [tags for _, tags in rows]
     values = {
-        tag: next(filter(None, (_values(each, tag) for each in ([own], stored, others))), ())
+        tag: next(filter(None, (_values(each, tag) for each in ([own_tags], stored, others))), ())
         for tag in (NAME, BIRTH_DATE)
     }
     priors = work.session.exec(
@@ -188,14 +190,14 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     the accepted ones, with its text.
     """
     work.session.flush()
-    own, order_pk = key_of(report), order.pk or 0
-    known = _known(work, own)
+    report_pk, order_pk = key_of(report), order.pk or 0
+    known = _known(work, report_pk)
     added, withdrawn = 0, False
     for file in files:
         file_keys = _file_keys(file.kind, file.sha256, file.sop_instance_uid)
         row = next((known[each] for each in file_keys if each in known), None)
         if row is None:
-            row = _row(work, own, file)
+            row = _row(work, report_pk, file)
             known.update(dict.fromkeys(file_keys, row))
             added += 1
         for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
@@ -326,14 +328,14 @@ def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
     The rows are inserted again in their previous order.
     """
     work.session.flush()
-    own = order.pk or 0
+    order_pk = order.pk or 0
     query = select(ReportFile).where(ReportFile.report_pk == old).order_by(col(ReportFile.pk))
     for file in work.session.exec(query).all():
-        if own not in file.orders:
+        if order_pk not in file.orders:
             continue
         copy = file.model_dump(exclude={"pk", "report_pk", "orders"})
-        work.session.add(ReportFile(**copy, report_pk=new, orders=[own]))
-        if others := [each for each in file.orders if each != own]:
+        work.session.add(ReportFile(**copy, report_pk=new, orders=[order_pk]))
+        if others := [each for each in file.orders if each != order_pk]:
             file.orders = others
         else:
             work.session.delete(file)
@@ -342,10 +344,10 @@ def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
 
 def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     """Return the files shown beside a report's text: SR measurements and key images."""
-    own = key_of(lock_report_by_id(work, report_id))
+    report_pk = key_of(lock_report_by_id(work, report_id))
     rows = work.connection.execute(
         select_columns(FILES.c.pk, FILES.c.kind, FILES.c.media_type, FILES.c.name, FILES.c.details)
-        .where(FILES.c.report_pk == own)
+        .where(FILES.c.report_pk == report_pk)
         .order_by(FILES.c.pk)
     )
     return [
@@ -372,10 +374,12 @@ def list_set_aside(work: Work, report: Report) -> list[dict[str, Any]]:
 
 def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, bytes]:
     """Return the media type and the bytes of a key image; raise `NotFound`."""
-    own = key_of(lock_report_by_id(work, report_id))
+    report_pk = key_of(lock_report_by_id(work, report_id))
     found = work.session.exec(
         select(ReportFile).where(
-            ReportFile.pk == pk, ReportFile.report_pk == own, ReportFile.kind == FileKind.KEY_IMAGE
+            ReportFile.pk == pk,
+            ReportFile.report_pk == report_pk,
+            ReportFile.kind == FileKind.KEY_IMAGE,
         )
     ).first()
     if found is None:

@@ -76,7 +76,7 @@ def lock_requested(work: Work, identities: Sequence[OrderId]) -> list[RequestedO
 
 def _candidate(work: Work, found: RequestedOrder) -> Candidate:
     group = orders_of(work.session, key_of(found.report))
-    own = [found.order, *(order for order in group if order.pk != found.order.pk)]
+    orders = [found.order, *(order for order in group if order.pk != found.order.pk)]
     return Candidate(
         place=found.place,
         report_id=found.report.report_id,
@@ -84,23 +84,23 @@ def _candidate(work: Work, found: RequestedOrder) -> Candidate:
         has_content=has_content(found.report),
         is_anchor=group[0].pk == found.order.pk,
         mrn=found.order.mrn,
-        patients=[{**order.tags, "PatientMRN": order.mrn} for order in own],
+        patients=[{**order.tags, "PatientMRN": order.mrn} for order in orders],
     )
 
 
 def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
-    own = key_of(anchor)
-    position = len(orders_of(work.session, own))
+    anchor_pk = key_of(anchor)
+    position = len(orders_of(work.session, anchor_pk))
     removed: list[str] = []
     for other in {key_of(report): report for report in others}.values():
-        if key_of(other) == own:
+        if key_of(other) == anchor_pk:
             continue
         removed.append(other.report_id)
         moving = orders_of(work.session, key_of(other))
         for order in moving:
-            _move(work, order, own, position)
+            _move(work, order, anchor_pk, position)
             position += 1
-        move_files(work, key_of(other), own)
+        move_files(work, key_of(other), anchor_pk)
         delete_rows(work, other)
     mark_updated(work, anchor)
     change_feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)

@@ -90,13 +90,13 @@ def create_addendum(work: Work, report: Report, author_id: int | None) -> Addend
 
 def _next_number(work: Work, report: Report) -> int:
     """Return the next number. Numbers of released addenda that were cleared are not reused."""
-    own = key_of(report)
+    report_pk = key_of(report)
     written = work.session.exec(
-        select(func.max(Addendum.number)).where(Addendum.report_pk == own)
+        select(func.max(Addendum.number)).where(Addendum.report_pk == report_pk)
     ).one()
     delivered = work.session.exec(
         select(func.max(ReportRelease.sequence)).where(
-            ReportRelease.report_pk == own, col(ReportRelease.kind) != ReleaseKind.FINAL
+            ReportRelease.report_pk == report_pk, col(ReportRelease.kind) != ReleaseKind.FINAL
         )
     ).one()
     return max(written or 0, delivered or 0) + 1

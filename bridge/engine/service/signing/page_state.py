@@ -116,8 +116,8 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
 
 def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None) -> bool:
     """Return the launch's option, else the user's, else the site's, else false."""
-    own = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
-    choices = (report.reporting.get("auto_compare"), own, site)
+    user = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
+    choices = (report.reporting.get("auto_compare"), user, site)
     return next((each for each in choices if isinstance(each, bool)), False)
 
 
@@ -176,9 +176,9 @@ def _draft_key(work: Work, report_pk: int, account_id: int) -> str:
 def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
     """Return the language code for dictation (interface document, Site and user settings)."""
     report = lock_report_by_id(work, session.report_id)
-    own = settings_of(work.connection, report.site_id, editor.account_id).get("SpeechLanguage")
+    user = settings_of(work.connection, report.site_id, editor.account_id).get("SpeechLanguage")
     site = preferences_of(work.connection, report.site_id).SpeechLanguage
     shown = session.details.get("app_language")
     prewarmed = session.languages.get("speech_language")
     requested = report.reporting.get("speech_language")
-    return first_language([str(each or "") for each in (requested, prewarmed, own, site, shown)])
+    return first_language([str(each or "") for each in (requested, prewarmed, user, site, shown)])

@@ -256,11 +256,11 @@ def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
         .correlate(Report)
         .scalar_subquery()
     )
-    own = aliased(PrelimRead)
-    newest_read = select(own.pk).where(own.report_pk == Report.pk, own.pk == newest)
-    newest_read = newest_read.where(own.group_name == group)
+    read = aliased(PrelimRead)
+    newest_read = select(read.pk).where(read.report_pk == Report.pk, read.pk == newest)
+    newest_read = newest_read.where(read.group_name == group)
     if tag:
-        newest_read = newest_read.where(own.tag_name == tag)
+        newest_read = newest_read.where(read.tag_name == tag)
     return newest_read.correlate(Report).exists()
 
 

@@ -284,10 +284,12 @@ def _restore_prelim(work: Work, report: Report, signed_at: int) -> None:
 
 
 def _delete_made_after(work: Work, report: Report, signed_at: int) -> None:
-    own = key_of(report)
+    report_pk = key_of(report)
     for table in (Billing, Share):
         work.session.exec(
-            delete(table).where(col(table.report_pk) == own, col(table.created_at) >= signed_at)
+            delete(table).where(
+                col(table.report_pk) == report_pk, col(table.created_at) >= signed_at
+            )
         )
 
 
