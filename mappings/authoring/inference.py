@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mappings.hl7.charset import is_codec
-from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.elements import cut, pick
+from mappings.hl7.escapes import unescape
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.language.accessors import compile_path
@@ -23,7 +23,7 @@ from mappings.language.scope import ListenerDefaults, MessageScope, split_orders
 from mappings.language.transforms import is_uid
 
 _NOWHERE = YamlNode(None, "", 0, 0)
-_EURO_OR_C1 = frozenset({0xA4, 0xA6, 0xA8, 0xB4, 0xB8, 0xBC, 0xBD, 0xBE})
+_ISO_8859_15_LETTERS = frozenset({0xA4, 0xA6, 0xA8, 0xB4, 0xB8, 0xBC, 0xBD, 0xBE})
 """Bytes with other letters in ISO 8859-15 than in 8859-1: €, Š, š, Ž, ž, Œ, œ, Ÿ."""
 _LAST_C1 = 0x9F
 
@@ -98,7 +98,7 @@ class Samples:
         """
         counts: Counter[str] = Counter()
         for group in self.groups:
-            parts = [_part(each, component, group.delimiters) for each in _identifiers(group)]
+            parts = [_part(each, component, group) for each in _identifiers(group)]
             counts.update({each for each in parts if each and not {"[", "]", "="} & set(each)})
         return counts
 
@@ -109,9 +109,12 @@ def _identifiers(group: MessageScope) -> list[str]:
     return [each for each in cut(text, group.delimiters.repetition) if each]
 
 
-def _part(text: str, number: int, delimiters: Delimiters) -> str:
+def _part(text: str, number: int, group: MessageScope) -> str:
+    """Return the text of a component, or of its first subcomponent."""
+    delimiters = group.delimiters
     component = pick(text, delimiters.component, number)
-    return pick(component, delimiters.subcomponent, 1).strip()
+    part = pick(component, delimiters.subcomponent, 1)
+    return unescape(part, delimiters, group.encoding).strip()
 
 
 def read_samples(raw: Sequence[bytes]) -> Samples:
@@ -140,7 +143,7 @@ def charset_of(raw: Sequence[bytes]) -> tuple[str, str]:
     why = f"{len(others)} of {len(foreign)} samples with other letters are no UTF-8"
     if any(byte <= _LAST_C1 for byte in seen):
         return "cp1252", f"{why}; bytes 80 to 9F are letters of Windows-1252 only."
-    if seen & _EURO_OR_C1:
+    if seen & _ISO_8859_15_LETTERS:
         return "iso8859-15", f"{why}; some are the euro sign, Š, Ž, Œ or Ÿ of ISO 8859-15."
     return "iso8859-1", f"{why}; one byte a letter, the same in ISO 8859-1 and 8859-15."
 
@@ -246,7 +249,7 @@ def _mrn(samples: Samples) -> tuple[str, list[str], str]:
     if samples.most_repetitions > 1 and (authorities := samples.count_identifiers(4)):
         name, count = authorities.most_common(1)[0]
         why = f"PID-3 marks none MR; authority {name} is in {count} of {total} groups."
-        return f"PID-3[CX-4={name}].1", _filled(samples, MRN_PLACES, ""), why
+        return f"PID-3[CX-4.1={name}].1", _filled(samples, MRN_PLACES, ""), why
     for path in MRN_PLACES:
         found = samples.field(path)
         if found.filled:
@@ -265,10 +268,10 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
         short = each.longest <= _LONGEST_ACCESSION
         return each.filled >= _HALF * total and differs and short and _is_number(each, total)
 
-    chosen: Callable[[FieldStatistics], bool]
-    for chosen in (suits, lambda each: each.filled > 0):
+    is_chosen: Callable[[FieldStatistics], bool]
+    for is_chosen in (suits, lambda each: each.filled > 0):
         for each in fields:
-            if chosen(each):
+            if is_chosen(each):
                 why = f"{each.path}: {each.describe(total)}, at most {each.longest} characters."
                 fit = [other.path for other in fields if other is not each and suits(other)]
                 why += f" As good: {', '.join(fit)}." if fit else ""
@@ -287,13 +290,13 @@ def _is_number(field: FieldStatistics, total: int) -> bool:
     )
 
 
-def _filled(samples: Samples, places: Sequence[str], but: str) -> list[str]:
-    """Return further locations with values, for groups in which the first one is empty."""
+def _filled(samples: Samples, places: Sequence[str], first: str) -> list[str]:
+    """Return further locations with values, for groups in which `first` is empty."""
     total = len(samples.groups)
-    if but and samples.field(but).filled == total:
+    if first and samples.field(first).filled == total:
         return []
     return [
-        path for path in places if path not in (but, *_ASSIGNERS) and samples.field(path).filled
+        path for path in places if path not in (first, *_ASSIGNERS) and samples.field(path).filled
     ]
 
 

@@ -86,7 +86,7 @@ def compile_all(paths: Sequence[Path], *, after: str = "", raw: bool = False) ->
 
     def one(repetition: str, scope: MessageScope) -> str:
         for narrow, filters in narrows:
-            if filters and not passes_filters(repetition, filters, scope.delimiters):
+            if filters and not passes_filters(repetition, filters, scope):
                 continue
             if value := finish(narrow(repetition, scope.delimiters), scope, raw=raw):
                 return value
@@ -207,9 +207,8 @@ def first_match(
 ) -> str:
     """Return the first value among the repetitions that pass all filters."""
     delimiters = scope.delimiters
-    wanted = filters[0].value
     for repetition in cut(text, delimiters.repetition):
-        if wanted in repetition and passes_filters(repetition, filters, delimiters):
+        if passes_filters(repetition, filters, scope):
             value = finish(narrow(repetition, delimiters), scope, raw=raw)
             if value:
                 return value
@@ -217,14 +216,15 @@ def first_match(
 
 
 def passes_filters(
-    repetition: str, filters: tuple[RepetitionFilter, ...], delimiters: Delimiters
+    repetition: str, filters: tuple[RepetitionFilter, ...], scope: MessageScope
 ) -> bool:
-    """Tell whether a repetition passes all filters."""
+    """Tell whether a repetition passes all filters. They compare unescaped values."""
+    delimiters = scope.delimiters
     for each in filters:
         value = pick(repetition, delimiters.component, each.component)
         if each.subcomponent:
             value = pick(value, delimiters.subcomponent, each.subcomponent)
-        if value.strip() != each.value:
+        if finish(value, scope, raw=False) != each.value:
             return False
     return True
 

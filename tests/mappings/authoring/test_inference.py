@@ -94,6 +94,23 @@ def test_every_number_that_could_be_the_accession_is_named() -> None:
     assert "ORC-3.2" not in text
 
 
+@pytest.mark.parametrize("universal_id", [b"", b"&1.2.3&ISO"], ids=["name alone", "universal id"])
+def test_an_authority_with_an_escape(universal_id: bytes) -> None:
+    """The proposal selects the MRN by an authority whose name has an escaped delimiter."""
+    authority = b"^^^N \\T\\ S" + universal_id
+    raw = [
+        usual(number).replace(b"^^^GOV^NI", b"^^^GOV").replace(b"^^^NORTH^MR", authority)
+        for number in range(1, 8)
+    ]
+    raw.append(usual(8).replace(b"X8^^^GOV^NI~M8^^^NORTH^MR", b"M8" + authority))
+    text, mapping = proposed(raw)
+    assert "PID-3[CX-4.1=N & S].1" in text
+    assert [try_message(mapping, each, DEFAULTS).events[0]["mrn"] for each in raw[:2]] == [
+        "M1",
+        "M2",
+    ]
+
+
 def test_no_values_of_patients_in_the_evidence() -> None:
     """The evidence contains only counts and codes."""
     text = infer_definition([usual(number) for number in range(1, 8)]).text

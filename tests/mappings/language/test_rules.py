@@ -25,6 +25,16 @@ SOURCES = {
         ("PV1|1|O||||||1^X^^^^^^^A~2^Y^^^^^^^B", OBR),
         "Y",
     ),
+    "a picked repetition whose component has an escape": (
+        "'PV1-8[XCN-9=A&B].2'",
+        ("PV1|1|O||||||1^X^^^^^^^A~2^Y^^^^^^^A\\T\\B", OBR),
+        "Y",
+    ),
+    "values of repetitions whose component has an escape": (
+        "{all: 'PV1-8[XCN-9=A&B].2', separator: '/'}",
+        ("PV1|1|O||||||1^X^^^^^^^A~2^Y^^^^^^^A\\T\\B", OBR),
+        "Y",
+    ),
     "a subcomponent": ("OBR-15.4.2", ("OBR|1|P1||X^T|||||||||||^^^K&Knee&L",), "Knee"),
     "the second segment of a kind": ("'OBX[2]-5'", (OBR, *OBX), "three"),
     "the header's segment": ("PID-5.1", (OBR,), "Doe"),
