@@ -82,7 +82,8 @@ def read_folder(folder: Path) -> Sources:
     """
     Read the files that definitions may refer to: YAML files, code tables and hooks.
 
-    A link out of the folder is no hook: it could make any installed module one.
+    A Python file that is a link out of the folder is left out: it could make any installed module a
+    hook.
     """
     real = folder.resolve()
     files = [

@@ -100,7 +100,7 @@ _OTHER = "7"
 MAX_FIELDS = 500
 """Limit of the fields of a message that are tried. Further fields are not reported."""
 
-Written = TypeVar("Written")
+Rendered = TypeVar("Rendered")
 Value = TypeVar("Value")
 
 
@@ -115,7 +115,12 @@ class ValueUse:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Used and unused fields of the message, followed by parts of used fields, and other values."""
+    """
+    The dependencies of a definition.
+
+    `used` and `unused` are fields of the message, followed by parts of used fields. `facts` are the
+    tags, Metadata keys and report content that the definition may write.
+    """
 
     used: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
@@ -140,8 +145,8 @@ def find_dependencies(
         return Dependencies()
 
     def differs(variant: bytes) -> bool:
-        known = (mapping, reader, variant, defaults, message.encoding)
-        return _rendered_or_none(partial(render_samples, *known)) != whole
+        render = partial(render_samples, mapping, reader, variant, defaults, message.encoding)
+        return _rendered_or_none(render) != whole
 
     used: list[str] = []
     unused: list[str] = []
@@ -157,9 +162,9 @@ def find_dependencies(
     )
 
 
-def _rendered_or_none(write: Callable[[], Written]) -> Written | None:
+def _rendered_or_none(render: Callable[[], Rendered]) -> Rendered | None:
     try:
-        return write()
+        return render()
     except MappingError:
         return None
 

@@ -15,12 +15,13 @@ from mappings.hl7.message import Message
 HEADER = "MSH"
 MAX_PARTS = 300
 """Limit of the separators in the fields of a message that are examined."""
-_OTHER = "7"
+_OTHER = "7"  # in front of a value, it makes another value
 
 MAX_SECONDS = 2.0
 """Time limit for the parts of a message, because messages may be large and a user waits."""
 
 Late = Callable[[], bool]
+"""Tells whether a time limit has expired."""
 Differs = Callable[[bytes], bool]
 """Tells whether the result for a variant differs from that for the message."""
 
@@ -48,7 +49,7 @@ class FieldVariants:
     text: str
     _lines: Sequence[str]
     _values: Sequence[str]
-    _at: tuple[int, int]
+    _at: tuple[int, int]  # line and field
     _message: Message
 
     def with_text(self, text: str) -> bytes:

@@ -34,8 +34,8 @@ from mappings.language.unreachable_rules import never
 CONTROL_KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")
 EXAMINED = "examined"
-ACCEPTED = ("OK", "UA")
-"""ORC-1 of a reply if the table has none: accepted, or unable to accept."""
+DEFAULT_REPLIES = ("OK", "UA")
+"""ORC-1 of a reply to a code without its own replies: accepted, or unable to accept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class OrderControlTable:
 
     def reply(self, control: str, *, accepted: bool) -> str:
         """Return ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
-        return self.replies.get(control, ACCEPTED)[0 if accepted else 1]
+        return self.replies.get(control, DEFAULT_REPLIES)[0 if accepted else 1]
 
     def decide(self, control: str, status: str) -> OrderDecision | None:
         """Return the decision for a code and a status; None if the code is refused."""
@@ -93,7 +93,7 @@ def _replies(node: YamlNode | None, diagnostics: Diagnostics) -> dict[str, tuple
     replies = {}
     for control, below in (diagnostics.read_mapping(node) if node is not None else {}).items():
         words = diagnostics.read_texts(below)
-        if len(words) != len(ACCEPTED):
+        if len(words) != len(DEFAULT_REPLIES):
             diagnostics.error(below, "shape", "two codes are expected here: done, unable to")
             continue
         replies[control] = (words[0], words[1])
@@ -220,6 +220,7 @@ class OrderRules:
         return self.control.decide(control, status)
 
     def _code(self, name: str, scope: MessageScope) -> str:
+        """Return a value of `order:`, computed once. A null is empty; control is in capitals."""
         value = scope.known_values.get(name)
         if value is None:
             rule = self.order.get(name)

@@ -71,7 +71,7 @@ def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRu
 
 
 class Identifier(NamedTuple):
-    """A repetition of type CX: number, name and universal id of the authority, type."""
+    """A repetition of type CX: number, namespace and universal id of the authority, type."""
 
     number: str
     namespace: str
@@ -83,7 +83,7 @@ class Identifier(NamedTuple):
         """Whether it has an assigning authority."""
         return bool(self.namespace or self.universal)
 
-    def differs(self, other: "Identifier") -> bool:
+    def differs_in_authority(self, other: "Identifier") -> bool:
         """
         Tell whether both have an authority and the authorities differ. Universal ids take
         precedence.
@@ -108,58 +108,59 @@ MAX_SAME_NUMBERS = 50
 """Authorities of one number in PID-3. Each number in MRG-1 is compared with all of them."""
 
 
-def _current_identifiers(scope: MessageScope, now: str) -> list[Identifier]:
+def _current_identifiers(scope: MessageScope, current_mrn: str) -> list[Identifier]:
     """Return the identifiers in PID-3 with the current number. Raises TooManyRepetitions."""
-    same = dict.fromkeys(each for each in read_identifiers(scope, "PID", 3) if each.number == now)
+    found = read_identifiers(scope, "PID", 3)
+    same = dict.fromkeys(each for each in found if each.number == current_mrn)
     if len(same) > MAX_SAME_NUMBERS:
         raise TooManyRepetitions(scope.locate("PID-3"))
     return list(same)
 
 
-def prior_of_same_authority(scope: MessageScope, prior: str, now: str) -> str | None:
+def prior_of_same_authority(scope: MessageScope, prior: str, current_mrn: str) -> str | None:
     """
     Return the prior number that the authority of the current number assigned.
 
     This is `prior` if it has the same authority or none. Otherwise it is the first number in MRG-1
-    with the type of `prior` and the authority of `now`; None if there is none.
+    with the type of `prior` and the authority of `current_mrn`; None if there is none.
     """
-    before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
-    named = [each for each in before if each.number == prior]
-    current = _current_identifiers(scope, now)
-    if not named or not current or any(not one.differs(own) for one in named for own in current):
+    merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    with_prior = [each for each in merged if each.number == prior]
+    current = _current_identifiers(scope, current_mrn)
+    if not with_prior or any(not _has_other_authority(each, current) for each in with_prior):
         return prior
-    kinds = {each.kind for each in named}
-    for each in before:
-        if each.assigned and each.kind in kinds and any(not each.differs(own) for own in current):
+    kinds = {each.kind for each in with_prior}
+    for each in merged:
+        if each.assigned and each.kind in kinds and not _has_other_authority(each, current):
             return each.number
     return None
 
 
 def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:
     """Tell whether an identifier has another authority than all current ones."""
-    return bool(current) and all(one.differs(own) for own in current)
+    return bool(current) and all(one.differs_in_authority(each) for each in current)
 
 
-def other_merged_numbers(scope: MessageScope, prior: str, now: str) -> list[str]:
+def other_merged_numbers(scope: MessageScope, prior: str, current_mrn: str) -> list[str]:
     """
     Return the other numbers in MRG-1 with the type and authority of `prior`.
 
     Senders list all numbers that a merge retires. A number without type is not used.
     """
-    before = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
-    current = _current_identifiers(scope, now)
+    merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    current = _current_identifiers(scope, current_mrn)
     chosen = next(
         (
             each
-            for each in before
+            for each in merged
             if each.number == prior and not _has_other_authority(each, current)
         ),
         None,
     )
     if chosen is None or not chosen.kind:
         return []
-    found = [each.number for each in before if each[1:] == chosen[1:]]
-    return [number for number in dict.fromkeys(found) if number not in (prior, now)]
+    found = [each.number for each in merged if each[1:] == chosen[1:]]
+    return [number for number in dict.fromkeys(found) if number not in (prior, current_mrn)]
 
 
 KEYS = ("tags", "events", "prior_mrn", "prior_name", "visit")
@@ -286,15 +287,15 @@ class PatientRules:
 
     def _foreign_merge(self, scope: MessageScope) -> str:
         """Return why a merge is about identifiers that are not in use here; '' if it is not."""
-        named = self._sent_prior(scope)
-        if named:
-            return _OTHER_AUTHORITY if self._prior_by_authority(scope, named) is None else ""
+        prior = self._sent_prior(scope)
+        if prior:
+            return _OTHER_AUTHORITY if self._prior_by_authority(scope, prior) is None else ""
         merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
         if not merged:  # a missing field, which is refused
             return ""
-        before = {each.kind for each in merged if each.kind}
-        now = {e.kind for e in read_identifiers(scope, "PID", 3) if e.kind and e.number}
-        return "" if before.isdisjoint(now) else _OTHER_TYPE
+        current = [each for each in read_identifiers(scope, "PID", 3) if each.number]
+        merged_kinds, kinds = ({each.kind for each in some} - {""} for some in (merged, current))
+        return "" if merged_kinds.isdisjoint(kinds) else _OTHER_TYPE
 
     def _events(
         self, scope: MessageScope, action: OrderAction, renumbers: bool

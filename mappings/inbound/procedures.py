@@ -42,12 +42,16 @@ def _renumbered(
 
 
 def replace_identifiers(lines: Sequence[str], identity: Sequence[str]) -> tuple[str, ...]:
-    """Replace PID-3 by that of other lines; unchanged if those use other delimiters."""
+    """
+    Replace PID-3 by that of `identity`, the lines with the current identifiers of the patient.
+
+    The lines are unchanged if `identity` has other delimiters or no PID.
+    """
     marks = Echo(lines).marks
-    now = [line for line in identity if line[:3].upper() == "PID"]
-    if not now or Echo(identity).marks != marks:
+    current = [line for line in identity if line[:3].upper() == "PID"]
+    if not current or Echo(identity).marks != marks:
         return tuple(lines)
-    numbers = (now[0].split(marks.field) + [""] * _PID_3)[_PID_3]
+    numbers = (current[0].split(marks.field) + [""] * _PID_3)[_PID_3]
     return tuple(_with_numbers(line, marks, numbers) for line in lines)
 
 

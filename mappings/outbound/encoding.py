@@ -136,13 +136,13 @@ def _text(raw: str, theirs: Delimiters, codec: str) -> Encoded:
     return Encoded(transcribe(raw.strip(), theirs, codec))
 
 
-def _time(text: str, default: int | None) -> Encoded:
-    """Encode a time in HL7 digits, with its zone or the default one."""
+def _time(text: str, default_offset: int | None) -> Encoded:
+    """Encode a time in HL7 digits, with its own offset or the default one."""
     stamp = parse_timestamp(text)
     if stamp is None:
         return NOTHING
     zone = ""
-    offset = default if stamp.offset is None else stamp.offset
+    offset = default_offset if stamp.offset is None else stamp.offset
     if offset is not None and stamp.precision >= Precision.HOUR:
         sign, minutes = "-" if offset < 0 else "+", abs(offset)
         zone = f"{sign}{minutes // 60:02d}{minutes % 60:02d}"
@@ -154,13 +154,13 @@ _DIVIDED = re.compile(
 )
 
 
-def fit_to_version(tables: VersionTables, segment: str, number: int, value: Encoded) -> Encoded:
+def fit_to_version(tables: VersionTables, name: str, number: int, value: Encoded) -> Encoded:
     """
-    Fit field `number` (from 1) to a version.
+    Fit field `number` (from 1) of the segment `name` to a version.
 
     Segments that the version does not have are unchanged.
     """
-    kinds = tables.fields.get(segment)
+    kinds = tables.fields.get(name)
     if kinds is None or not value:
         return value
     if number > len(kinds):
@@ -178,13 +178,13 @@ def fit_to_version(tables: VersionTables, segment: str, number: int, value: Enco
 
 
 def warn_if_beyond_last_field(
-    segment: str, number: int, node: YamlNode, diagnostics: Diagnostics
+    name: str, number: int, node: YamlNode, diagnostics: Diagnostics
 ) -> None:
-    """Warn about a field number that no version has."""
-    kinds = VERSIONS[NEWEST_VERSION].fields.get(segment)
+    """Warn about a field number that the newest version does not have."""
+    kinds = VERSIONS[NEWEST_VERSION].fields.get(name)
     if kinds is not None and number > len(kinds):
-        last = f"{segment}-{len(kinds)}"
-        message = f"there is no {segment}-{number}: {segment} ends with {last} in {NEWEST_VERSION}"
+        last = f"{name}-{len(kinds)}"
+        message = f"there is no {name}-{number}: {name} ends with {last} in {NEWEST_VERSION}"
         diagnostics.warn(node, "field", message)
 
 

@@ -24,7 +24,7 @@ class ResultEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A person with the name of the report service; `identifier` is component 1 of XCN and NDL."""
+    """A person as the report service names them; `identifier` is component 1 of XCN and NDL."""
 
     name: str = ""
     email: str = ""

@@ -108,11 +108,11 @@ def metadata_fields(state: RenderState) -> dict[str, dict[int, Encoded]]:
     """Return the Metadata for fields, by segment and number. A blank joins several values."""
     found: defaultdict[str, dict[int, Encoded]] = defaultdict(dict)
     for row in metadata_rows(state):
-        segment, dash, number = row["target"].partition("-")
+        name, dash, number = row["target"].partition("-")
         if dash:
-            before = found[segment].get(int(number), NOTHING)
+            before = found[name].get(int(number), NOTHING)
             both = f"{before} {row['value']}" if before else row["value"]
-            found[segment][int(number)] = Encoded(both)
+            found[name][int(number)] = Encoded(both)
     return found
 
 
@@ -245,18 +245,18 @@ class _ItemCompiler:
         return fields
 
     def _loop(self, node: YamlNode, entries: dict[str, YamlNode]) -> Writer:
-        over = self.diagnostics.read_choice(entries["each"], "loop", (ORDERS, *LOOPS))
+        loop = self.diagnostics.read_choice(entries["each"], "loop", (ORDERS, *LOOPS))
         self.diagnostics.read_mapping(node, ITEM_KEYS)
-        if over is None:
+        if loop is None:
             return _write_nothing
         if "segments" not in entries:
             message = "each needs `segments`: what to write each time"
             self.diagnostics.error(node, "segments", message)
             return _write_nothing
-        self.context.used.add(f"each: {over}")
+        self.context.used.add(f"each: {loop}")
         items = self.diagnostics.read_items(entries["segments"])
         inner = _in_turn([self.compile_item(item) for item in items])
-        return _over_orders(inner) if over == ORDERS else _over_rows(inner, over)
+        return _over_orders(inner) if loop == ORDERS else _over_rows(inner, loop)
 
 
 def compile_items(
@@ -340,8 +340,9 @@ def _over_orders(inner: Writer) -> Writer:
     return write
 
 
-def _over_rows(inner: Writer, over: str) -> Writer:
-    rows = LOOPS[over]
+def _over_rows(inner: Writer, loop: str) -> Writer:
+    """Write items once for each row."""
+    rows = LOOPS[loop]
 
     def write(state: RenderState) -> list[Encoded]:
         written: list[Encoded] = []

@@ -100,8 +100,8 @@ def check_style_has_effect(
     Only settings of the outermost file are checked: an overlay need not use all settings of its
     base.
     """
-    for word, needed in NEEDS.items():
-        first, _, second = word.partition(".")
+    for setting, needed in NEEDS.items():
+        first, _, second = setting.partition(".")
         node = entries.get(first)
         if node is not None and second:
             node = node.get(second)

@@ -180,19 +180,19 @@ class TextLayout:
         """
         if not self.sections.codes or self.is_alone(context):
             return []
-        return self._others(self.cut(context), context)
+        return self._other_sent_sections(self.cut(context), context)
 
-    def _others(
+    def _other_sent_sections(
         self, sections: Sequence[ReportSection], context: ResultContext
     ) -> list[ReportSection]:
         """Return the sections that the receiver has, except the given ones."""
         codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
         named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
-        here = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
+        present = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
         return [
             ReportSection(name, codes[name], int(each.sub_id), ())
             for each in context.sent_sections
-            if each not in here
+            if each not in present
             and (name := named.get((each.code, each.system))) is not None
             and each.sub_id.isdecimal()
         ]
@@ -228,7 +228,7 @@ class TextLayout:
         first = [ReportSection(REPORT, code, 1, lines) for code in codes]
         return [
             *first,
-            *(replace(each, lines=lines) for each in self._others(first, context)),
+            *(replace(each, lines=lines) for each in self._other_sent_sections(first, context)),
             *(replace(each, lines=lines) for each in addenda),
         ]
 
@@ -301,9 +301,9 @@ def _is_valid_heading(node: YamlNode, diagnostics: Diagnostics) -> bool:
     except ValueError:
         diagnostics.error(node, "heading", "a single brace; write {{ for a brace")
         return False
-    good = True
+    is_valid = True
     for _, name, form, conversion in parts:
         if name is not None and (name not in PLACEHOLDERS or form or conversion):
             diagnostics.unknown(node, "placeholder", name, PLACEHOLDERS)
-            good = False
-    return good
+            is_valid = False
+    return is_valid

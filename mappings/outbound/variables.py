@@ -59,7 +59,7 @@ class RenderState:
 
 @dataclass(frozen=True, slots=True)
 class PersonParts:
-    """A name of the report service, split for HL7."""
+    """The name of an account of the report service, split for HL7."""
 
     family: str
     given: str
@@ -67,13 +67,13 @@ class PersonParts:
 
 def person(name: str) -> PersonParts:
     """Split `FAMILY^GIVEN`, `Family, Given` or `Given Family`."""
-    text = name.split(",", 1)
+    parts = name.split(",", 1)
     if "^" in name:
         family, _, given = name.partition("^")
         return PersonParts(family.strip(), given.replace("^", " ").strip())
-    if len(text) > 1 and len(text[1].split()) > 0 and " " not in text[0].strip():
-        return PersonParts(text[0].strip(), text[1].strip())
-    given, _, family = text[0].strip().rpartition(" ")
+    if len(parts) > 1 and len(parts[1].split()) > 0 and " " not in parts[0].strip():
+        return PersonParts(parts[0].strip(), parts[1].strip())
+    given, _, family = parts[0].strip().rpartition(" ")
     return PersonParts(family, given)
 
 

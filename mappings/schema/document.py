@@ -49,10 +49,10 @@ def text() -> str:
 
 def _only(kind: str, keys: tuple[str, ...]) -> Schema:
     """Restrict a definition of a kind to the keys of the kind."""
-    inwards = kind in ("orders", "patients")
+    is_inbound = kind in ("orders", "patients")
     shapes = (
         {"metadata": inbound.MESSAGE_METADATA, "echo": inbound.ECHOED}
-        if inwards
+        if is_inbound
         else {"metadata": outbound.RESULT_METADATA, "echo": outbound.ECHO}
     )
     return {

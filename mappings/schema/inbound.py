@@ -39,7 +39,7 @@ _SOURCES: dict[str, Schema] = {
     "age": closed({"of": RULE, "on": RULE}, required=["of"]),
     "hook": {"type": "string", "pattern": "^[^:]+:.+$", "description": "module:function"},
 }
-_BESIDE: dict[str, Schema] = {
+_MODIFIERS: dict[str, Schema] = {
     "as": several(one_of(TRANSFORMS)),
     "extract": {**TEXT, "description": "A regular expression; its first group, else all of it."},
     "codes": {**TEXT, "description": "A code table: codes/NAME.csv"},
@@ -59,7 +59,7 @@ _RULE: Schema = {
         PATH,
         {"type": "array", "items": RULE},
         {
-            **closed(_SOURCES | _BESIDE),
+            **closed(_SOURCES | _MODIFIERS),
             "oneOf": [
                 *({"required": [name]} for name in _SOURCES),
                 {

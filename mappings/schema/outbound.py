@@ -20,23 +20,23 @@ _FIELD: Schema = {"$ref": "#/$defs/field"}
 _WRITTEN: Schema = {"$ref": "#/$defs/written"}
 _WHEN: Schema = {"$ref": "#/$defs/when"}
 _ITEM: Schema = {"$ref": "#/$defs/item"}
-_BESIDE: dict[str, Schema] = {"suffix": _VARIABLE, "when": _WHEN}
+_MODIFIERS: dict[str, Schema] = {"suffix": _VARIABLE, "when": _WHEN}
 
 _COMPONENT: Schema = {"anyOf": [_VARIABLE, {"type": "array", "items": _VARIABLE}, _WRITTEN]}
 _KINDS: list[Schema] = [
     closed(
-        {"echo": PATH, "type": one_of(DATA_TYPES), "all": FLAG, "holding": _VARIABLE, **_BESIDE},
+        {"echo": PATH, "type": one_of(DATA_TYPES), "all": FLAG, "holding": _VARIABLE, **_MODIFIERS},
         required=["echo"],
     ),
-    closed({"first": several(_FIELD), **_BESIDE}, required=["first"]),
-    closed({"repeat": several(_FIELD), **_BESIDE}, required=["repeat"]),
+    closed({"first": several(_FIELD), **_MODIFIERS}, required=["first"]),
+    closed({"repeat": several(_FIELD), **_MODIFIERS}, required=["repeat"]),
     closed(
         {
             "value": _FIELD,
             "codes": TEXT,
             "codes_back": TEXT,
             "unknown": one_of(fields.UNKNOWN_CODES, "The policy for a code that the table lacks."),
-            **_BESIDE,
+            **_MODIFIERS,
         },
         required=["value"],
     ),

@@ -8,7 +8,12 @@ import pytest
 from mappings.compiler import DEFINITIONS, load
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction
-from mappings.inbound.order_mapping import ACCEPTED, OrderControlTable, OrderDecision, OrderRules
+from mappings.inbound.order_mapping import (
+    DEFAULT_REPLIES,
+    OrderControlTable,
+    OrderDecision,
+    OrderRules,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "order-control.md").read_text("utf-8")
 _TABLE_0119 = """
@@ -105,7 +110,7 @@ def test_the_page_shows_the_line(control: str) -> None:
     for status in statuses:
         differing.setdefault(shown(decided(control, status)), []).append(status)
     pairs = "; ".join(f"{', '.join(codes)}: {action}" for action, codes in differing.items())
-    done, unable = TABLE.replies.get(control, ACCEPTED)
+    done, unable = TABLE.replies.get(control, DEFAULT_REPLIES)
     leads = rf"{shown(alone)} \| {re.escape(pairs)} ?"
     line = rf"^\| {control} \| [^|]+ \| {leads}\| {done}, {unable} \|$"
     assert re.search(line, PAGE, re.MULTILINE), f"{control} | {shown(alone)} | {pairs}"
