@@ -122,15 +122,15 @@ class ChannelControl:
         task.add_done_callback(on_written)
 
     async def _check(self) -> None:
-        known = await Threads.LEASES.run(read_channels, self._database, self._kind)
-        self._apply(known)
-        await self._store_loaded(known)
+        stored = await Threads.LEASES.run(read_channels, self._database, self._kind)
+        self._apply(stored)
+        await self._store_loaded(stored)
         if self._clock() - self._stored_at >= STORE_SECONDS * 1000:
             await self._store_activity()
 
-    def _apply(self, known: Mapping[str, Channel]) -> None:
+    def _apply(self, stored: Mapping[str, Channel]) -> None:
         for name, channel in self._channels.items():
-            paused = name in known and known[name].paused
+            paused = name in stored and stored[name].paused
             self._metrics.paused.labels(self._kind.value, name).set(paused)
             if name in self._pausing or paused == (name in self._paused):
                 continue
@@ -143,13 +143,13 @@ class ChannelControl:
             label = {self._kind.value: name}
             self._log.info("paused" if paused else "resumed", **label)
 
-    async def _store_loaded(self, known: Mapping[str, Channel]) -> None:
+    async def _store_loaded(self, stored: Mapping[str, Channel]) -> None:
         """Store which channels are loaded, unless a node did so recently."""
         now = self._clock()
         stale = {
             name
             for name in self._channels
-            if not (loaded := name in known and known[name].loaded_at)
+            if not (loaded := name in stored and stored[name].loaded_at)
             or abs(now - loaded) >= STORE_SECONDS * 1000
         }
         await Threads.LEASES.run(store_loaded, self._database, self._kind, stale, now)

@@ -34,9 +34,10 @@ from config.private_files import make_folder, open_private
 
 LATE_SECONDS: Final = GRACE_SECONDS + DEADLINE
 """
-How long after the loss of a server a call can be executed for a claim that was made there.
+Seconds after the loss of a PostgreSQL server in which a node can still act on a claim made there.
 
-Its node begins the call before it notices the loss, and waits for its answer.
+The node may begin a call until it notices the loss (GRACE_SECONDS), and then waits for the answer
+(DEADLINE).
 """
 
 _MAX_PROCESSES: Final = 1000

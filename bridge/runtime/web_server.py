@@ -132,7 +132,7 @@ def bind(address: Address) -> socket.socket:
     except OSError as error:
         listening.close()
         raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
-    listening.setblocking(False)  # the standard library's signature
+    listening.setblocking(False)
     return listening
 
 
@@ -242,7 +242,7 @@ class Probes:
         routes: list[Route | Mount] = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
-            Route("/metrics", self._show),
+            Route("/metrics", self._send_metrics),
         ]
         if console is not None:
             routes += [Route("/console", console), Mount("/console", console)]
@@ -261,10 +261,10 @@ class Probes:
             status = status if await self._ping.succeeded() else "unavailable"
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 
-    async def _show(self, request: Request) -> Response:
+    async def _send_metrics(self, request: Request) -> Response:
         if self._page is None or self._page.done():
             self._page = asyncio.ensure_future(self._render())
-        # Requests that arrive meanwhile share the page: rendering it takes time of the loop.
+        # Requests that arrive while a page is rendered share it: rendering blocks the event loop.
         return Response(await asyncio.shield(self._page), media_type=CONTENT_TYPE)
 
     async def _render(self) -> bytes:
