@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from typing_extensions import override
 
 from bridge.contract import FeedFault, ReportStatus
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
+from bridge.delivery.destinations import events_of_change, plan_deliveries
 from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import (
@@ -181,6 +183,14 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
+
+
+def test_a_release_keeps_its_key_after_a_merge() -> None:
+    """A page that is read again after the patient was merged queues nothing twice."""
+    before = released(1, "final", 1)
+    after = replace(before, orders=({**before.orders[0], "PatientMRN": "M2"},))
+    plans = [plan_deliveries(events_of_change(e, 0), [destination()]) for e in (before, after)]
+    assert len({each.release_key for plan in plans for each in plan}) == 1
 
 
 async def test_a_retracted_report_is_not_known_as_released(database: Database) -> None:
