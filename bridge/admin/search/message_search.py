@@ -66,11 +66,7 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
 
 
 def first_segments(message: Message) -> list[tuple[Segment, int]]:
-    """
-    Return the first segments, which have at most MAX_PLACES fields and components together.
-
-    The number of a segment counts the segments with its name.
-    """
+    """Return the first segments, up to MAX_PLACES fields and components, with their numbers."""
     used, places = message.delimiters, 0
     separators = (used.field, used.component, used.repetition, used.subcomponent)
     found = []
