@@ -62,7 +62,7 @@ class _BodyCollector(Protocol):
     """Collects the body of a response, up to a limit."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
+        self.done: Deferred[bytes] = Deferred(lambda _: self._cancel())
         self._max_bytes = max_bytes
         self._data = bytearray()
         self._pieces = 0
@@ -89,6 +89,11 @@ class _BodyCollector(Protocol):
             self.done.callback(outcome)
         else:
             self.done.errback(outcome)
+
+    def _cancel(self) -> None:
+        """Give up: the request was sent, so its result is unknown."""
+        self._abort()
+        self._finish(ReplyLost(LossReason.CLOSED))
 
     def _abort(self) -> None:
         transport: Any = self.transport
@@ -167,10 +172,10 @@ def _stop_timer(outcome: Any, timer: Timer) -> Any:
 def _classify(failure: Failure, overdue: list[None]) -> Failure:
     """Convert a failure to NotConnected or ReplyLost."""
     error = failure.value
-    if isinstance(error, NoAcknowledgment | ReplyLost):
-        return failure
     if overdue:
         raise ReplyLost(LossReason.TIMEOUT)
+    if isinstance(error, NoAcknowledgment | ReplyLost):
+        return failure
     if isinstance(error, NOT_SENT):
         raise NotConnected(type(error).__name__)
     if any(isinstance(reason.value, SSL.Error) for reason in getattr(error, "reasons", [])):

@@ -48,18 +48,22 @@ def receiver() -> Receiver:
     return Receiver()
 
 
-def post(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> list[Any]:
-    """Send a result; return the list that gets the outcome."""
+def sender_to(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> HttpSender:
+    """Return a sender to a receiver."""
     agent: Any = receiver
-    sender = HttpSender(
+    return HttpSender(
         agent,
         b"http://receiver.test/",
         clock=clock or Clock(),
         reply_timeout=10,
         matches=lambda *_: matches,
     )
+
+
+def post(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> list[Any]:
+    """Send a result; return the list that gets the outcome."""
     outcome: list[Any] = []
-    sender.send(order(1)).addBoth(outcome.append)
+    sender_to(receiver, clock, matches=matches).send(order(1)).addBoth(outcome.append)
     return outcome
 
 
@@ -104,6 +108,18 @@ def test_a_connection_that_closes_within_the_reply(receiver: Receiver) -> None:
     receiver.send(ack(order(1)))
     assert receiver.body is not None
     receiver.body.connectionLost(Failure(ConnectionLost()))
+    (failure,) = outcome
+    assert isinstance(failure.value, ReplyLost)
+    assert failure.value.reason is LossReason.CLOSED
+
+
+def test_a_caller_that_cancels_within_the_reply(receiver: Receiver) -> None:
+    """The message was sent: the result is unknown."""
+    sending = sender_to(receiver).send(order(1))
+    receiver.send(ack(order(1)))
+    sending.cancel()
+    outcome: list[Any] = []
+    sending.addErrback(outcome.append)
     (failure,) = outcome
     assert isinstance(failure.value, ReplyLost)
     assert failure.value.reason is LossReason.CLOSED
