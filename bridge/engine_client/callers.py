@@ -59,8 +59,8 @@ class HttpCaller(EngineCaller):
             # httpx rejects text that is not ASCII
             headers={name.encode(): value.encode() for name, value in request.headers.items()},
         )
-        if request.wait:
-            prepared.extensions["timeout"]["read"] = request.wait
+        if request.read_timeout:
+            prepared.extensions["timeout"]["read"] = request.read_timeout
         if self._client.is_closed:
             raise unreachable(request.path)
         try:

@@ -92,7 +92,7 @@ class ExportedText:
 
 @dataclass(frozen=True, slots=True)
 class ReportExport:
-    """The JSON export record. Members that results do not contain show that the report changed."""
+    """The JSON export record; mappings have the member names of the interface document."""
 
     site_info: Mapping[str, Any]
     orders: tuple[Mapping[str, Any], ...]

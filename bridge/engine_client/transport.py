@@ -28,14 +28,14 @@ _NOT_IN_HEADERS: Final = frozenset("\r\n\0")  # not allowed in header values, RF
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """A request; `wait` is the read timeout in seconds, 0 for the default."""
+    """A request; `read_timeout` is in seconds, 0 for the default of the caller."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     content: bytes | None = None
     query: Mapping[str, Any] | None = None
-    wait: float = 0.0
+    read_timeout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class EngineTransport:
         idempotent, and the queues repeat them.
         """
         try:
-            async with asyncio.timeout(self._deadline + request.wait):
+            async with asyncio.timeout(self._deadline + request.read_timeout):
                 return await self._caller.send(request)
         except TimeoutError:
             raise no_answer(request.path) from None

@@ -122,10 +122,10 @@ class DocumentTooCostly(BridgeError):
 
 
 class DocumentUnparsable(BridgeError):
-    """The parser raised an exception; `nature` is the name of its class."""
+    """The parser raised an exception; `error_class` is the name of its class."""
 
-    def __init__(self, nature: str) -> None:
-        self.nature = nature
+    def __init__(self, error_class: str) -> None:
+        self.error_class = error_class
         super().__init__("the document cannot be read")
 
 

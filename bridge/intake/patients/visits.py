@@ -146,7 +146,7 @@ def orders_to_read(
     for event in (redirected_to_survivor(each, redirects.survivors) for each in job.events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         if event.action in ORDER_ACTIONS and own & moved_patients:
-            targets = {to.now.mrn for visit, to in redirects.moves.items() if visit[:2] in own}
+            targets = {move.now.mrn for visit, move in redirects.moves.items() if visit[:2] in own}
             keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
                 patients |= {(event.site, mrn) for mrn in {event.mrn, *targets}}
@@ -161,13 +161,15 @@ def _with_accession_of_moved(
     by_number = event.accession in {event.placer, event.filler}
     if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
         return event
-    there = {to.now for visit, to in moves.items() if visit[:2] == (event.site, event.mrn)}
+    visits = {move.now for visit, move in moves.items() if visit[:2] == (event.site, event.mrn)}
     found = {
         each.key.accession
         for each in known.values()
         if not is_unordered(each)
         and order_numbers(event).match(each)
-        and ((may_be_same_order(event, each) and has_moved_away(each)) or _is_of_visit(each, there))
+        and (
+            (may_be_same_order(event, each) and has_moved_away(each)) or _is_of_visit(each, visits)
+        )
     }
     if len(found) != 1:
         return event
@@ -295,12 +297,12 @@ def _continued_move(
     visit = event.visit
     if visit is None:
         return event
-    prior, to = _ends_of_move(event, visit)
+    prior, current = _ends_of_move(event, visit)
     source = moves.get(prior)
     if source is not None and not is_earlier(sent_at, source.sent):
         visit = replace(visit, prior=source.now.number)
         event = replace(event, prior_mrn=source.now.mrn, visit=visit)
-    target = moves.get(to)
+    target = moves.get(current)
     if target is not None and is_earlier(sent_at, target.sent):
         info = {**event.clinical_info, **target.tags, "PatientMRN": target.now.mrn}
         visit = replace(visit, number=target.now.number, prior=visit.prior or prior.number)
@@ -335,14 +337,14 @@ def later_moves(
     """
     own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
     found = []
-    for visit, to in job.moves.items():
-        is_later = is_earlier(job.source.sent_at, to.sent)
+    for visit, move in job.moves.items():
+        is_later = is_earlier(job.source.sent_at, move.sent)
         belongs = any(_is_of_visit(each, [visit]) and not has_moved_away(each) for each in own)
         if is_later and belongs:
-            info = {**to.tags, "PatientMRN": to.now.mrn}
-            moved = PatientVisit(visit.key, to.now.number, prior=visit.number)
-            at_survivor = replace(event, mrn=to.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
+            info = {**move.tags, "PatientMRN": move.now.mrn}
+            moved = PatientVisit(visit.key, move.now.number, prior=visit.number)
+            at_survivor = replace(event, mrn=move.now.mrn, prior_mrn=visit.mrn, clinical_info=info)
             found.append(
-                replace(at_survivor, action=OrderAction.VISIT_MOVE, visit=moved, echo=to.echo)
+                replace(at_survivor, action=OrderAction.VISIT_MOVE, visit=moved, echo=move.echo)
             )
     return found

@@ -19,7 +19,7 @@ from bridge.executors import settle
 from bridge.intake.process.order_plans import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
 
-SHARED = frozenset({None, 401, 429, 502, 503, 504})
+SHARED_FAILURES = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a failed batch (None: no answer) that do not depend on its members."""
 
 
@@ -85,7 +85,7 @@ class Launcher:
             try:
                 return await self._client.launch_batch(launches)
             except EngineFailure as failure:
-                if failure.status in SHARED:
+                if failure.status in SHARED_FAILURES:
                     raise
                 self._has_batch = not failure.is_unsupported
         return await asyncio.gather(*(self._single(each) for each in launches))

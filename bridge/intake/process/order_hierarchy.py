@@ -55,11 +55,11 @@ def _for_children(
     numbers = {event.placer, event.filler, *(each.placer for each in own)}
     signals = child_signals(numbers | {each.filler for each in own})
     for order in orders:
-        parents = {each.signal for each in order.signals if each.kind == CHILD_OF}
+        parent_signals = {each.signal for each in order.signals if each.kind == CHILD_OF}
         same_patient = (order.key.site, order.key.mrn) == (event.site, event.mrn)
         if (
             same_patient
-            and parents & signals
+            and parent_signals & signals
             and order.key not in seen
             and _applies_to_child(event, order)
         ):

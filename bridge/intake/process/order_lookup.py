@@ -153,7 +153,7 @@ def _patients_with_all_orders(jobs: Sequence[MessageJob]) -> set[Patient]:
         if event.visit is not None or event.action in PATIENT_ACTIONS
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
-    } | {(to.now.site, to.now.mrn) for job in jobs for to in _moves_to_follow(job)}
+    } | {(move.now.site, move.now.mrn) for job in jobs for move in _moves_to_follow(job)}
 
 
 def _moves_to_follow(job: MessageJob) -> list[VisitTransfer]:

@@ -211,8 +211,8 @@ class OrderRepository:
                 survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 visit_transfers.merge(connection, site, prior_mrn, survivor)
-            for prior, to in change.moves:
-                visit_transfers.add(connection, prior, to)
+            for prior, move in change.moves:
+                visit_transfers.add(connection, prior, move)
         for correction in (each for change in changes for each in change.demographics):
             patient_demographics.save(connection, correction)
         orders = [each for change in changes for each in change.orders]

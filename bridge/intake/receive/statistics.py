@@ -53,9 +53,11 @@ class AckCounter:
 class WireCounter(ServerObserver):
     """Counts the events of one listener's transport."""
 
-    def __init__(self, metrics: Metrics, listener: str, seen: Counter[str] | None = None) -> None:
-        """`seen` counts the frames of each listener for the console."""
-        self._seen = Counter[str]() if seen is None else seen
+    def __init__(
+        self, metrics: Metrics, listener: str, frame_counts: Counter[str] | None = None
+    ) -> None:
+        """`frame_counts` counts the frames of each listener for the console."""
+        self._frame_counts = Counter[str]() if frame_counts is None else frame_counts
         self._refusals = metrics.frames_refused
         self._listener = listener
         self._open = metrics.connections.labels(listener)
@@ -88,7 +90,7 @@ class WireCounter(ServerObserver):
     @override
     def frame_received(self, size: int) -> None:
         self._frames.inc()
-        self._seen[self._listener] += 1
+        self._frame_counts[self._listener] += 1
         self._bytes.inc(size)
 
     @override

@@ -53,7 +53,7 @@ class Slow(EngineCaller):
 
     @override
     async def send(self, request: EngineRequest) -> EngineResponse:
-        self.read_timeout = request.wait
+        self.read_timeout = request.read_timeout
         await asyncio.sleep(self._seconds)
         return EngineResponse(200, {}, b"")
 

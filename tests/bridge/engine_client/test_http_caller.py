@@ -172,7 +172,7 @@ async def test_a_late_response_is_discarded() -> None:
 
     async with served(late) as (_, http):
         with pytest.raises(EngineFailure) as raised:
-            await http.send(EngineRequest("GET", "/1", {}, wait=0.02))
+            await http.send(EngineRequest("GET", "/1", {}, read_timeout=0.02))
         assert raised.value.failure is FailureKind.AMBIGUOUS
         arrived.clear()
         request = asyncio.create_task(http.send(EngineRequest("GET", "/2", {})))
