@@ -158,8 +158,8 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return opened
 
     try:
-        if first := await frame_check(engine, request, context, handle, Purpose.LAUNCH):
-            return first
+        if check_page := await frame_check(engine, request, context, handle, Purpose.LAUNCH):
+            return check_page
         actor = ActorRef(user.account_id if user else None)
         try:
             opened = await engine.work.change(actor, engine.clock(), open_in_transaction)
@@ -251,8 +251,8 @@ def _notice_with_reason(request: Request, detail: str, status: int) -> Response:
 
 async def _prewarm(engine: EngineState, request: Request, handle: str) -> Response:
     context = engine.link_context()
-    if first := await frame_check(engine, request, context, handle, Purpose.INIT):
-        return first
+    if check_page := await frame_check(engine, request, context, handle, Purpose.INIT):
+        return check_page
     present = await cookie_session(engine, request)
 
     def apply(work: Work) -> tuple[PrewarmedSession, list[str]]:

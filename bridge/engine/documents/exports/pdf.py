@@ -39,7 +39,7 @@ FONT_PACKAGE = "noto-cjk-sans-otc"
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
 PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # a zero-width space, where a line may end
-HARD_BREAK = 60  # maximum characters of a line in a huge text without spaces
+HARD_BREAK_STEP = 60  # maximum characters of a line in a huge text without spaces
 HUGE = 20_000
 STEP, CELL_STEP = 10, 4  # characters between two breaks
 FACES = {"ja": "JP", "ko": "KR", "zh-CN": "SC", "zh-Hant": "TC"}  # faces of Noto Sans CJK
@@ -47,8 +47,8 @@ LINES_PER_PARAGRAPH = 64  # lines of text set as one paragraph
 REGIONS = {"zh-Hant": "TW"}
 
 LEADING = re.compile("^ +")
-UNBROKEN = 40  # characters without a space that get breaks
-LINE = 80  # approximate number of characters in a line
+MIN_UNBROKEN = 40  # a run of so many characters without a space gets breaks
+LINE_LENGTH = 80  # approximate number of characters in a line
 
 
 def render(exported: ExportedReport, zone: tzinfo) -> bytes:
@@ -209,7 +209,7 @@ def _joined(paragraphs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": "paragraph", "runs": runs}
 
 
-def _block(block: Block, shortest: int = UNBROKEN) -> Iterator[dict[str, Any]]:
+def _block(block: Block, shortest: int = MIN_UNBROKEN) -> Iterator[dict[str, Any]]:
     match block:
         case Heading(title):
             text = _breakable(title)
@@ -236,7 +236,7 @@ def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[dict[str, Any]]:
     if not rows:
         return
     shares = column_shares(rows)
-    fitting = [min(max(int(share * LINE), 4), UNBROKEN) for share in shares]
+    fitting = [min(max(int(share * LINE_LENGTH), 4), MIN_UNBROKEN) for share in shares]
     yield {
         "kind": "table",
         "columns": shares,
@@ -253,24 +253,24 @@ def _cell(cell: TableCell, shortest: int) -> dict[str, Any]:
     return {"header": cell.header, "blocks": list(_merge_paragraphs(drawn))}
 
 
-def _run(inline: Inline, shortest: int = UNBROKEN) -> dict[str, Any]:
+def _run(inline: Inline, shortest: int = MIN_UNBROKEN) -> dict[str, Any]:
     marks = [mark.value for mark in inline.marks] if isinstance(inline, Text) else []
     # A line's own indent is text: plain spaces at its start would be dropped.
     text = LEADING.sub(lambda run: "\u00a0" * len(run[0]), inline_text((inline,)))
     return {"text": _breakable(text.replace("\t", "\u00a0" * 4), shortest), "marks": marks}
 
 
-def _breakable(text: str, shortest: int = UNBROKEN) -> str:
+def _breakable(text: str, shortest: int = MIN_UNBROKEN) -> str:
     """Insert breaks into runs of at least `shortest` characters without a space."""
     if len(text) < shortest:
         return text
-    if shortest < UNBROKEN:
-        return _unbroken(shortest).sub(lambda run: _broken(run, CELL_STEP), text)
-    return _unbroken(shortest).sub(_broken, text)
+    if shortest < MIN_UNBROKEN:
+        return _unbroken_run(shortest).sub(lambda run: _insert_breaks(run, CELL_STEP), text)
+    return _unbroken_run(shortest).sub(_insert_breaks, text)
 
 
 @cache
-def _unbroken(length: int) -> re.Pattern[str]:
+def _unbroken_run(length: int) -> re.Pattern[str]:
     """
     Return the pattern of a run of this length without a space.
 
@@ -280,9 +280,9 @@ def _unbroken(length: int) -> re.Pattern[str]:
     return re.compile(f"[^{breaking}]{{{length},}}")
 
 
-def _broken(run: re.Match[str], step: int = STEP) -> str:
+def _insert_breaks(run: re.Match[str], step: int = STEP) -> str:
     text, mark = run[0], BREAK
     if len(text) > HUGE:
-        step, mark = HARD_BREAK, "\n"
+        step, mark = HARD_BREAK_STEP, "\n"
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     return mark.join(pieces)

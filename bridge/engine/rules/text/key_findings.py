@@ -227,7 +227,7 @@ def apply_template(
         if heading is not None:
             current, firm = heading, heading.label not in FINDINGS
             continue
-        chosen = index.named(_folded(places.get(statement, "")))
+        chosen = index.named(_folded(places.get(statement, "")))  # by `places`
         placed: list[tuple[_TemplatePart, list[str]]] = []
         own: _TemplatePart | None = None  # the part of the line's label
         for sentence in sentences(statement):

@@ -74,7 +74,7 @@ async def enrol(body: EnrolmentBody, request: Request) -> Response:
             end_tokens=body.endTokens,
         )
         event = audit_event(request, "user-enrol", target=("account", str(facts.account_id)))
-        work.audit(replace(event, **_changed(work, facts)))
+        work.audit(replace(event, **_audited_changes(work, facts)))
         if issued is None:
             return {"link": None, "expiresAt": None}
         return {
@@ -138,19 +138,19 @@ async def _change(
     engine = engine_of(request)
     _require_service(request)
 
-    def changing(work: Work) -> None:
+    def apply_and_record(work: Work) -> None:
         facts = system_accounts.require_account(work.connection, account_id)
         apply(work, facts.account_id)
         target = ("account", str(facts.account_id))
         event = audit_event(request, action, target=target, **details)
-        work.audit(replace(event, **_changed(work, facts)))
+        work.audit(replace(event, **_audited_changes(work, facts)))
 
-    await engine.work.change(actor_of(request.state.caller), engine.clock(), changing)
+    await engine.work.change(actor_of(request.state.caller), engine.clock(), apply_and_record)
     return Response(status_code=204)
 
 
-def _changed(work: Work, before: AccountFacts) -> dict[str, Any]:
-    """Return the audited members that have changed."""
+def _audited_changes(work: Work, before: AccountFacts) -> dict[str, Any]:
+    """Return the audited members that differ from `before`, with both values."""
     work.flush()
     after = system_accounts.require_account(work.connection, str(before.account_id))
     return system_accounts.difference(before, after)
