@@ -236,16 +236,18 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     except pydantic_settings.SettingsError as error:
         raise SettingsError(list(unreadable_variables(Settings))) from error
     except ValidationError as error:
-        twice = list(islice(_twice(values, text, file), MAX_MISTAKES))
+        repeated = list(islice(_repeated_in_file(values, text, file), MAX_MISTAKES))
         problems = [
-            each for each in describe_problems(error, Settings) if each.location or not twice
+            each for each in describe_problems(error, Settings) if each.location or not repeated
         ]
-        raise SettingsError([*(_mistake(each, text, file) for each in problems), *twice]) from error
+        raise SettingsError(
+            [*(_mistake(each, text, file) for each in problems), *repeated]
+        ) from error
     # A BRIDGE_HOME in the environment must not change the folder of the file.
     return settings.model_copy(update={"home": home.absolute()})
 
 
-def _twice(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
+def _repeated_in_file(values: dict[str, Any], text: str, file: Path) -> Iterator[Mistake]:
     """
     Find repeated names and addresses in the file, with their places.
 

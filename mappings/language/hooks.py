@@ -126,12 +126,12 @@ class HookReference:
 def hooks_used(sources: Sources, name: str) -> frozenset[HookReference]:
     """Return the hooks that a definition and its includes refer to."""
     found: set[HookReference] = set()
-    files, known = [f"{name}.yaml"], set[str]()
+    files, visited = [f"{name}.yaml"], set[str]()
     while files:
         file = files.pop()
-        if file in known or file not in sources:
+        if file in visited or file not in sources:
             continue
-        known.add(file)
+        visited.add(file)
         root = parse_yaml(sources[file], file, Diagnostics())
         if root is None:
             continue

@@ -37,7 +37,7 @@ def separator_of(entries: dict[str, YamlNode], context: CompilationContext) -> s
     return context.diagnostics.read_text(entries["separator"]) if "separator" in entries else "\n"
 
 
-def compile_gathering(
+def compile_all_or_first(
     entries: dict[str, YamlNode], context: CompilationContext, *, only_first: bool, raw: bool
 ) -> Rule:
     """Compile the rules `all` and `first`."""
@@ -175,7 +175,7 @@ def _producer(
 ) -> Rule:
     node = entries[name]
     if name in ("all", "first"):
-        return compile_gathering(entries, context, only_first=name == "first", raw=raw)
+        return compile_all_or_first(entries, context, only_first=name == "first", raw=raw)
     if name == "join":
         parts = [
             compile_rule(item, context, raw=raw) for item in context.diagnostics.read_items(node)

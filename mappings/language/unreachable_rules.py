@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from mappings.language.diagnostics import FLAGS, Diagnostics, YamlNode
 
 LISTENER = "listener"
-_GATHERERS = ("all", "first")
+_ALL_OR_FIRST = ("all", "first")
 _NEEDS = {
-    "where": _GATHERERS,
-    "after": _GATHERERS,
+    "where": _ALL_OR_FIRST,
+    "after": _ALL_OR_FIRST,
     "separator": ("all", "join"),
     "unknown": ("codes", "codes_back"),
 }
