@@ -132,14 +132,12 @@ async def test_a_second_read_that_was_withdrawn_before_it_was_sent(
         page = await open_report(hospital)
         for number in (1, 2):
             await read(hospital, page)
-            await hospital.follow()
             if number == 1:
+                await hospital.follow()
                 await hospital.delivered(1)
             await withdraw(hospital)
             await hospital.follow()
             await hospital.delivered(2)
-            hospital.couriers[0].pause()
-        hospital.couriers[0].resume()
         await settled(hospital)
         assert len(hospital.receivers["ris"].sent) == 2
         codes = "SELECT code FROM delivery WHERE state = 'ignored' ORDER BY id"
