@@ -215,8 +215,8 @@ class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
 
     def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
         """`caller` sends the requests; `tokens` are by site, or one token for all sites."""
-        by_site = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
-        super().__init__(EngineTransport(caller, by_site))
+        access_tokens = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
+        super().__init__(EngineTransport(caller, access_tokens))
 
     def token_of(self, site: str) -> str:
         """Return the access token for a site; all launches of a batch use one token."""

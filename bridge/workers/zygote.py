@@ -63,7 +63,7 @@ def main(modules: list[str], memory: int, nice: int) -> None:
     seal = ProcessSeal(can_open=LANDLOCK in active)
     gc.collect()
     gc.freeze()
-    os.dup2(null_device, 2)  # until here, errors go to the log of the service
+    os.dup2(null_device, 2)  # until here, errors go to the service's stderr
     os.close(null_device)
     _reply(replies, json.dumps(active).encode())
     server = _CallServer(requests, replies, tasks, seal)
