@@ -131,6 +131,7 @@ def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachmen
 
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
+_KnownFiles = dict[tuple[str, ...], ReportFile]
 _BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
 
 
@@ -193,21 +194,20 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     report_pk, order_pk = key_of(report), order.pk or 0
     known = _known(work, report_pk)
     added, withdrawn = 0, False
-    for file in files:
+    # Set-aside files come first, so that no accepted file is matched with a row that they remove.
+    for file in sorted(files, key=lambda each: each.kind is not FileKind.SET_ASIDE):
         file_keys = _file_keys(file.kind, file.sha256, file.sop_instance_uid)
         row = next((known[each] for each in file_keys if each in known), None)
         if row is None:
             row = _row(work, report_pk, file)
             known.update(dict.fromkeys(file_keys, row))
             added += 1
-        for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
-            if file.kind is FileKind.STRUCTURED_REPORT and (old := known.pop(key, None)):
-                work.session.delete(old)
+        if file.kind is FileKind.STRUCTURED_REPORT:
+            for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
+                if (old := known.pop(key, None)) and old not in work.session.new:
+                    work.session.delete(old)
         if file.kind is FileKind.SET_ASIDE:
-            twin = known.pop((FileKind.STRUCTURED_REPORT, file.sha256), None)
-            if twin is not None:
-                work.session.delete(twin)
-                withdrawn = True
+            withdrawn |= _withdraw_accepted(work, known, file)
         _add_orders(work, row, [order_pk])
     work.session.flush()
     if added:
@@ -215,6 +215,17 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     if withdrawn and report.status is Status.DRAFT:
         refresh_findings(work, report, withdrawn=True)
     return added
+
+
+def _withdraw_accepted(work: Work, known: _KnownFiles, file: Attachment) -> bool:
+    """Delete the accepted row of a file that is now set aside; tell whether there was one."""
+    row = known.get((FileKind.STRUCTURED_REPORT, file.sha256))
+    if row is None:
+        return False
+    for key in _file_keys(row.kind, row.sha256, row.sop_instance_uid):
+        known.pop(key, None)
+    work.session.delete(row)
+    return True
 
 
 def _require_editable(texts: Sequence[str]) -> None:
@@ -233,7 +244,7 @@ def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
     )
 
 
-def _known(work: Work, report_pk: int) -> dict[tuple[str, ...], ReportFile]:
+def _known(work: Work, report_pk: int) -> _KnownFiles:
     """Return a report's files by kind and content or SOP instance; their bytes are not read."""
     query = select(ReportFile).where(ReportFile.report_pk == report_pk)
     rows = work.session.exec(query.options(defer(_BYTES))).all()
