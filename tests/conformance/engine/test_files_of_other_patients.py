@@ -166,3 +166,15 @@ def test_files_for_a_signed_report_are_ignored_with_a_warning(
 
     assert "files_not_added" not in again["warnings"]
     assert "files_not_added" in response["warnings"]
+
+
+def test_one_instance_with_two_patients_in_an_update(service: Service) -> None:
+    """The file of the patient is accepted; the other one with its SOP instance is set aside."""
+    case = Case(service)
+    case.order("A1", **TAGS)
+    sent = files(basic("Mass.", PatientID="P9"), basic("Nodule of 4 mm.", **OWN))
+
+    response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+
+    assert WARNING in response.json()["warnings"]
+    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside", "dicomSR"]
