@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.admin.packages.activation import packed
+from bridge.admin.packages.activation import pack_zip
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
@@ -167,7 +167,7 @@ def test_all_nodes_run_an_imported_interface(postgres_url: str, tmp_path: Path) 
         one, two = cluster.nodes
         enrol(one)
         with sink() as receiver:
-            data = packed(interface(port, receiver.port))
+            data = pack_zip(interface(port, receiver.port))
             console, body = Console(one), {"zip": base64.b64encode(data).decode()}
             mark = console.call("POST", "interfaces/look", body).json()["mark"]
             taken = {**body, "mark": mark, "replace": False, "reason": "a test"}

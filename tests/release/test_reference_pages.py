@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from bridge.cli.application import application
 from bridge.engine.http.engine_application import ROUTERS
-from config.example import _MANY, _SINGLE, shown
+from config.example import _ARRAYS, _TABLES, shown
 
 WIDTH = 96
 EMPTY = ('""', "{}", "[]")
@@ -26,8 +26,8 @@ EMPTY = ('""', "{}", "[]")
 
 def settings() -> str:
     """Return the tables of all settings."""
-    parts = [_section(f"[{name}]", name, model) for name, model in _SINGLE]
-    parts += [_section(f"[[{name}]]", name, model) for name, model, _ in _MANY]
+    parts = [_section(f"[{name}]", name, model) for name, model in _TABLES]
+    parts += [_section(f"[[{name}]]", name, model) for name, model, _ in _ARRAYS]
     return "\n".join(parts)
 
 
