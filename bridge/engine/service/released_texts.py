@@ -126,7 +126,7 @@ def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, di
     Deleted and unsigned reports are absent, and those whose text does not fit into MAX_CHARACTERS.
     """
     if len(reports) > 1:
-        reports = _that_fit(connection, reports)
+        reports = _select_fitting(connection, reports)
     if not reports:
         return {}
     statements = [
@@ -136,7 +136,8 @@ def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, di
     return _by_report(*execute_all(connection, statements))
 
 
-def _that_fit(connection: Connection, reports: Sequence[str]) -> list[str]:
+def _select_fitting(connection: Connection, reports: Sequence[str]) -> list[str]:
+    """Return the reports whose texts have at most MAX_CHARACTERS together, earlier ones first."""
     rows = execute_keys(connection, _SIZES, reports, signed=AddendumState.SIGNED.value)
     sizes = {row.report_id: int(row.characters) for row in rows}
     fitting, left = [], MAX_CHARACTERS
