@@ -12,6 +12,8 @@ from bridge.cli.output import print_rows, with_times
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
 _ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "notified_at", "cleared_at")
+_FORMER_NAMES = {"told_at": "notified_at", "returns": "recurrences"}
+"""Names of columns in JSON before migration 0029, for scripts that use them."""
 
 
 def channel_group(kind: str, summary: str) -> typer.Typer:
@@ -55,7 +57,10 @@ def list_alerts(home: Home, as_json: AsJson = False) -> None:
     """List active alerts, then those that have ended."""
     from bridge.admin import channel_operations as use_cases
 
-    found = [with_times(each) for each in use_cases.list_alerts(home)]
+    found = [
+        with_times(each | {former: each[name] for former, name in _FORMER_NAMES.items()})
+        for each in use_cases.list_alerts(home)
+    ]
     print_rows(found, _ALERT_COLUMNS, as_json=as_json)
 
 
