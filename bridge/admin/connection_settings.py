@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bridge.admin.checks import connection_checks
+from bridge.admin.checks.peers import tls_context
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.definition_checks import as_operator_errors
 from bridge.admin.definitions.overview import activation_json, kinds
@@ -36,7 +37,7 @@ from bridge.wiring.active_settings import MODELS, active_sources, find_connectio
 from bridge.wiring.alerts import certificate_files
 from bridge.wiring.ports import OutsideHome, require_file_of_home
 from config import Settings
-from config.addresses import FolderAddress, WebAddress
+from config.addresses import FolderAddress
 from config.forms import fields, written
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
@@ -80,8 +81,8 @@ async def steps(
         host = _LOOPBACK.get(address.host, address.host)
         return await probe_connection(ProbeTarget(host, address.port, _LISTENER_TIMEOUT, tls))
     try:
-        context = _destination_context(settings, chosen)
-    except (OSError, ssl.SSLError):
+        context = tls_context(settings, chosen)
+    except (OSError, ValueError):
         return [ProbeStep("tls", ok=False, code="the files of the settings cannot be read")]
     name = chosen.tls.server_name if chosen.tls else None
     limit = chosen.connect_timeout
@@ -95,23 +96,6 @@ def _unverified_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _destination_context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
-    """Return the TLS context of a destination's settings; None without TLS."""
-    if chosen.tls is None:
-        address = chosen.address
-        secure = isinstance(address, WebAddress) and address.secure
-        return ssl.create_default_context() if secure else None
-    tls = chosen.tls
-    ca = None if tls.ca is None else str(settings.path(tls.ca))
-    context = ssl.create_default_context(cafile=ca)
-    if tls.crl is not None:
-        context.load_verify_locations(cafile=str(settings.path(tls.crl)))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls.certificate is not None and tls.key is not None:
-        context.load_cert_chain(str(settings.path(tls.certificate)), str(settings.path(tls.key)))
     return context
 
 

@@ -25,6 +25,7 @@ from bridge.admin.checks.peers import (
     first_action,
     root_cause,
     run_checks,
+    tls_context,
 )
 from bridge.contract import TOKEN_HEADER
 from bridge.errors import BridgeError
@@ -194,9 +195,8 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
     if isinstance(address, FolderAddress):
         yield from _folder(settings, place, address)
         return
-    secure = destination.tls is not None or (isinstance(address, WebAddress) and address.secure)
     try:
-        context = _context(settings, destination) if secure else None
+        context = tls_context(settings, destination)
     except (OSError, ValueError):
         return  # `check_home` reports the reason
     name = (destination.tls.server_name if destination.tls else None) or address.host
@@ -223,20 +223,6 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
             yield from ask_web(settings, destination, address, context)
         elif action in _NOT_MLLP:
             yield CheckFinding(CheckSeverity.WARNING, place, _NOT_MLLP[action].format(where=where))
-
-
-def _context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext:
-    tls = destination.tls
-    ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
-    context = ssl.create_default_context(cafile=ca)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls is not None and tls.crl is not None:
-        context.load_verify_locations(str(settings.path(tls.crl)))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls is not None and tls.certificate is not None:
-        key = None if tls.key is None else settings.path(tls.key)
-        context.load_cert_chain(settings.path(tls.certificate), key)
-    return context
 
 
 def _certificate_expiry(
