@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from config.example import shown
+from config.example import example_value
 from config.quantities import parse_duration, parse_size
 from config.toml_text import Location
 
@@ -169,8 +169,8 @@ def _example(setting: _Setting) -> str:
     if setting.field is None:
         return ""
     if not inside:
-        return f"{setting.key} = {shown(section, setting.key, setting.field)}"
-    table = tomllib.loads(f"table = {shown(section, inside)}")["table"]
+        return f"{setting.key} = {example_value(section, setting.key, setting.field)}"
+    table = tomllib.loads(f"table = {example_value(section, inside)}")["table"]
     default = setting.field.get_default(call_default_factory=True)
     value = table.get(setting.key, default if isinstance(default, str | int) else "…")
     return f"{setting.key} = {json.dumps(value, ensure_ascii=False)}"

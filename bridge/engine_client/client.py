@@ -24,9 +24,9 @@ from bridge.engine_client.responses import (
     UnreadableResponse,
     change_page,
     nothing,
+    signed_in_user,
     signed_texts,
     status_records,
-    visitor,
     worklist_page,
 )
 from bridge.engine_client.transport import AccessTokens, EngineCaller, EngineTransport, omit_none
@@ -195,13 +195,15 @@ class AdminEndpoints:
             method, f"{_ACCOUNTS}{path}", "", body=body, query=query
         )
 
-    async def visitor(self, cookies: str, *, unattended: bool = False) -> SignedInUser | None:
+    async def signed_in_user(
+        self, cookies: str, *, unattended: bool = False
+    ) -> SignedInUser | None:
         """Return the signed-in user, or None. `unattended` does not prolong the session."""
         try:
             response = await self._transport.get_as_browser(
                 _PROFILE, cookies, unattended=unattended
             )
-            return visitor(response.json())
+            return signed_in_user(response.json())
         except EngineFailure as failure:
             if failure.status == _UNAUTHORIZED:
                 return None

@@ -250,7 +250,7 @@ def enrolment(value: object) -> EnrolmentLink:
     return EnrolmentLink(str(link) if link else None, moment(until, "expiresAt"))
 
 
-def visitor(value: object) -> SignedInUser:
+def signed_in_user(value: object) -> SignedInUser:
     """Read a user's profile; the members that limit the session are required."""
     if not isinstance(value, dict):
         raise UnreadableResponse("profile")

@@ -134,7 +134,7 @@ class SharedLimits:
     """Limits that all listeners of a process share."""
 
     budget: FrameBudget
-    ceiling: SharedConnectionLimit
+    connections: SharedConnectionLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def make_port(
             observer=observer,
             refuse=handlers.unframed,
             budget=shared.budget,
-            ceiling=shared.ceiling,
+            shared_limit=shared.connections,
         )
         return ListeningPort(site, endpoint, site.drain)
     factory = MLLPServerFactory(
@@ -228,7 +228,7 @@ def make_port(
         observer=observer,
         on_unframed=handlers.unframed,
         budget=shared.budget,
-        ceiling=shared.ceiling,
+        shared_limit=shared.connections,
     )
     return ListeningPort(
         factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop())

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from bridge.admin.checks import connection_checks
 from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unreadable_databases
-from bridge.admin.checks.descriptors import TooFewDescriptors, reachable_limit, share
+from bridge.admin.checks.descriptors import TooFewDescriptors, allocate_descriptors, reachable_limit
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
 from bridge.admin.checks.security import sign_in
@@ -258,7 +258,7 @@ def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
     """Compare the limit of file descriptors of this account with the settings."""
     place = "file descriptors"
     try:
-        found = share(settings, reachable_limit())
+        found = allocate_descriptors(settings, reachable_limit())
     except TooFewDescriptors as error:
         yield CheckFinding(CheckSeverity.ERROR, place, str(error))
         return

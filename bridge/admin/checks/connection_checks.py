@@ -18,7 +18,7 @@ from bridge.wiring.destinations import destination_definition_names
 from bridge.wiring.listeners import validator
 from bridge.wiring.ports import folder_at, require_foreign_secret
 from config import Settings
-from config.addresses import FolderAddress, Where
+from config.addresses import ConnectionAddress, FolderAddress
 from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
 from mappings.hl7.charset import is_codec
@@ -161,7 +161,7 @@ def _require_authorization(
     read_authorization(section.name, require_foreign_secret(settings, section.name, file))
 
 
-def _require_folder(settings: Settings, owner: str, where: Where) -> None:
+def _require_folder(settings: Settings, owner: str, where: ConnectionAddress) -> None:
     if isinstance(where, FolderAddress):
         folder_at(settings, owner, where)
 

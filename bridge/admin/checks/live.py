@@ -44,7 +44,7 @@ _OPTIONS_UNSUPPORTED: Final = frozenset({501, 505})
 """Server errors that mean that OPTIONS is not supported."""
 
 
-def ask_web(
+def _http_destination(
     settings: Settings,
     destination: DestinationSettings,
     address: WebAddress,
@@ -220,7 +220,7 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(error, host))
     else:
         if isinstance(address, WebAddress):
-            yield from ask_web(settings, destination, address, context)
+            yield from _http_destination(settings, destination, address, context)
         elif action in _NOT_MLLP:
             yield CheckFinding(CheckSeverity.WARNING, place, _NOT_MLLP[action].format(where=where))
 
