@@ -44,7 +44,7 @@ _BOUNDS: Final = {
     "less_than_equal": ("le", "write at most"),
 }
 _PATTERNS: Final = {
-    "name": "write letters, digits, points, dashes and underscores alone",
+    "name": "write letters, digits, points, dashes and underscores only",
     "replies": 'write "delivered", "retry", "park", "skip", "pause" or "retry N then park"',
     "metadata": 'write "OBX", "NTE", "none", a Z segment such as "ZMD-3", or a field as "OBR-21"',
 }

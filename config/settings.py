@@ -216,7 +216,7 @@ def load(home: Path) -> Settings:
         text = file.read_text("utf-8")
     except OSError as error:
         reason = (
-            "not found; `bridge init` makes one"
+            "not found; `bridge init` creates it"
             if isinstance(error, FileNotFoundError)
             else (error.strerror or "cannot be read")
         )

@@ -247,7 +247,7 @@ class Connections:
             return
         chosen = find_connection(self._current(), kind, name)
         if chosen is not None and chosen.enabled:
-            raise InvalidState(f"switch {kind} {name} off first")
+            raise InvalidState(f"disable {kind} {name} first")
 
     def _require_no_mistakes(self, found: Sequence[FieldMistake]) -> None:
         if found:

@@ -203,7 +203,9 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
 def _activate_files(settings: Settings, database: Database) -> None:
     """Activate the files of the data directory that have no active version yet."""
     for name in activate_at_start(settings, database, now_ms()):
-        structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
+        structlog.get_logger("mappings").error(
+            "definition not activated: its files have mistakes", mapping=name
+        )
 
 
 def _end_long_polls(application: FastAPI) -> AsyncAction:

@@ -155,7 +155,7 @@ class IntakeParts:
             ServicePart("ledger", begin_ledger, self._ledger.stop),
             self._schedule.periodic(Job.INBOX_LEASES, worker.keep_leases, every=worker.lease / 3),
             ServicePart("worker", worker.start, worker.stop),
-            ServicePart("switches", self._control.start, self._control.stop),
+            ServicePart("channel control", self._control.start, self._control.stop),
             ServicePart("listeners", begin, listeners.close),
             ActivationFollower(
                 self._database,

@@ -50,7 +50,9 @@ class NotOutbound(BridgeError):
     """A destination uses a definition that does not write messages."""
 
     def __init__(self, destination: str, mapping: str) -> None:
-        super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
+        super().__init__(
+            f"destination {destination}: {mapping} is not a mapping of outgoing messages"
+        )
 
 
 class NotRendered(BridgeError):

@@ -162,7 +162,7 @@ def _saved_in_console(
         before, place = in_file.get((each.kind, each.name)), f"{each.kind} {each.name}"
         if before is not None and before.settings == each.settings:
             if before.mappings != each.mappings:
-                message = f"reads with {', '.join(each.mappings)}, as saved in the console"
+                message = f"uses {', '.join(each.mappings)}, as saved in the console"
                 yield CheckFinding(CheckSeverity.WARNING, place, message)
             continue
         if before is not None:
@@ -290,7 +290,7 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
         database.dispose()
     for listener in settings.listener:
         if listener.site and listener.site not in known:
-            message = f"there is no site {listener.site}; `bridge site add` makes it"
+            message = f"there is no site {listener.site}; `bridge site add` creates it"
             yield CheckFinding(CheckSeverity.WARNING, f"listener {listener.name}", message)
 
 

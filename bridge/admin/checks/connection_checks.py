@@ -33,7 +33,7 @@ class MissingSite(BridgeError):
 
     def __init__(self, listener: str, mapping: str) -> None:
         super().__init__(
-            f"listener {listener}: no SiteID: set `site`, or let mapping {mapping} yield one"
+            f"listener {listener}: no SiteID: set `site`, or set it in mapping {mapping}"
         )
 
 
@@ -199,7 +199,7 @@ def _addresses(settings: Settings, excluded: ListenerSettings) -> Iterator[tuple
         if each.enabled and each.name != excluded.name:
             yield f"listener {each.name}", _address_key(each)
     if settings.http.bind.port:
-        yield "the web side (http.bind)", f"{settings.http.bind.port}"
+        yield "the web server (http.bind)", f"{settings.http.bind.port}"
 
 
 def _address_key(listener: ListenerSettings) -> str:

@@ -23,7 +23,7 @@ _CONNECTION: Final = re.compile(r"(listener|destination) (.+)")
 _SETTING: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 _WORD: Final = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)*")
 _MENTIONS: Final = (
-    ("nobody answers at", "address"),
+    ("no response from", "address"),
     ("mapping", "mappings"),
     ("mapping", "mapping"),
     ("messages", "mapping"),

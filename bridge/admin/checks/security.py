@@ -23,7 +23,7 @@ def protections() -> list[CheckFinding]:
     try:
         return protection_findings(HOOKS.protections())
     except WorkerError as error:
-        return [CheckFinding(CheckSeverity.WARNING, PLACE, f"none can be started here: {error}")]
+        return [CheckFinding(CheckSeverity.WARNING, PLACE, f"cannot be started: {error}")]
 
 
 def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
@@ -40,7 +40,7 @@ def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
     if FILTER in active and NAMESPACES in missing:
         missing.remove(NAMESPACES)
     if active and missing:
-        text = f"not offered by this kernel or container: {'; '.join(missing)}"
+        text = f"not supported by this kernel or container: {'; '.join(missing)}"
         found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
     return found
 
@@ -63,7 +63,7 @@ def sign_in(settings: Settings) -> Iterator[CheckFinding]:
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
     if undeclared := [each for each in _undeclared_proxies(settings) if not trusted.include(each)]:
-        message = f"requests came by the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
+        message = f"requests came through the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)
     elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):
         yield CheckFinding(

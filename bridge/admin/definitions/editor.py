@@ -232,7 +232,7 @@ class DefinitionEditor:
         """Record that a code stays without an entry. Raises NoSuchItem."""
         key = CodeKey(name, table, code)
         if not code_records.mark_seen(self._database, key, actor, self._clock()):
-            raise NoSuchItem("there is no such code, or somebody has said so already")
+            raise NoSuchItem("there is no such code, or it is marked as seen already")
 
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
         """Add an entry to the actor's draft. Raises NoSuchItem."""

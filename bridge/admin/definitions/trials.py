@@ -202,7 +202,9 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
     definition.
     """
     if not isinstance(after, InboundMapping):
-        raise NotComparable("only what reads messages can take one from another definition")
+        raise NotComparable(
+            "only an inbound definition can be compared with the one that reads the messages now"
+        )
     find, lists = active_sources(settings, database), {}
     for listener in active_settings.current(settings, database).listener:
         definitions = [check_cached(find(name), name).compiled for name in listener.mappings]

@@ -135,7 +135,7 @@ def _new_connections(
         for each in active_settings.connections_of(packaged, kind)
     }
     if not found:
-        raise NotImported(f"{FILE} has no listener and no destination")
+        raise NotImported(f"{FILE} contains no listener and no destination")
     current = active_settings.current(settings, database)
     for kind, name in found:
         if active_settings.find_connection(current, kind, name) is not None:

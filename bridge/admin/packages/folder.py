@@ -201,7 +201,7 @@ def _plan(home: Path, files: Files) -> ImportPlan:
     settings = parse(text, home, Path(FILE))
     names = tuple(name for name in _names(settings) if name not in set(_names(known)))
     if not names:
-        raise NotImported(f"{FILE} has no listener and no destination")
+        raise NotImported(f"{FILE} contains no listener and no destination")
     existing = read_folder(home / MAPPINGS)
     sources = mappings_of(files)
     for kind in KINDS:
@@ -233,7 +233,7 @@ def require_connections_only(text: str) -> None:
     """
     others = sorted(read(text, Path(FILE)).keys() - set(KINDS))
     if others:
-        raise NotImported(f"{FILE} has more than listeners and destinations: {others[0]}")
+        raise NotImported(f"{FILE} contains more than listeners and destinations: {others[0]}")
 
 
 def _names(settings: Settings) -> list[str]:
@@ -259,5 +259,5 @@ def require_files(settings: Settings, section: active_settings.Connection) -> No
     """
     missing = [str(path) for path in paths_in(section) if not settings.path(path).is_file()]
     if missing:
-        raise NotImported(f"put these files into HOME first: {', '.join(missing)}")
+        raise NotImported(f"create these files in HOME first: {', '.join(missing)}")
     require_file_of_home(settings, section)

@@ -272,7 +272,9 @@ class Ledger:
                     group.on_stored(result)
                 except Exception as error:  # noqa: BLE001  # the other groups need their results
                     _log.error(
-                        "arrival not settled", error=describe(error), trace=stack_frames(error)
+                        "callback of an arrival failed",
+                        error=describe(error),
+                        trace=stack_frames(error),
                     )
         finally:
             self._on_batch()
