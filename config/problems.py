@@ -92,7 +92,7 @@ def _problems(found: Any, model: type[BaseModel], section: str) -> Iterator[Sett
     context = found.get("ctx", {})
     parts = context.get("loc") or found["loc"]
     location = tuple(part for part in parts if isinstance(part, str | int) and part != "[key]")
-    setting = find(model, section, location)
+    setting = find_setting(model, section, location)
     if isinstance(context.get("error"), ValueError):  # raised by our models
         names, colon, rest = str(context["error"]).partition(": ")
         keys = names.split(", ")
@@ -130,7 +130,7 @@ def _wanted(kind: str, setting: _Setting, location: Location) -> str:
     return _KINDS.get(kind) or _KINDS.get(kind.partition("_")[0], _OTHERWISE)
 
 
-def find(model: type[BaseModel], section: str, location: Location) -> _Setting:
+def find_setting(model: type[BaseModel], section: str, location: Location) -> _Setting:
     """Follow a location through the models, as far as it exists."""
     key, field = "", None
     for depth, part in enumerate(location):

@@ -150,7 +150,7 @@ _TOO_LONG: Final = "a number has too many digits"
 _MAX_MISTAKES: Final = 100
 
 
-def read(text: str, file: Path) -> dict[str, Any]:
+def parse_toml(text: str, file: Path) -> dict[str, Any]:
     """Parse TOML text; `file` is the place of mistakes. Raises SettingsError."""
     try:
         require_limits(text)

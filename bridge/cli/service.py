@@ -36,11 +36,11 @@ def check(
     """Check settings, mappings, keys, databases and destinations; list every mistake."""
     from bridge.admin.checks.checks import check_home, fix_home
     from bridge.admin.checks.findings import CheckSeverity
-    from bridge.admin.checks.security import protections
+    from bridge.admin.checks.security import check_protections
 
     if fix:
         fix_home(home)  # the check below lists the rest
-    findings = check_home(home, reach=not live) + protections()
+    findings = check_home(home, reach=not live) + check_protections()
     if live:
         from bridge.admin.checks.live import check_live
 

@@ -94,7 +94,7 @@ class Membership:
         self._failover = Failover(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: NotificationListener | None = None
         self._wakes: list[Wake] = []
-        self._failover_job = schedule.periodic(Job.FAILOVER, self._take_over)
+        self._failover_job = schedule.periodic(Job.FAILOVER, self._requeue_claims_of_failed_nodes)
 
     def leads(self) -> bool:
         """Tell whether this process runs the jobs that one process runs for all."""
@@ -129,7 +129,7 @@ class Membership:
             await Threads.LEASES.run(self._listener.stop)
         await Threads.LEASES.run(self._presence.stop)
 
-    async def _take_over(self) -> None:
+    async def _requeue_claims_of_failed_nodes(self) -> None:
         if count := await Threads.LEASES.run(
             self._failover.requeue_claims_of_failed_nodes, now_ms()
         ):

@@ -67,8 +67,8 @@ def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
     return Folder(folder)
 
 
-def require_foreign_secret(settings: Settings, owner: str, file: Path | None) -> Path | None:
-    """Return the path of a peer's secret, or None. Raises ProtectedPath."""
+def authorization_path(settings: Settings, owner: str, file: Path | None) -> Path | None:
+    """Return the path of a peer's authorization file, or None. Raises ProtectedPath."""
     if file is None:
         return None
     path = settings.path(file)
@@ -253,7 +253,7 @@ def web_rules(
     """Return the rules of an HTTP listener. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
-        f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
+        f"listener {listener.name}", authorization_path(settings, listener.name, file)
     )
     return HttpListenerRules(address.path, listener.charset, authorization)
 

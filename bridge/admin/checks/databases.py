@@ -48,7 +48,7 @@ def unreadable_databases(settings: Settings) -> dict[str, str]:
     return unreadable
 
 
-def databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterator[CheckFinding]:
+def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterator[CheckFinding]:
     """
     Check the bridge's database, and that of the internal engine.
 

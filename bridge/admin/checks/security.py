@@ -18,7 +18,7 @@ from config import Settings, SettingsError
 PLACE = "worker processes"
 
 
-def protections() -> list[CheckFinding]:
+def check_protections() -> list[CheckFinding]:
     """Report active and missing protections of worker processes."""
     try:
         return protection_findings(HOOKS.protections())
@@ -51,7 +51,7 @@ _SHARED: Final = (
 )
 
 
-def sign_in(settings: Settings) -> Iterator[CheckFinding]:
+def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
     """Check the sign-in settings of the internal engine."""
     if not settings.engine.is_internal:
         return
@@ -76,14 +76,14 @@ def _undeclared_proxies(settings: Settings) -> list[str]:
     try:
         database = open_engine_database(settings)
     except (BridgeError, SettingsError):
-        return []  # `databases` reports the reason
+        return []  # `check_databases` reports the reason
     try:
         if not engine_is_ready(database):
             return []
         with database.read() as connection:
             return undeclared_proxies(connection)
     except (BridgeError, SettingsError):
-        return []  # `databases` reports the reason
+        return []  # `check_databases` reports the reason
     finally:
         database.dispose()
 

@@ -194,7 +194,9 @@ def _difference_json(found: FieldDifference, values: bool) -> dict[str, str]:
     return {"field": found.field}
 
 
-def as_read_now(settings: Settings, database: Database, after: Compiled) -> SampleComparison:
+def comparison_with_active(
+    settings: Settings, database: Database, after: Compiled
+) -> SampleComparison:
     """
     Return a comparison of `after` with the active definition that reads each message now.
 
@@ -300,7 +302,7 @@ class DefinitionTrials:
         with as_operator_errors():
             after = self._compile(name, actor, request.after, code=request.code)
             if request.before == NOW:
-                compare_sample = as_read_now(self._settings, self._database, after)
+                compare_sample = comparison_with_active(self._settings, self._database, after)
             else:
                 before = self._compile(name, actor, request.before, code=request.code)
                 compare_sample = make_comparison(before, after, self._reader())
