@@ -170,9 +170,7 @@ def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes
     if payload == _encode(before.segments, before.codec):
         raise InvalidEdit("MSH", "nothing was changed")
     if editable_message(payload, charset).segments != tuple(lines):
-        raise InvalidEdit(
-            "MSH-18", "the character set of the message lacks a character of the edit"
-        )
+        raise InvalidEdit("MSH-18", "the character set of the message lacks a character")
     return payload
 
 
