@@ -376,7 +376,7 @@ class OutcomeWriter:
                 self._log_error("outcomes not stored yet", error)
                 await asyncio.sleep(DATABASE_PAUSE)
             except StoreError as error:  # the leases expire, and the messages are sent again
-                self._log_error("outcomes not written down", error)
+                self._log_error("outcomes not stored", error)
                 return
             else:
                 self._on_stored(outcomes)
