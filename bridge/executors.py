@@ -104,7 +104,7 @@ class ConcurrencyLimit:
             self._inside -= 1
 
 
-def settle(future: asyncio.Future[T], outcome: T | BaseException) -> None:
+def set_outcome(future: asyncio.Future[T], outcome: T | BaseException) -> None:
     """Set the result or the exception of a future, unless it is done or was cancelled."""
     if future.done():
         return

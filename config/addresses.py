@@ -55,10 +55,10 @@ class WebAddress(str):
         return urlsplit(self).path or "/"
 
 
-Where = Address | FolderAddress | WebAddress
+ConnectionAddress = Address | FolderAddress | WebAddress
 
 
-def parse_where(value: object) -> Where:
+def parse_connection_address(value: object) -> ConnectionAddress:
     """Parse an address of any kind. Raises ValueError with examples."""
     if isinstance(value, str):
         if value.startswith(_FOLDER):
@@ -110,4 +110,4 @@ def web_address(value: str, example: str, *, query: bool = False) -> str:
     return value.rstrip("/")
 
 
-AnyAddress = Annotated[Where, PlainValidator(parse_where)]
+AnyAddress = Annotated[ConnectionAddress, PlainValidator(parse_connection_address)]

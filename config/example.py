@@ -1,7 +1,7 @@
 """
 The example settings, generated from the models.
 
-`bridge init` writes `fresh()`. `config/bridge.example.toml` is `render()`, which also shows
+`bridge init` writes `render_new()`. `config/bridge.example.toml` is `render()`. Both show
 optional keys as comments.
 """
 
@@ -105,9 +105,11 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
-def fresh() -> str:
+def render_new() -> str:
     """Return the settings of a new data directory."""
-    return render().replace("# Every setting with its default. ", "# Settings of this home. ")
+    return render().replace(
+        "# Every setting with its default. ", "# Settings of this data directory. "
+    )
 
 
 def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
@@ -121,7 +123,7 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
         yield _line(section, field.alias or key, value, field)
 
 
-def shown(section: str, key: str, field: FieldInfo | None = None) -> str:
+def example_value(section: str, key: str, field: FieldInfo | None = None) -> str:
     """Return the value of a key in the example: that of an optional key, or the default."""
     if optional := _OPTIONAL.get(f"{section}.{key}") or _OPTIONAL.get(key):
         return optional.partition("  # ")[0]

@@ -24,7 +24,7 @@ class FieldKind(StrEnum):
     FILE = "file"  # a path, relative to HOME
 
 
-def fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[str, Any]]:
+def form_fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[str, Any]]:
     """
     Describe the keys of a section.
 
@@ -35,7 +35,7 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[str, An
         key = f"{prefix}{field.alias or name}"
         section = _section(field)
         if section is not None:
-            yield from fields(section, f"{key}.")
+            yield from form_fields(section, f"{key}.")
             continue
         kind, choices = _kind(field)
         default = field.get_default(call_default_factory=True)
@@ -43,30 +43,30 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[str, An
             "name": key,
             "kind": kind,
             "choices": choices,
-            "default": None if field.is_required() else plain(default),
+            "default": None if field.is_required() else to_plain_value(default),
             "required": field.is_required(),
             "help": field.description or "",
         }
 
 
-def written(section: BaseModel) -> dict[str, Any]:
+def to_table(section: BaseModel) -> dict[str, Any]:
     """Return a section as in the file: the keys whose values are not the defaults."""
     found = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            found[field.alias or name] = written(value)
+            found[field.alias or name] = to_table(value)
         elif value != field.get_default(call_default_factory=True):
-            found[field.alias or name] = plain(value)
+            found[field.alias or name] = to_plain_value(value)
     return found
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """Return a value as in the file."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [to_plain_value(each) for each in value]
     if isinstance(value, Path | str):
         return str(value)
     return value

@@ -188,7 +188,7 @@ class ListenerSettings(Section):
             try:
                 ip_network(each)
             except ValueError:
-                text = f'{each} is no address and no network, write "10.1.0.0/16" or "192.168.7.9"'
+                text = f'{each} is no IP address or network; write "10.1.0.0/16" or "192.168.7.9"'
                 raise ValueError(text) from None
         return value
 
@@ -217,7 +217,7 @@ class ListenerSettings(Section):
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
         if wrong:
-            raise ValueError(f"{', '.join(wrong)}: no setting of {kind} listeners")
+            raise ValueError(f"{', '.join(wrong)}: not a setting of {kind} listeners")
         if self.replies is Replies.ORDER and self.acknowledge is Acknowledge.STORED:
             raise ValueError('replies: "order" needs acknowledge = "checked" or "applied"')
         if self.validation is Validation.REFUSE and self.acknowledge is Acknowledge.STORED:

@@ -14,7 +14,7 @@ from pydantic_settings import SettingsError as EnvironmentMistake
 
 from config.errors import Mistake, SettingsError
 from config.settings import FILE_NAME, Settings, parse
-from config.toml_text import read
+from config.toml_text import parse_toml
 
 _LINE = re.compile(r":(\d+)(:\d+)?")
 _MAX_ERRORS = 20
@@ -26,7 +26,7 @@ def valid_settings(home: Path) -> Settings | None:
     file = home / FILE_NAME
     try:
         text, _ = _without_wrong_lines(file.read_text("utf-8"), file)
-        values = read(text, file)
+        values = parse_toml(text, file)
     except (OSError, ValueError, SettingsError):
         return None
     values.pop("home", None)
@@ -64,7 +64,7 @@ def _without_wrong_lines(text: str, file: Path) -> tuple[str, list[Mistake]]:
     lines, found = text.split("\n"), list[Mistake]()
     for _ in range(_MAX_ERRORS):
         try:
-            read("\n".join(lines), file)
+            parse_toml("\n".join(lines), file)
         except SettingsError as error:
             (mistake, *_) = error.mistakes
             number = _LINE.fullmatch(mistake.place.removeprefix(str(file)))

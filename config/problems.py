@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from config.example import shown
+from config.example import example_value
 from config.quantities import parse_duration, parse_size
 from config.toml_text import Location
 
@@ -44,7 +44,7 @@ _BOUNDS: Final = {
     "less_than_equal": ("le", "write at most"),
 }
 _PATTERNS: Final = {
-    "name": "write letters, digits, points, dashes and underscores alone",
+    "name": "write letters, digits, points, dashes and underscores only",
     "replies": 'write "delivered", "retry", "park", "skip", "pause" or "retry N then park"',
     "metadata": 'write "OBX", "NTE", "none", a Z segment such as "ZMD-3", or a field as "OBR-21"',
 }
@@ -92,7 +92,7 @@ def _problems(found: Any, model: type[BaseModel], section: str) -> Iterator[Sett
     context = found.get("ctx", {})
     parts = context.get("loc") or found["loc"]
     location = tuple(part for part in parts if isinstance(part, str | int) and part != "[key]")
-    setting = find(model, section, location)
+    setting = find_setting(model, section, location)
     if isinstance(context.get("error"), ValueError):  # raised by our models
         names, colon, rest = str(context["error"]).partition(": ")
         keys = names.split(", ")
@@ -130,7 +130,7 @@ def _wanted(kind: str, setting: _Setting, location: Location) -> str:
     return _KINDS.get(kind) or _KINDS.get(kind.partition("_")[0], _OTHERWISE)
 
 
-def find(model: type[BaseModel], section: str, location: Location) -> _Setting:
+def find_setting(model: type[BaseModel], section: str, location: Location) -> _Setting:
     """Follow a location through the models, as far as it exists."""
     key, field = "", None
     for depth, part in enumerate(location):
@@ -169,8 +169,8 @@ def _example(setting: _Setting) -> str:
     if setting.field is None:
         return ""
     if not inside:
-        return f"{setting.key} = {shown(section, setting.key, setting.field)}"
-    table = tomllib.loads(f"table = {shown(section, inside)}")["table"]
+        return f"{setting.key} = {example_value(section, setting.key, setting.field)}"
+    table = tomllib.loads(f"table = {example_value(section, inside)}")["table"]
     default = setting.field.get_default(call_default_factory=True)
     value = table.get(setting.key, default if isinstance(default, str | int) else "…")
     return f"{setting.key} = {json.dumps(value, ensure_ascii=False)}"

@@ -49,7 +49,7 @@ def _measure(
     if number < 0:
         raise ValueError(f"must not be negative, write for example {example}")
     if not number <= maximum:  # NaN is refused too, unlike by `number > maximum`
-        raise ValueError(f"is too much, write for example {example}")
+        raise ValueError(f"is too large, write for example {example}")
     return float(number)
 
 

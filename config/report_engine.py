@@ -112,5 +112,5 @@ class SignIn(Section):
     @model_validator(mode="after")
     def _requires_a_way(self) -> "SignIn":
         if not self.passwords and self.oidc is None:
-            raise ValueError("passwords: false needs oidc, or nobody comes in")
+            raise ValueError("passwords: false needs oidc: otherwise nobody can sign in")
         return self

@@ -351,9 +351,9 @@ class DestinationSettings(Section, Rendering):
         fits = {"authorization_file": WebAddress, "answer_files": FolderAddress}
         for name, kind in fits.items():
             if getattr(self, name) and not isinstance(self.address, kind):
-                raise ValueError(f"{name}: no setting of a destination at {self.address}")
+                raise ValueError(f"{name}: not a setting of a destination at {self.address}")
         if self.tls is not None and isinstance(self.address, FolderAddress):
-            raise ValueError("tls: no setting of a folder")
+            raise ValueError("tls: not a setting of a folder")
         is_http = isinstance(self.address, WebAddress) and not self.address.secure
         if self.tls is not None and is_http:
             raise ValueError("tls: write https:// before the address")

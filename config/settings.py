@@ -29,7 +29,7 @@ from config.addresses import FolderAddress
 from config.errors import Mistake, SettingsError
 from config.listeners import ListenerSettings
 from config.operations import Alerts, Retention, Tracing
-from config.problems import MAX_MISTAKES, SettingProblem, describe_problems, find
+from config.problems import MAX_MISTAKES, SettingProblem, describe_problems, find_setting
 from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,
@@ -41,13 +41,13 @@ from config.sections import (
     Log,
     ScheduleSettings,
 )
-from config.toml_text import Location, position, read
+from config.toml_text import Location, parse_toml, position
 
 PREFIX: Final = "BRIDGE_"
 SEPARATOR: Final = "__"
 
 
-def variable(location: Location) -> str | None:
+def find_variable(location: Location) -> str | None:
     """
     Return the environment variable that sets a location, a table around it, or a part of it.
 
@@ -76,7 +76,7 @@ def unreadable_variables(model: type[BaseModel]) -> Iterator[Mistake]:
 
 def _is_not_json(name: str, model: type[BaseModel]) -> bool:
     location = tuple(name.upper().removeprefix(PREFIX).lower().split(SEPARATOR))
-    setting = find(model, "", location)
+    setting = find_setting(model, "", location)
     if setting.field is None or setting.more:
         return False
     if not setting.keys and get_origin(setting.field.annotation) not in {list, dict}:
@@ -216,7 +216,7 @@ def load(home: Path) -> Settings:
         text = file.read_text("utf-8")
     except OSError as error:
         reason = (
-            "not found; `bridge init` makes one"
+            "not found; `bridge init` creates it"
             if isinstance(error, FileNotFoundError)
             else (error.strerror or "cannot be read")
         )
@@ -228,7 +228,7 @@ def load(home: Path) -> Settings:
 
 def parse(text: str, home: Path, file: Path) -> Settings:
     """Parse settings from TOML text; `file` is the place of mistakes. Raises SettingsError."""
-    values = read(text, file)
+    values = parse_toml(text, file)
     if "home" in values:
         raise SettingsError([Mistake(f"{file}{position(text, ('home',))}", "unknown key home")])
     try:
@@ -268,5 +268,5 @@ def _repeated_in_file(values: dict[str, Any], text: str, file: Path) -> Iterator
 
 def _mistake(problem: SettingProblem, text: str, file: Path) -> Mistake:
     name = ".".join(str(part + 1) if isinstance(part, int) else part for part in problem.location)
-    place = variable(problem.location) or f"{file}{position(text, problem.location)}"
+    place = find_variable(problem.location) or f"{file}{position(text, problem.location)}"
     return Mistake(place, f"{name}: {problem.message}" if name else problem.message)

@@ -145,12 +145,12 @@ class _Reader:
 
 
 _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
-_TOO_DEEP: Final = "tables or lists lie too deep in each other"
+_TOO_DEEP: Final = "tables or lists are nested too deeply"
 _TOO_LONG: Final = "a number has too many digits"
 _MAX_MISTAKES: Final = 100
 
 
-def read(text: str, file: Path) -> dict[str, Any]:
+def parse_toml(text: str, file: Path) -> dict[str, Any]:
     """Parse TOML text; `file` is the place of mistakes. Raises SettingsError."""
     try:
         require_limits(text)
@@ -168,7 +168,7 @@ def read(text: str, file: Path) -> dict[str, Any]:
         ) from error
     unwritable = islice(_unwritable(values, ()), _MAX_MISTAKES)
     if wrong := [f"{file}{position(text, place)}" for place in unwritable]:
-        raise SettingsError([Mistake(place, "write no \\u0000 here") for place in wrong])
+        raise SettingsError([Mistake(place, "must not contain \\u0000") for place in wrong])
     return values
 
 

@@ -119,13 +119,13 @@ class Admission:
         *,
         per_source: int = 0,
         allow: Sequence[Network] = (),
-        ceiling: SharedConnectionLimit | None = None,
+        shared_limit: SharedConnectionLimit | None = None,
     ) -> None:
         self._limit = limit
         self._per_source = per_source
         self._allow = tuple(allow)
-        self._ceiling = ceiling or SharedConnectionLimit()
-        self._ceiling.listeners.add(self)
+        self._shared_limit = shared_limit or SharedConnectionLimit()
+        self._shared_limit.listeners.add(self)
         self.connections: set[AdmittedConnection] = set()
         self.count_by_source: Counter[str] = Counter()
         self._refused_from, self._refused_at = 0, -_SEARCH_AGAIN_SECONDS
@@ -151,21 +151,21 @@ class Admission:
         """Give a slot to an admitted connection."""
         self.connections.add(connection)
         self.count_by_source[connection.source] += 1
-        self._ceiling.open += 1
+        self._shared_limit.open += 1
 
     def leave(self, connection: AdmittedConnection) -> None:
         """Take the slot back. Idempotent."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)
-        self._ceiling.open -= 1
+        self._shared_limit.open -= 1
         self.count_by_source[connection.source] -= 1
         if not self.count_by_source[connection.source]:
             del self.count_by_source[connection.source]  # the table must not grow
 
     @property
     def _is_full(self) -> bool:
-        return self._ceiling.is_reached or self._is_own_limit_reached
+        return self._shared_limit.is_reached or self._is_own_limit_reached
 
     @property
     def _is_own_limit_reached(self) -> bool:
@@ -179,7 +179,7 @@ class Admission:
         return any(address in network for network in self._allow)
 
     def _make_room(self, source: str, now: float) -> bool:
-        listeners = [self] if self._is_own_limit_reached else list(self._ceiling.listeners)
+        listeners = [self] if self._is_own_limit_reached else list(self._shared_limit.listeners)
         counts = sum((each.count_by_source for each in listeners), Counter[str]())
         own = counts[source]
         if own >= self._refused_from and now - self._refused_at < _SEARCH_AGAIN_SECONDS:

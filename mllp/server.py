@@ -280,9 +280,9 @@ class MLLPServerFactory(Factory):
         on_unframed: NakBuilder = close_in_silence,
         grace: float = 30.0,
         budget: FrameBudget | None = None,
-        ceiling: SharedConnectionLimit | None = None,
+        shared_limit: SharedConnectionLimit | None = None,
     ) -> None:
-        """`budget` and `ceiling` are shared with the other listeners of the process."""
+        """`budget` and `shared_limit` are shared with the other listeners of the process."""
         limits = limits or ServerLimits()
         self._context = ListenerContext(
             handle,
@@ -298,7 +298,7 @@ class MLLPServerFactory(Factory):
             limits.max_connections,
             per_source=limits.max_connections_per_source,
             allow=limits.allow,
-            ceiling=ceiling,
+            shared_limit=shared_limit,
         )
         self._ids = count(1)
         self._connections: ConnectionSet[ServerConnection] = ConnectionSet(clock, grace)

@@ -134,7 +134,7 @@ def _state(found: Channel, problem: str | None, now: int) -> str:
     return "refusing" if found.refused else "running"
 
 
-def names(settings: Settings, kind: ChannelKind) -> Sequence[tuple[str, str]]:
+def _names_and_addresses(settings: Settings, kind: ChannelKind) -> Sequence[tuple[str, str]]:
     """Return the names and addresses of the listeners or destinations."""
     if kind is ChannelKind.LISTENER:
         return [(each.name, str(each.bind)) for each in settings.listener]
@@ -171,7 +171,7 @@ def described_channels(settings: Settings, kind: ChannelKind) -> list[dict[str, 
 
 
 def _require(settings: Settings, kind: ChannelKind, name: str) -> None:
-    if name not in dict(names(settings, kind)):
+    if name not in dict(_names_and_addresses(settings, kind)):
         raise NoSuchChannel(kind, name)
 
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bridge.admin.checks import connection_checks
+from bridge.admin.checks.peers import tls_context
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.definition_checks import as_operator_errors
-from bridge.admin.definitions.overview import activation_json, kinds
+from bridge.admin.definitions.overview import activation_json, definition_kinds
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads
@@ -36,8 +37,8 @@ from bridge.wiring.active_settings import MODELS, active_sources, find_connectio
 from bridge.wiring.alerts import certificate_files
 from bridge.wiring.ports import OutsideHome, require_file_of_home
 from config import Settings
-from config.addresses import FolderAddress, WebAddress
-from config.forms import fields, written
+from config.addresses import FolderAddress
+from config.forms import form_fields, to_table
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
 from config.sections import DestinationSettings
@@ -68,7 +69,7 @@ def _mistake(problem: SettingProblem) -> FieldMistake:
     return FieldMistake(field, problem.message)
 
 
-async def steps(
+async def _probe_steps(
     settings: Settings, chosen: ListenerSettings | DestinationSettings
 ) -> Sequence[ProbeStep]:
     """Test the connection to a listener or destination. The settings need not be saved."""
@@ -80,8 +81,8 @@ async def steps(
         host = _LOOPBACK.get(address.host, address.host)
         return await probe_connection(ProbeTarget(host, address.port, _LISTENER_TIMEOUT, tls))
     try:
-        context = _destination_context(settings, chosen)
-    except (OSError, ssl.SSLError):
+        context = tls_context(settings, chosen)
+    except (OSError, ValueError):
         return [ProbeStep("tls", ok=False, code="the files of the settings cannot be read")]
     name = chosen.tls.server_name if chosen.tls else None
     limit = chosen.connect_timeout
@@ -95,23 +96,6 @@ def _unverified_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _destination_context(settings: Settings, chosen: DestinationSettings) -> ssl.SSLContext | None:
-    """Return the TLS context of a destination's settings; None without TLS."""
-    if chosen.tls is None:
-        address = chosen.address
-        secure = isinstance(address, WebAddress) and address.secure
-        return ssl.create_default_context() if secure else None
-    tls = chosen.tls
-    ca = None if tls.ca is None else str(settings.path(tls.ca))
-    context = ssl.create_default_context(cafile=ca)
-    if tls.crl is not None:
-        context.load_verify_locations(cafile=str(settings.path(tls.crl)))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls.certificate is not None and tls.key is not None:
-        context.load_cert_chain(str(settings.path(tls.certificate)), str(settings.path(tls.key)))
     return context
 
 
@@ -163,8 +147,8 @@ class Connections:
     def form(self) -> Mapping[str, Any]:
         """Describe the settings of both kinds, and the choices for each."""
         return {
-            **{kind.value: list(fields(model)) for kind, model in MODELS.items()},
-            "definitions": kinds(self._settings, self._database),
+            **{kind.value: list(form_fields(model)) for kind, model in MODELS.items()},
+            "definitions": definition_kinds(self._settings, self._database),
         }
 
     def connection(self, kind: ChannelKind, name: str) -> Mapping[str, Any]:
@@ -177,7 +161,7 @@ class Connections:
             raise NoSuchItem(f"there is no such {kind}")
         return {
             "name": name,
-            "table": None if chosen is None else written(chosen),
+            "table": None if chosen is None else to_table(chosen),
             "in_force": activation_json(past[0]) if past else None,
             "in_file": find_connection(self._settings, kind, name) is not None,
             "history": [activation_json(each) for each in past],
@@ -206,7 +190,7 @@ class Connections:
             current = await Threads.CHECKS.run(self._current)
             if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
                 return [asdict(probe_port(chosen.bind.host, chosen.bind.port))]
-        return [asdict(step) for step in await steps(self._settings, chosen)]
+        return [asdict(step) for step in await _probe_steps(self._settings, chosen)]
 
     async def probe(self, kind: ChannelKind, name: str) -> Sequence[Mapping[str, Any]]:
         """Connect with the active settings; return the steps of the test. Raises NoSuchItem."""
@@ -214,7 +198,7 @@ class Connections:
         chosen = find_connection(current, kind, name)
         if chosen is None:
             raise NoSuchItem
-        return [asdict(step) for step in await steps(current, chosen)]
+        return [asdict(step) for step in await _probe_steps(current, chosen)]
 
     def save(self, change: ConnectionChange) -> Mapping[str, Any]:
         """Activate settings on all nodes. Raises InvalidContent, ChangeConflict, InvalidState."""
@@ -263,7 +247,7 @@ class Connections:
             return
         chosen = find_connection(self._current(), kind, name)
         if chosen is not None and chosen.enabled:
-            raise InvalidState(f"switch {kind} {name} off first")
+            raise InvalidState(f"disable {kind} {name} first")
 
     def _require_no_mistakes(self, found: Sequence[FieldMistake]) -> None:
         if found:
@@ -282,7 +266,7 @@ class Connections:
             except OutsideHome as error:  # the other checks would read the file
                 yield FieldMistake("authorization_file", str(error))
                 return
-        for part in connection_checks.checks_of(planned, kind, name, find):
+        for part in connection_checks.connection_parts(planned, kind, name, find):
             try:
                 part()
             except MappingErrors as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.wiring.secrets import new_index_key
-from config.example import fresh
+from config.example import render_new
 from config.private_files import FOLDER_MODE, make_folder, write_new
 from config.settings import FILE_NAME
 
@@ -25,7 +25,7 @@ _KEY_ID_BYTES: Final = 4
 
 def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
     """Create HOME or its missing files; return (written, kept) paths."""
-    wanted: dict[Path, Callable[[], bytes]] = {home / FILE_NAME: lambda: fresh().encode()}
+    wanted: dict[Path, Callable[[], bytes]] = {home / FILE_NAME: lambda: render_new().encode()}
     for name, data in _definitions(files("mappings") / "definitions", ""):
         wanted[home / "mappings" / name] = partial(bytes, data)
     secret_files = {

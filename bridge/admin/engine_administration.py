@@ -101,7 +101,7 @@ class EngineAdministration:
         returned.
         """
         if not is_email(email):
-            raise AdministrationRefused("this is no acceptable e-mail address")
+            raise AdministrationRefused("this is not a valid e-mail address")
         role = SiteRole.ADMINISTRATOR if administrator else SiteRole.USER
         hashed = None if password is None else self._hashed(email, name, password)
         event = self.event("user-update", site_id, role=role.value)
@@ -126,7 +126,7 @@ class EngineAdministration:
     def reserve_user(self, email: str) -> system_accounts.AccountFacts:
         """Return the account of an address; create one without sites if there is none."""
         if not is_email(email):
-            raise AdministrationRefused("this is no acceptable e-mail address")
+            raise AdministrationRefused("this is not a valid e-mail address")
         with self.transaction("user-reserve", target=("user", email)) as (connection, now):
             return system_accounts.reserve(connection, email, now)
 
@@ -177,7 +177,7 @@ class EngineAdministration:
     def change_email(self, email: str, wanted: str) -> None:
         """Change the e-mail address of a user; their sessions end."""
         if not is_email(wanted):
-            raise AdministrationRefused("this is no acceptable e-mail address")
+            raise AdministrationRefused("this is not a valid e-mail address")
         event = {**self.event("user-email"), "target": ("user", email)}
         with self.auditing({**event, "before": {"email": email}, "after": {"email": wanted}}) as (
             connection,

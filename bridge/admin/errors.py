@@ -147,7 +147,7 @@ class EngineRefusal(OperatorError):
         # A 401 or 403 is about our own token. To the user it would look like their session.
         self.status = status if status in _PASSED_ON else 502
         self.code = code
-        super().__init__(detail or f"the report service refuses this: {code}")
+        super().__init__(detail or f"the report service refused the request: {code}")
 
 
 class EngineUnreachable(OperatorError):

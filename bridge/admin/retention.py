@@ -22,7 +22,7 @@ from bridge.engine.service.accounts import audit_queries, sessions
 from bridge.engine.service.launch import links
 from bridge.monitoring.archive import Archive
 from bridge.queue.payload_blobs import delete_orphans
-from bridge.queue.retention.policy import newer_than_fits, prune
+from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics, visit_transfers
 from bridge.wiring import active_settings
@@ -60,7 +60,7 @@ def prune_home(
     bridge = open_bridge_database(settings)
     try:
         migrate_bridge(bridge)
-        too_large_before = newer_than_fits(bridge, max_size) if max_size else 0
+        too_large_before = find_size_cutoff(bridge, max_size) if max_size else 0
         end = max(before, too_large_before)
         patience = patience if before >= too_large_before else 0
         counts = asdict(prune(bridge, end, archive=keep, patience=patience))

@@ -47,8 +47,8 @@ def channel_group(kind: str, summary: str) -> typer.Typer:
     return group
 
 
-listeners = channel_group("listener", "Where messages come in.")
-destinations = channel_group("destination", "Where results go.")
+listeners = channel_group("listener", "Addresses at which messages arrive.")
+destinations = channel_group("destination", "Receivers of results.")
 alerts = typer.Typer(help="Conditions that people are notified of.", no_args_is_help=True)
 
 

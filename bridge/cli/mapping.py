@@ -71,7 +71,7 @@ def try_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a definition makes of messages. The output contains patient data."""
+    """Map messages with a definition and show the result. The output contains patient data."""
     from bridge.admin.definitions.commands import TrialRequest, UnusableRequest, try_definition
 
     request = TrialRequest(
@@ -111,11 +111,11 @@ def activate(
     home: Home,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]…", help="Default: all that the settings use."),
+        typer.Argument(metavar="[NAME]…", help="Default: all definitions that the settings use."),
     ] = None,
     reason: _Reason = "",
     by: _By = None,
-    version: Annotated[str, typer.Option(help="A kept version, instead of the files.")] = "",
+    version: Annotated[str, typer.Option(help="A stored version, instead of the files.")] = "",
     draft: Annotated[
         bool, typer.Option("--draft", help="The draft, instead of the files.")
     ] = False,
@@ -191,9 +191,9 @@ def read_with(
     reason: _Reason = "",
     by: _By = None,
 ) -> None:
-    """Let a listener read with these definitions on all nodes, instead of those in bridge.toml."""
+    """Assign definitions to a listener on all nodes, instead of those in bridge.toml."""
     from bridge.admin.definitions import commands
 
     author = commands.author(by, reason)
     definitions = commands.assign_definitions(home, listener, names or (), author)
-    print(f"{listener} reads with {', '.join(definitions)}")
+    print(f"listener {listener} uses {', '.join(definitions)}")

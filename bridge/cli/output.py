@@ -101,7 +101,7 @@ def print_requeue_results(results: Iterable["RequeueResult"], what: str) -> None
         if each.overtaken:
             print(f"note: {each.overtaken} later messages of this patient are already applied")
     if queued + failed != 1:
-        print(f"{queued} queued, {failed} not")
+        print(f"{queued} queued, {failed} failed")
     if failed:
         sys.exit(1)
 

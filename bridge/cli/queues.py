@@ -227,7 +227,7 @@ def exceptions_report(home: Home, as_json: AsJson = False) -> None:
         return
     for name, found in rounds.items():
         print(f"{name} round")
-        print_record(found or {"began_at": "there was none yet"}, {}, as_json=False)
+        print_record(found or {"began_at": "none yet"}, {}, as_json=False)
         print()
     print(f"never compared: {NEVER_COMPARED}")
 
@@ -249,7 +249,8 @@ def exceptions_reconcile(
     exceptions_report(home, as_json)
     if not ended:
         typer.echo(
-            "not done yet: does a node run with the role delivery? `bridge exceptions report`",
+            "not finished: check that a node runs with the role delivery; later see"
+            " `bridge exceptions report`",
             err=True,
         )
         raise typer.Exit(1)
@@ -268,5 +269,5 @@ def exceptions_seen(
 
     rows = (message or (), order or (), feed or ())
     if not any(rows) and not everything:
-        raise typer.BadParameter("say --message ID, --order ROW, --feed ROW or --all")
+        raise typer.BadParameter("give --message ID, --order ROW, --feed ROW or --all")
     print(f"seen: {mark_as_seen(home, *(((), (), ()) if everything else rows))}")

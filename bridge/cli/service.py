@@ -36,11 +36,11 @@ def check(
     """Check settings, mappings, keys, databases and destinations; list every mistake."""
     from bridge.admin.checks.checks import check_home, fix_home
     from bridge.admin.checks.findings import CheckSeverity
-    from bridge.admin.checks.security import protections
+    from bridge.admin.checks.security import check_protections
 
     if fix:
         fix_home(home)  # the check below lists the rest
-    findings = check_home(home, reach=not live) + protections()
+    findings = check_home(home, reach=not live) + check_protections()
     if live:
         from bridge.admin.checks.live import check_live
 
@@ -95,7 +95,7 @@ def serve(
 def rotate_keys(
     home: Home,
     drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Remove the old keys when all links are sealed anew.")
+        bool, typer.Option("--drop-old", help="Remove the old keys when all links are resealed.")
     ] = False,
 ) -> None:
     """Seal links with a new key; a running service uses it without a restart."""
@@ -103,7 +103,7 @@ def rotate_keys(
     from config import load
 
     done = rotate(load(home), drop_old=drop_old)
-    print(f"key {done.key_id} is active; {done.links} links sealed anew")
+    print(f"key {done.key_id} is active; {done.links} links resealed")
     print(f"{done.kept} keys in the ring, {done.dropped} dropped")
     if done.unreadable:
         print(f"{done.unreadable} links are sealed with unknown keys", file=sys.stderr)

@@ -373,10 +373,10 @@ class OutcomeWriter:
             try:
                 await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
-                self._log_error("outcomes not written down yet", error)
+                self._log_error("outcomes not stored yet", error)
                 await asyncio.sleep(DATABASE_PAUSE)
             except StoreError as error:  # the leases expire, and the messages are sent again
-                self._log_error("outcomes not written down", error)
+                self._log_error("outcomes not stored", error)
                 return
             else:
                 self._on_stored(outcomes)

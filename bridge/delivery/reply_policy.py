@@ -238,10 +238,6 @@ class CircuitBreaker:
         self._until = min(self._until, now + round(self._policy.maximum * 1000))
         return CircuitState.OPEN if now < self._until else CircuitState.TRYING
 
-    def wait(self, now: int) -> float:
-        """Return the seconds until the next message may be sent."""
-        return max(0, self._until - now) / 1000
-
 
 class OutcomePolicy:
     """Turns replies and failures into outcomes for one destination; `clock` is in milliseconds."""

@@ -23,10 +23,10 @@ from bridge.engine_client.report_endpoints import ReportEndpoints
 from bridge.engine_client.responses import (
     UnreadableResponse,
     change_page,
-    nothing,
+    ignore_body,
+    signed_in_user,
     signed_texts,
     status_records,
-    visitor,
     worklist_page,
 )
 from bridge.engine_client.transport import AccessTokens, EngineCaller, EngineTransport, omit_none
@@ -112,12 +112,14 @@ class BulkEndpoints:
     async def update_patient(self, update: PatientUpdate) -> None:
         """Update demographics in all reports of a site; idempotent."""
         body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
-        await self._transport.call("POST", "/api/patient/update", update.site, nothing, body=body)
+        await self._transport.call(
+            "POST", "/api/patient/update", update.site, ignore_body, body=body
+        )
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
-        await self._transport.call("POST", "/api/patient/merge", site, nothing, body=body)
+        await self._transport.call("POST", "/api/patient/merge", site, ignore_body, body=body)
 
     async def worklist(
         self,
@@ -195,13 +197,15 @@ class AdminEndpoints:
             method, f"{_ACCOUNTS}{path}", "", body=body, query=query
         )
 
-    async def visitor(self, cookies: str, *, unattended: bool = False) -> SignedInUser | None:
+    async def signed_in_user(
+        self, cookies: str, *, unattended: bool = False
+    ) -> SignedInUser | None:
         """Return the signed-in user, or None. `unattended` does not prolong the session."""
         try:
             response = await self._transport.get_as_browser(
                 _PROFILE, cookies, unattended=unattended
             )
-            return visitor(response.json())
+            return signed_in_user(response.json())
         except EngineFailure as failure:
             if failure.status == _UNAUTHORIZED:
                 return None

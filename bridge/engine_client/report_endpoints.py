@@ -18,9 +18,9 @@ from bridge.engine_client.models import (
 from bridge.engine_client.responses import (
     UnreadableResponse,
     export,
-    launched,
-    member,
-    nothing,
+    ignore_body,
+    launch_result,
+    text_member,
 )
 from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
@@ -39,7 +39,7 @@ class ReportEndpoints:
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
         """Create or open a report."""
         return await self._transport.call(
-            "POST", LAUNCH, launch.site, launched, body=_launch_body(launch)
+            "POST", LAUNCH, launch.site, launch_result, body=_launch_body(launch)
         )
 
     async def launch_batch(
@@ -61,7 +61,7 @@ class ReportEndpoints:
     async def content(self, order: OrderKey) -> str:
         """Read the report's plain text."""
         return await self._transport.call(
-            "GET", "/api/report/content", order.site, member("content"), query=order.tags()
+            "GET", "/api/report/content", order.site, text_member("content"), query=order.tags()
         )
 
     async def export_json(
@@ -126,7 +126,7 @@ class ReportEndpoints:
         flags = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
         options = {name: True for name, wanted in flags.items() if wanted}
         body = _report_body(order, **options)
-        await self._transport.call("POST", "/api/report/delete", order.site, nothing, body=body)
+        await self._transport.call("POST", "/api/report/delete", order.site, ignore_body, body=body)
 
 
 def _launch_body(launch: LaunchRequest) -> dict[str, Any]:
@@ -167,4 +167,4 @@ def _batch_result(value: object) -> LaunchResult | EngineFailure:
     if isinstance(status, int):
         code = code_of(value, status)
         return EngineFailure(BATCH, classify(status, code), code, status)
-    return launched(value)
+    return launch_result(value)

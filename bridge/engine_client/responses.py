@@ -130,7 +130,7 @@ def _signed_text(value: object) -> tuple[StatusRecord, ReportExport | None]:
     )
 
 
-def launched(value: object) -> LaunchResult:
+def launch_result(value: object) -> LaunchResult:
     """Read the response to a launch."""
     body = _object(value, "launch")
     return LaunchResult(
@@ -140,11 +140,11 @@ def launched(value: object) -> LaunchResult:
     )
 
 
-def nothing(_: object) -> None:
+def ignore_body(_: object) -> None:
     """Ignore the response body."""
 
 
-def member(name: str) -> Callable[[object], str]:
+def text_member(name: str) -> Callable[[object], str]:
     """Make a reader of one text member, such as `content`."""
     return lambda value: _text(_object(value, name).get(name), name)
 
@@ -250,7 +250,7 @@ def enrolment(value: object) -> EnrolmentLink:
     return EnrolmentLink(str(link) if link else None, moment(until, "expiresAt"))
 
 
-def visitor(value: object) -> SignedInUser:
+def signed_in_user(value: object) -> SignedInUser:
     """Read a user's profile; the members that limit the session are required."""
     if not isinstance(value, dict):
         raise UnreadableResponse("profile")

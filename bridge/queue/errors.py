@@ -22,7 +22,7 @@ class IllegalTransition(QueueError):
     def __init__(self, state: str, event: str) -> None:
         self.state = state
         self.event = event
-        super().__init__(f"what is {state} cannot be {event}")
+        super().__init__(f"a row in state {state} cannot be {event}")
 
 
 class StateChanged(QueueError):
@@ -30,7 +30,7 @@ class StateChanged(QueueError):
 
     def __init__(self, state: str) -> None:
         self.state = state
-        super().__init__(f"it is {state} by now")
+        super().__init__(f"its state is now {state}")
 
 
 class LeaseEnded(QueueError):
@@ -44,7 +44,7 @@ class LedgerClosed(QueueError):
     """The ledger has not been started, or has been stopped. Nothing was stored."""
 
     def __init__(self) -> None:
-        super().__init__("the ledger takes nothing now")
+        super().__init__("the ledger is not running")
 
 
 class NoSuchRow(QueueError):

@@ -72,7 +72,7 @@ _CORRECT_DUE_TIMES = text("""
     WHERE state = 'queued' AND blocked = 0 AND not_before > :now AND settled_at > :latest
 """)
 
-_LONG_BACKLOG = "a long backlog is being sorted out"
+_LONG_BACKLOG = "no message is free in the scanned part of a long backlog"
 
 WriteRecords = Callable[[Connection, Sequence[Any]], None]
 """Writes the contents of outcome records in a transaction. Raises StoreError."""

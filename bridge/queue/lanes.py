@@ -103,10 +103,10 @@ class LaneClaim:
     """
     Ids of claimed rows in order, and what the claim left behind.
 
-    `scan_incomplete`: all scanned rows are blocked and there are more. A long backlog is sorted out
-    in several short transactions. `more`: other rows may be free as well. `undecided`: some rows
-    wait for one that is just leaving its lane, or another claim is examining them; no notification
-    will follow. `acknowledged`: rows whose acknowledgment was stored with the claim.
+    `scan_incomplete`: all scanned rows are blocked and there are more. Several short transactions
+    scan a long backlog. `more`: other rows may be free as well. `undecided`: some rows wait for one
+    that is just leaving its lane, or another claim is examining them; no notification will follow.
+    `acknowledged`: rows whose acknowledgment was stored with the claim.
     """
 
     ids: list[int]

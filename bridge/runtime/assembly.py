@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from bridge.admin.access.commands import resolve_grants
 from bridge.admin.access.granted_roles import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
-from bridge.admin.checks.descriptors import Descriptors, raise_limit, share
+from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, raise_limit
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.selection import MessageSubjects
 from bridge.console.context import ConsoleContext
@@ -85,7 +85,7 @@ def assemble(
             schedule=schedule,
             offload=offload,
             tracer=tracer,
-            ceiling=SharedConnectionLimit(descriptors.listeners),
+            shared_limit=SharedConnectionLimit(descriptors.listeners),
         )
     parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
@@ -103,9 +103,9 @@ def _queue_parts(
     schedule: Schedule,
     offload: Offload,
     tracer: Tracer | None,
-    ceiling: SharedConnectionLimit,
+    shared_limit: SharedConnectionLimit,
 ) -> list[ServicePart]:
-    """Return intake, delivery and the jobs of the database; `ceiling` limits all listeners."""
+    """Return intake, delivery and the jobs of the database; `shared_limit` limits all listeners."""
     intake, delivery = f"{node}-intake", f"{node}-delivery"
     may_lead = Role.DELIVERY in roles
     membership = Membership(database, (intake, delivery), schedule, jobs=may_lead)
@@ -114,7 +114,7 @@ def _queue_parts(
     shared = (settings, database, client, metrics)
     options: dict[str, Any] = {"schedule": schedule, "tally": tally, "tracer": tracer}
     if Role.INTAKE in roles:
-        own = (intake, reactor, membership, ceiling)
+        own = (intake, reactor, membership, shared_limit)
         parts += IntakeParts(*shared, *own, offload=offload, **options).parts()
     if Role.DELIVERY in roles:
         parts += DeliveryParts(*shared, delivery, reactor, membership, **options).parts()
@@ -162,7 +162,7 @@ def _web(
 
 def _descriptors(settings: Settings) -> Descriptors:
     """Raise the limit of file descriptors and divide it. Raises TooFewDescriptors."""
-    found, log = share(settings, raise_limit()), structlog.get_logger("service")
+    found, log = allocate_descriptors(settings, raise_limit()), structlog.get_logger("service")
     if found.suffice:
         log.info("file descriptors", limit=found.limit, count=found.needed)
     else:
@@ -182,9 +182,9 @@ def _engine(
         return None, []
     database = stores.open_engine_database(settings)
     opened = _database_parts("engine database", database, stores.migrate_engine, schedule)
-    alone = Role.INTAKE not in roles
+    may_block_loop = Role.INTAKE not in roles
     application = engine_application(
-        settings, database, now_ms, GrantedRoles(settings), alone=alone
+        settings, database, now_ms, GrantedRoles(settings), may_block_loop=may_block_loop
     )
     engine = application.state.engine
     tidying = schedule.periodic(Job.ENGINE_TIDYING, engine.tidy)
@@ -203,7 +203,9 @@ def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
 def _activate_files(settings: Settings, database: Database) -> None:
     """Activate the files of the data directory that have no active version yet."""
     for name in activate_at_start(settings, database, now_ms()):
-        structlog.get_logger("mappings").error("files have mistakes: not taken", mapping=name)
+        structlog.get_logger("mappings").error(
+            "definition not activated: its files have mistakes", mapping=name
+        )
 
 
 def _end_long_polls(application: FastAPI) -> AsyncAction:

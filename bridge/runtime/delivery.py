@@ -111,7 +111,7 @@ class CourierRegistry:
         del self._settings[name]
         control.disconnect(name)
         await courier.stop()
-        self._log.info("ended", destination=name)
+        self._log.info("disconnected", destination=name)
 
     def _try_to_create(
         self, destination: CompiledDestination, settings: DestinationSettings
@@ -225,12 +225,12 @@ class DeliveryParts:
         """Return the parts in the order of their start."""
         periodic, store = self._schedule.periodic, self._circuits.store
         return [
-            ServicePart("switches", self._control.start, self._control.stop),
+            ServicePart("channel control", self._control.start, self._control.stop),
             periodic(Job.CIRCUITS, store, last=store),
             periodic(Job.OUTBOX_LEASES, self._keep_leases),
             ServicePart("couriers", self._start_couriers, self._stop_couriers),
             self._activation_follower().part(self._schedule, Job.DESTINATION_ACTIVATIONS),
-            ServicePart("followers", self._start_readers, self._stop_readers),
+            ServicePart("change feed readers", self._start_readers, self._stop_readers),
             periodic(Job.STATUS_POLL, self._poll, every=self._poll_every),
             periodic(Job.RECONCILING, self._reconcile),
             periodic(Job.ROUND_REQUESTS, self._run_requested_round),

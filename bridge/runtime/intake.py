@@ -76,7 +76,7 @@ class IntakeParts:
         owner: str,
         reactor: Any,
         membership: Membership,
-        ceiling: SharedConnectionLimit,
+        shared_limit: SharedConnectionLimit,
         *,
         schedule: Schedule,
         tally: UnmappedCodeCounter,
@@ -84,7 +84,7 @@ class IntakeParts:
         tracer: Tracer | None = None,
     ) -> None:
         """
-        Use `offload` to parse large messages; `ceiling` limits the connections of all listeners.
+        Use `offload` to parse large messages; `shared_limit` limits all listeners together.
 
         `owner` claims messages, `tally` counts unmapped codes, `tracer` exports spans.
         """
@@ -98,7 +98,7 @@ class IntakeParts:
         self._first = self._compile()
         self._ledger = Ledger(database)
         self._frame_counts: Counter[str] = Counter()
-        self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), ceiling)
+        self._shared = SharedLimits(FrameBudget(settings.intake.frame_memory), shared_limit)
         self._completions = CompletionWaiter(self._state_of)
         definitions = self._definitions(self._first)
         repository = OrderRepository(database, now_ms)
@@ -155,7 +155,7 @@ class IntakeParts:
             ServicePart("ledger", begin_ledger, self._ledger.stop),
             self._schedule.periodic(Job.INBOX_LEASES, worker.keep_leases, every=worker.lease / 3),
             ServicePart("worker", worker.start, worker.stop),
-            ServicePart("switches", self._control.start, self._control.stop),
+            ServicePart("channel control", self._control.start, self._control.stop),
             ServicePart("listeners", begin, listeners.close),
             ActivationFollower(
                 self._database,

@@ -94,7 +94,7 @@ class Membership:
         self._failover = Failover(database, Inbox(database, name), Outbox(database, name), owners)
         self._listener: NotificationListener | None = None
         self._wakes: list[Wake] = []
-        self._failover_job = schedule.periodic(Job.FAILOVER, self._take_over)
+        self._failover_job = schedule.periodic(Job.FAILOVER, self._requeue_claims_of_failed_nodes)
 
     def leads(self) -> bool:
         """Tell whether this process runs the jobs that one process runs for all."""
@@ -129,11 +129,11 @@ class Membership:
             await Threads.LEASES.run(self._listener.stop)
         await Threads.LEASES.run(self._presence.stop)
 
-    async def _take_over(self) -> None:
+    async def _requeue_claims_of_failed_nodes(self) -> None:
         if count := await Threads.LEASES.run(
             self._failover.requeue_claims_of_failed_nodes, now_ms()
         ):
-            self._log.warning("took over from a node that died", count=count)
+            self._log.warning("requeued the claims of a failed node", count=count)
             self._wake()
 
     def _wake(self) -> None:

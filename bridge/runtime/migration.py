@@ -48,7 +48,9 @@ def migrate_in_child_process(settings: Settings, roles: frozenset[Role]) -> bool
     if not needed:
         return True
     for name, _, _ in needed:
-        structlog.get_logger("service").info("migrating, or waiting for who does", place=name)
+        structlog.get_logger("service").info(
+            "migrating, or waiting for another process that migrates", place=name
+        )
     if not hasattr(os, "fork"):
         return True  # `assemble` migrates them
     return _run_in_child(partial(_migrate, needed))
@@ -110,9 +112,9 @@ def _run_in_child(work: Callable[[], None]) -> bool:
         return False
     if status < 0:
         name = signal.Signals(-status).name
-        message = f"migrating was ended by {name}: nothing is half done, start again"
+        message = f"the migration was ended by {name} and rolled back: start again"
     if status:
-        raise MigrationFailed(message or f"migrating failed with status {status}")
+        raise MigrationFailed(message or f"the migration failed with status {status}")
     return True
 
 

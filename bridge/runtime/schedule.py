@@ -264,7 +264,7 @@ class _ScheduledJob:
     def _record_success(self) -> None:
         if self._failed_at:
             self._failed_at = ""
-            self._log.info("job works again", job=self._job.label)
+            self._log.info("job recovered", job=self._job.label)
 
     def _record_failure(self, error: Exception) -> None:
         """Count every failure; log the first one at each place."""

@@ -321,7 +321,8 @@ class CommitStatements:
         """
         if not self._statements:
             return
-        # All nodes of all releases lock in this order: no deadlocks.
+        # Nodes of all releases lock in the order of the names: another order could deadlock with
+        # nodes of an earlier release.
         keys = [postgres.lock_key(name) for name in sorted(self._lock_names)]
         notifications = [{"channel": each, "mark": mark} for each in self._channels]
         statements = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._statements]

@@ -240,19 +240,17 @@ class Database:
         So the rows that these transactions append become visible in the order of their ids. On
         SQLite writers are always serialized.
         """
-        self.serialize_on_all(connection, [name])
-
-    def serialize_on_all(self, connection: Connection, names: Iterable[str]) -> None:
-        """As `serialize` for several names, locked in one order: no deadlocks."""
-        keys = sorted({postgres.lock_key(name) for name in names})
-        if keys and self.dialect == "postgresql":
+        if self.dialect == "postgresql":
+            keys = [postgres.lock_key(name)]
             execute_bound(connection, BoundStatement(postgres.LOCK_ALL, {"keys": keys}))
 
     def serialize_statements(self, names: Iterable[str]) -> list[BoundStatement]:
         """
-        Return the statements of `serialize_on_all`, to run before others; none on SQLite.
+        Return statements that serialize on several names, to run before others; none on SQLite.
 
-        After them the server ends a transaction that pauses between two statements for two seconds
+        All transactions lock these names in the order of their keys, so they do not deadlock. The
+        names must not include those of `append_at_commit`, which have another order. After the
+        statements the server ends a transaction that pauses between two statements for two seconds
         (`postgresql.connection.BRIEF_SECONDS`).
         """
         keys = sorted({postgres.lock_key(name) for name in names})

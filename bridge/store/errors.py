@@ -35,18 +35,18 @@ _MEANINGS = {
     "SQLITE_IOERR_SHMSIZE": _FULL,
     "SQLITE_CANTOPEN": "its file cannot be opened, or its folder cannot be written",
     "SQLITE_READONLY": "its file cannot be written",
-    "SQLITE_NOTADB": "its file is no database",
+    "SQLITE_NOTADB": "its file is not a database",
     "SQLITE_CORRUPT": "its file is damaged",
     "XX001": "its data is damaged",
     "XX002": "an index is damaged",
     "ENOSPC": _FULL,
-    "EDQUOT": "its disk is full, or its user's share of it",
+    "EDQUOT": "its disk or the quota of its user is full",
     "EACCES": "the folder of its large messages may not be written",
     "EROFS": "its disk may not be written",
     "53300": "no connection is left",
     "lost": "no connection",
-    "55P03": "others hold a lock",
-    "42501": "our role lacks the right",
+    "55P03": "another transaction holds a lock",
+    "42501": "the database role lacks a privilege",
 }
 """Meanings of common error codes."""
 
@@ -78,7 +78,7 @@ class Conflict(StoreError):
 
     def __init__(self, constraint: str) -> None:
         self.constraint = constraint
-        super().__init__(f"already there ({constraint})")
+        super().__init__(f"the row exists already ({constraint})")
 
 
 class StatementRefused(StoreError):
@@ -106,8 +106,8 @@ class SchemaInUse(StoreError):
 
     def __init__(self, package: str) -> None:
         super().__init__(
-            f"{package}: not migrated, nothing was changed: others use the tables;"
-            " stop all nodes, wait for back-ups, and start again"
+            f"{package}: not migrated, nothing was changed: other sessions use the tables;"
+            " stop all nodes, wait until backups end, and start again"
         )
 
 
@@ -124,7 +124,7 @@ class WrongIndexKey(StoreError):
     def __init__(self) -> None:
         super().__init__(
             "secrets/index.key is not the key of this database: copy the file from another node "
-            "that uses the database, or from the back-up of it"
+            "that uses the database, or from its backup"
         )
 
 
@@ -132,14 +132,16 @@ class UnsupportedStore(StoreError):
     """The URL names no database that can store messages safely."""
 
     def __init__(self, dialect: str, reason: str) -> None:
-        super().__init__(f"cannot keep messages in {dialect}: {reason}")
+        super().__init__(f"messages cannot be stored in {dialect}: {reason}")
 
 
 class NameTaken(StoreError):
     """Another process uses this node's name: HOME was copied with its folder `run`."""
 
     def __init__(self) -> None:
-        super().__init__("another process has this node's name: a copied HOME has no folder 'run'")
+        super().__init__(
+            "another process has this node's name: delete the folder 'run' of a copied HOME"
+        )
 
 
 class VersionDamaged(StoreError):

@@ -38,7 +38,7 @@ def file_of(address: URL) -> Path:
     """Return the file of a URL. Raises UnsupportedStore."""
     if not address.database or address.database == ":memory:":
         raise UnsupportedStore(
-            "sqlite", "a file is required, an in-memory database is lost at the end"
+            "sqlite", "a file is required, an in-memory database is lost when the process ends"
         )
     return Path(address.database)
 

@@ -307,12 +307,12 @@ class MessageSite(Site):
         observer: ServerObserver,
         refuse: NakBuilder,
         budget: FrameBudget | None = None,
-        ceiling: SharedConnectionLimit | None = None,
+        shared_limit: SharedConnectionLimit | None = None,
     ) -> None:
         """
         `clock` is the reactor; `refuse` builds the reply to a body that is too long.
 
-        `budget` and `ceiling` are shared with the other listeners of the process.
+        `budget` and `shared_limit` are shared with the other listeners of the process.
         """
         super().__init__(  # type: ignore[no-untyped-call]
             resource,
@@ -331,7 +331,7 @@ class MessageSite(Site):
             limits.max_connections,
             per_source=limits.max_connections_per_source,
             allow=limits.allow,
-            ceiling=ceiling,
+            shared_limit=shared_limit,
         )
         self._open: set[_Channel] = set()
         self._waiting: list[_Channel] = []  # with a buffered request

@@ -22,7 +22,7 @@ from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_sender import HttpSender
 from bridge.wiring.active_settings import SourceFinder, file_sources
 from bridge.wiring.listeners import log_reload_failure
-from bridge.wiring.ports import folder_at, require_foreign_secret
+from bridge.wiring.ports import authorization_path, folder_at
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.quantities import Address
@@ -50,7 +50,9 @@ class NotOutbound(BridgeError):
     """A destination uses a definition that does not write messages."""
 
     def __init__(self, destination: str, mapping: str) -> None:
-        super().__init__(f"destination {destination}: {mapping} is no mapping of outgoing messages")
+        super().__init__(
+            f"destination {destination}: {mapping} is not a mapping of outgoing messages"
+        )
 
 
 class NotRendered(BridgeError):
@@ -204,7 +206,7 @@ def _web(
 ) -> HttpSender:
     file = destination.authorization_file
     authorization = read_authorization(
-        f"destination {destination.name}", require_foreign_secret(settings, destination.name, file)
+        f"destination {destination.name}", authorization_path(settings, destination.name, file)
     )
     policy: Any = _DestinationTrust(tls_options(settings, destination))
     agent = Agent(reactor, policy, connectTimeout=destination.connect_timeout)  # type: ignore[no-untyped-call]

@@ -107,15 +107,18 @@ def engine_application(
     clock: Clock,
     roles: ConsoleRoles,
     *,
-    alone: bool = False,
+    may_block_loop: bool = False,
 ) -> FastAPI:
     """
     Build the internal engine. The runtime starts its background work.
 
-    `alone`: the process has no listener.
+    `may_block_loop`: no listener shares the process.
     """
     return create_application(
-        replace(engine_settings(settings), alone=alone), database, clock=clock, roles=roles
+        replace(engine_settings(settings), may_block_loop=may_block_loop),
+        database,
+        clock=clock,
+        roles=roles,
     )
 
 

@@ -106,7 +106,7 @@ def tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServerOptions:
 
 def log_reload_failure(error: TLSConfigurationError) -> None:
     """Log that the previous certificates stay in use."""
-    structlog.get_logger("tls").error("new files not used", setting=error.setting)
+    structlog.get_logger("tls").error("new TLS files cannot be used", setting=error.setting)
 
 
 def validator(settings: Settings, listener: ListenerSettings, metrics: Metrics) -> Validator | None:

@@ -67,8 +67,8 @@ def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
     return Folder(folder)
 
 
-def require_foreign_secret(settings: Settings, owner: str, file: Path | None) -> Path | None:
-    """Return the path of a peer's secret, or None. Raises ProtectedPath."""
+def authorization_path(settings: Settings, owner: str, file: Path | None) -> Path | None:
+    """Return the path of a peer's authorization file, or None. Raises ProtectedPath."""
     if file is None:
         return None
     path = settings.path(file)
@@ -134,7 +134,7 @@ class SharedLimits:
     """Limits that all listeners of a process share."""
 
     budget: FrameBudget
-    ceiling: SharedConnectionLimit
+    connections: SharedConnectionLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def make_port(
             observer=observer,
             refuse=handlers.unframed,
             budget=shared.budget,
-            ceiling=shared.ceiling,
+            shared_limit=shared.connections,
         )
         return ListeningPort(site, endpoint, site.drain)
     factory = MLLPServerFactory(
@@ -228,7 +228,7 @@ def make_port(
         observer=observer,
         on_unframed=handlers.unframed,
         budget=shared.budget,
-        ceiling=shared.ceiling,
+        shared_limit=shared.connections,
     )
     return ListeningPort(
         factory, endpoint, lambda: factory.drain().asFuture(asyncio.get_running_loop())
@@ -253,7 +253,7 @@ def web_rules(
     """Return the rules of an HTTP listener. Raises AuthorizationUnusable."""
     file = listener.authorization_file
     authorization = read_authorization(
-        f"listener {listener.name}", require_foreign_secret(settings, listener.name, file)
+        f"listener {listener.name}", authorization_path(settings, listener.name, file)
     )
     return HttpListenerRules(address.path, listener.charset, authorization)
 

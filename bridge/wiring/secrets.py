@@ -21,7 +21,7 @@ def read_token(path: Path) -> str:
     """Return the token in a file. Raises SettingsError, which never contains the content."""
     token = _text(path).strip()
     if not token or any(character.isspace() for character in token):
-        raise SettingsError([Mistake(str(path), "must hold one token and nothing else")])
+        raise SettingsError([Mistake(str(path), "must contain one token and nothing else")])
     return token
 
 
@@ -29,7 +29,7 @@ def read_secret(path: Path) -> str:
     """Return the single line of a file, such as a password. Raises SettingsError."""
     secret = _text(path).strip()
     if not secret or len(secret.splitlines()) != 1:
-        raise SettingsError([Mistake(str(path), "must hold one line and nothing else")])
+        raise SettingsError([Mistake(str(path), "must contain one line and nothing else")])
     return secret
 
 
@@ -46,7 +46,7 @@ def read_link_keys(path: Path) -> tuple[tuple[str, bytes], ...]:
             mistakes.append(Mistake(f"{path}:{number}", "write a key id, a blank, 32 bytes Base64"))
         keys.append((key_id, key))
     if not keys:
-        mistakes.append(Mistake(str(path), "holds no key"))
+        mistakes.append(Mistake(str(path), "contains no key"))
     if mistakes:
         raise SettingsError(mistakes)
     return tuple(keys)
@@ -61,7 +61,7 @@ def read_index_key(path: Path) -> bytes:
     """Return the key of index hashes. Raises SettingsError."""
     key = _decoded(_text(path).strip())
     if len(key) != KEY_BYTES:
-        raise SettingsError([Mistake(str(path), "must hold one line: 32 bytes in Base64")])
+        raise SettingsError([Mistake(str(path), "must contain one line: 32 bytes in Base64")])
     return key
 
 

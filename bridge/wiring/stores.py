@@ -20,7 +20,7 @@ ENGINE_PACKAGE: Final = "bridge.engine.records"
 ENGINE_VERSIONS: Final = "alembic_engine"
 _NO_KEY: Final = (
     "is missing, and the database has keyed rows: copy the file from another node that uses the "
-    "database, or from the back-up of it"
+    "database, or from its backup"
 )
 
 

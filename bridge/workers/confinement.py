@@ -186,7 +186,7 @@ def _if_null(first: int, second: int) -> list[bytes]:
 LIMITS = "limits on memory, processor time and files"
 NO_PRIVILEGES = "no new privileges"
 NAMESPACES = "own network, IPC and user namespaces"
-LANDLOCK = "Landlock: no file but the standard library's"
+LANDLOCK = "Landlock: only files of the standard library"
 FILTER = "system call filter"
 
 ALL_PROTECTIONS = (LIMITS, NO_PRIVILEGES, NAMESPACES, LANDLOCK, FILTER)

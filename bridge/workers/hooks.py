@@ -49,7 +49,7 @@ class WorkerHookRunner:
         if not isinstance(answer, str):
             return ""
         if _UNSTORABLE.search(answer):
-            raise HookStopped("answered with a NUL character or an unpaired surrogate")
+            raise HookStopped("returned a NUL character or an unpaired surrogate")
         return answer
 
     def _run_task(
@@ -61,7 +61,7 @@ class WorkerHookRunner:
                 task, payload, arguments, max_bytes=_MAX_ANSWER_BYTES, wait=WAIT, **limits
             )
         except WorkerTimeout:
-            raise HookStopped("was stopped: it took too long or too much memory") from None
+            raise HookStopped("was stopped: it needed too much time or memory") from None
         except WorkerBusy:
             raise HookStopped("was not called: all worker processes are busy") from None
         except WorkerFailed as error:
@@ -77,4 +77,4 @@ def _reason(names: Iterable[str], source: str) -> str:
     for name in names:
         if _NAME.fullmatch(name) and (hasattr(builtins, name) or name in source):
             return f"raised {name}"
-    return "was stopped: it ended without an answer, took too much memory or answered too much"
+    return "was stopped: it returned nothing, needed too much memory or returned too much"

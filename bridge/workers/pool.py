@@ -118,7 +118,7 @@ class DocumentTooCostly(BridgeError):
     """The document cannot be parsed within the limits of time and memory."""
 
     def __init__(self) -> None:
-        super().__init__("the document is too costly to read")
+        super().__init__("the document needs too much time or memory to be read")
 
 
 class DocumentUnparsable(BridgeError):

@@ -159,7 +159,7 @@ def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[Ho
     listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
     assert listed == [str(each) for each in sorted(deliveries(house, "parked"))]
     out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
-    assert "3 queued, 0 not" in out
+    assert "3 queued, 0 failed" in out
     eventually(lambda: not deliveries(house, "parked"))
     eventually(lambda: notifications("parked:destination ris", "cleared"))
     assert len(notifications("parked:destination ris")) == 1
@@ -180,7 +180,7 @@ def test_refused_messages_are_replayed_in_bulk(watched: tuple[House, Sink]) -> N
             assert verdict(sender.ask(bad))[0] == "AR"
     out = house.bridge("messages", "replay", "--state", "refused", expect=1)
     assert out.count("still refused") == 2
-    assert "0 queued, 2 not" in out
+    assert "0 queued, 2 failed" in out
     house.bridge("messages", "replay", expect=2)
 
 

@@ -183,7 +183,7 @@ def test_certificates_are_renewed_while_connections_are_open(installation: TlsIn
         installation.own.certificate.write_text("nonsense", "utf-8")
         with Sender(installation.port, tls=context) as after:
             assert serial_of(after) == new.serial
-    assert "new files not used" in installation.house.log()
+    assert "new TLS files cannot be used" in installation.house.log()
 
 
 def test_check_live_connects_to_the_destinations(installation: TlsInstallation) -> None:

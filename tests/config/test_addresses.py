@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config import SettingsError
-from config.addresses import FolderAddress, WebAddress, parse_where
+from config.addresses import FolderAddress, WebAddress, parse_connection_address
 from config.quantities import Address
 from config.settings import Settings, parse
 
@@ -37,7 +37,7 @@ def destination(address: str, more: str = "") -> str:
 )
 def test_kinds(text: str, kind: type, host: str, port: int, path: str) -> None:
     """The scheme selects the transport."""
-    found = parse_where(text)
+    found = parse_connection_address(text)
     assert type(found) is kind
     assert getattr(found, "host", "") == host
     assert getattr(found, "port", 0) == port

@@ -29,7 +29,7 @@ WANTED = {
     "[log]\nfromat = 1": "2:1: log.fromat: unknown key; is format meant?",
     "[sizes]\nbatch = 1": "2:1: sizes.batch: write at least 100",
     '[lifetimes]\nsession = "1s"': "2:1: lifetimes.session: write at least 300 seconds",
-    "[alerts]\nevery = inf": '2:1: alerts.every: is too much, write for example "10s"',
+    "[alerts]\nevery = inf": '2:1: alerts.every: is too large, write for example "10s"',
     "[[http]]\nbind = 1": "1:1: http: write [http]",
     "[listener]\n": "1:1: listener: write [[listener]], once for each",
     '[[destination]]\nreplies = { XX = "park" }': "2:13: destination.1.replies.XX: write AA, AE,",
@@ -38,7 +38,7 @@ WANTED = {
     '[[destination]]\nack_timeout = "0s"': "2:1: destination.1.ack_timeout: write more than 0",
     "[[listener]]\nmax_frame = 0": "2:1: listener.1.max_frame: write more than 0",
     "[database]\npool_size = \n": "2:13: Invalid value",
-    "[log]\nlevel = " + "[" * 2000: "2:9: tables or lists lie too deep in each other",
+    "[log]\nlevel = " + "[" * 2000: "2:9: tables or lists are nested too deeply",
     "[log]\nlevel = " + "9" * 5000: "2:9: a number has too many digits",
 }
 

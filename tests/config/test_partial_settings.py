@@ -6,7 +6,7 @@ import pytest
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.findings import CheckSeverity
-from config.example import fresh
+from config.example import render_new
 from config.partial_settings import further_mistakes, valid_settings
 
 WRONG = """
@@ -91,4 +91,4 @@ def test_a_setting_without_effect_is_reported(tmp_path: Path, value: str) -> Non
         CheckSeverity.WARNING,
         "has no effect since 2026-11-24: use the roles of `bridge serve`",
     )
-    assert "second_process" not in fresh()
+    assert "second_process" not in render_new()

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.admin.data_directory import create_data_directory
 from config.errors import SettingsError
-from config.example import fresh, render
+from config.example import render, render_new
 from config.quantities import parse_address, parse_duration, parse_size
 from config.settings import Settings, load, parse
 
@@ -112,7 +112,7 @@ def test_fresh_settings_load(tmp_path: Path) -> None:
     assert (tmp_path / "secrets" / "engine.token").read_bytes() == token
     assert (tmp_path / "secrets" / "engine.token").stat().st_mode & 0o777 == 0o600
     assert load(tmp_path).listener[0].name == "ris-orders"
-    assert fresh().startswith("# Settings of this home.")
+    assert render_new().startswith("# Settings of this data directory.")
 
 
 def test_missing_home(tmp_path: Path) -> None:

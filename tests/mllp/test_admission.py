@@ -169,8 +169,8 @@ class TestLimits:
 
     def test_limit_of_the_process(self) -> None:
         """The limit of the process counts the connections of all listeners."""
-        ceiling = SharedConnectionLimit(2)
-        one, other = (Admission(9, ceiling=ceiling) for _ in range(2))
+        shared = SharedConnectionLimit(2)
+        one, other = (Admission(9, shared_limit=shared) for _ in range(2))
         slots = [Slot("10.0.0.1", 0, ConnectionActivity.BUSY) for _ in range(2)]
         fill(one, *slots)
 
@@ -178,7 +178,7 @@ class TestLimits:
         one.leave(slots[0])
         one.leave(slots[0])
         assert other.request("10.0.0.2", 9) is None
-        assert ceiling.open == 1
+        assert shared.open == 1
 
 
 def call(server: MemoryServer, host: str) -> MemoryCaller:
@@ -272,22 +272,22 @@ class TestServer:
 
 def test_a_flood_of_one_listener_makes_room_in_another() -> None:
     """One source fills the limit of all listeners; its connection is closed for another source."""
-    ceiling = SharedConnectionLimit(4)
-    first, second, third = (Admission(9, per_source=2, ceiling=ceiling) for _ in range(3))
+    shared = SharedConnectionLimit(4)
+    first, second, third = (Admission(9, per_source=2, shared_limit=shared) for _ in range(3))
     flood = [Slot("192.0.2.9", at, ConnectionActivity.UNFINISHED) for at in range(4)]
     fill(first, *flood[:2])
     fill(second, *flood[2:])
-    assert ceiling.is_reached
+    assert shared.is_reached
 
     assert third.request("10.0.0.1", 100) is None
     assert [each.evicted for each in flood] == [True, False, False, False]
-    assert not ceiling.is_reached
+    assert not shared.is_reached
 
 
 def test_the_limit_of_a_listener_makes_room_in_it_only() -> None:
     """A connection of another listener would free no slot of this one."""
-    ceiling = SharedConnectionLimit(9)
-    full, other = Admission(1, ceiling=ceiling), Admission(9, ceiling=ceiling)
+    shared = SharedConnectionLimit(9)
+    full, other = Admission(1, shared_limit=shared), Admission(9, shared_limit=shared)
     busy = Slot("10.0.0.2", 0, ConnectionActivity.BUSY)
     idle = [Slot("192.0.2.9", 0) for _ in range(4)]
     fill(full, busy)

@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import SettingsError
 from config.settings import parse
-from config.toml_text import read
+from config.toml_text import parse_toml
 from parsers.errors import DocumentRefused
 from parsers.limits import TOML
 from parsers.toml import require_limits
@@ -35,7 +35,7 @@ def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
     with pytest.raises(DocumentRefused):
         require_limits(text)
     with pytest.raises(SettingsError) as refused:
-        read(text, Path("interface.toml"))
+        parse_toml(text, Path("interface.toml"))
     (mistake,) = refused.value.mistakes
     assert mistake.place.startswith("interface.toml")
 
@@ -54,7 +54,7 @@ def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
 def test_texts_and_comments_do_not_count(text: str) -> None:
     """Brackets and points in patterns and comments do not count."""
     require_limits(text)
-    assert read(text, Path("bridge.toml"))["a"]
+    assert parse_toml(text, Path("bridge.toml"))["a"]
 
 
 @pytest.mark.parametrize(

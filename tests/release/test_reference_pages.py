@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from bridge.cli.application import application
 from bridge.engine.http.engine_application import ROUTERS
-from config.example import _ARRAYS, _TABLES, shown
+from config.example import _ARRAYS, _TABLES, example_value
 
 WIDTH = 96
 EMPTY = ('""', "{}", "[]")
@@ -39,7 +39,7 @@ def _section(title: str, name: str, model: type[BaseModel]) -> str:
         if field.deprecated:
             continue
         optional = field.get_default(call_default_factory=True) in (None, {}, [], "")
-        value = _cell(shown(name, field.alias or key, field))
+        value = _cell(example_value(name, field.alias or key, field))
         default = f"(`{value}`)" if optional and value not in EMPTY else f"`{value}`"
         if field.is_required():
             default = f"required, such as `{value}`"

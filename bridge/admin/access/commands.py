@@ -53,7 +53,7 @@ def make_grant(
     if role == ConsoleRole.SITE_ADMINISTRATOR and not sites:
         raise InvalidGrant("a site administrator needs --site")
     if role in ALL_SITES_ROLES and sites:
-        raise InvalidGrant(f"--site limits no {role}: it is for all sites")
+        raise InvalidGrant(f"--site does not apply to {role}, a role for all sites")
     return Grant(email, ConsoleRole(role), bodies, frozenset(sites) if sites else None)
 
 

@@ -59,7 +59,7 @@ def save_grant(
     """
     with database.write() as connection:
         if _lock_and_find(database, connection, grant.account_id) != before:
-            detail = "somebody else changed this role meanwhile: look again"
+            detail = "another administrator has changed this role meanwhile: load it again"
             raise GrantRefused("changed_meanwhile", detail, 409)
         if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
             _require_another(connection, before)

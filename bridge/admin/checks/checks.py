@@ -10,11 +10,16 @@ from pydantic import BaseModel
 from sqlalchemy.exc import ArgumentError
 
 from bridge.admin.checks import connection_checks
-from bridge.admin.checks.databases import databases, is_missing, sqlite_file, unreadable_databases
-from bridge.admin.checks.descriptors import TooFewDescriptors, reachable_limit, share
+from bridge.admin.checks.databases import (
+    check_databases,
+    is_missing,
+    sqlite_file,
+    unreadable_databases,
+)
+from bridge.admin.checks.descriptors import TooFewDescriptors, allocate_descriptors, reachable_limit
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
-from bridge.admin.checks.security import sign_in
+from bridge.admin.checks.security import check_sign_in
 from bridge.admin.definitions.activation import differing_definitions
 from bridge.engine.service.sites.site_settings import list_sites
 from bridge.errors import BridgeError
@@ -61,8 +66,8 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
         _exposures,
         _deprecated,
         _descriptors,
-        partial(databases, unreadable=unreadable),
-        *(() if unreadable else (_sites, _activations, _channels_not_loaded, sign_in)),
+        partial(check_databases, unreadable=unreadable),
+        *(() if unreadable else (_sites, _activations, _channels_not_loaded, check_sign_in)),
         _listeners,
         _destinations,
         _tracing,
@@ -113,7 +118,7 @@ def _activations(settings: Settings) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckSeverity.ERROR, "console", str(error))
         return
     except BridgeError:
-        return  # `databases` reports the reason
+        return  # `check_databases` reports the reason
     finally:
         database.dispose()
     yield from _saved_in_console(settings, current, find_sources)
@@ -134,7 +139,7 @@ def _channels_not_loaded(settings: Settings) -> Iterator[CheckFinding]:
         current = active_settings.current(settings, database)
         known = {kind: channels.read_channels(database, kind) for kind in ChannelKind}
     except BridgeError:
-        return  # `databases` reports the reason
+        return  # `check_databases` reports the reason
     finally:
         database.dispose()
     loaded = {
@@ -162,14 +167,14 @@ def _saved_in_console(
         before, place = in_file.get((each.kind, each.name)), f"{each.kind} {each.name}"
         if before is not None and before.settings == each.settings:
             if before.mappings != each.mappings:
-                message = f"reads with {', '.join(each.mappings)}, as saved in the console"
+                message = f"uses {', '.join(each.mappings)}, as saved in the console"
                 yield CheckFinding(CheckSeverity.WARNING, place, message)
             continue
         if before is not None:
             message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
         yield from _build_parts(
-            place, connection_checks.checks_of(current, each.kind, each.name, find_sources)
+            place, connection_checks.connection_parts(current, each.kind, each.name, find_sources)
         )
 
 
@@ -258,7 +263,7 @@ def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
     """Compare the limit of file descriptors of this account with the settings."""
     place = "file descriptors"
     try:
-        found = share(settings, reachable_limit())
+        found = allocate_descriptors(settings, reachable_limit())
     except TooFewDescriptors as error:
         yield CheckFinding(CheckSeverity.ERROR, place, str(error))
         return
@@ -285,26 +290,26 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
         with database.read() as connection:
             known = {site.site_id for site in list_sites(connection, None)}
     except BridgeError:
-        return  # `databases` reports the reason
+        return  # `check_databases` reports the reason
     finally:
         database.dispose()
     for listener in settings.listener:
         if listener.site and listener.site not in known:
-            message = f"there is no site {listener.site}; `bridge site add` makes it"
+            message = f"there is no site {listener.site}; `bridge site add` creates it"
             yield CheckFinding(CheckSeverity.WARNING, f"listener {listener.name}", message)
 
 
 def _listeners(settings: Settings) -> Iterator[CheckFinding]:
     for listener in settings.listener:
         yield from _build_parts(
-            f"listener {listener.name}", connection_checks.of_listener(settings, listener)
+            f"listener {listener.name}", connection_checks.listener_parts(settings, listener)
         )
 
 
 def _destinations(settings: Settings) -> Iterator[CheckFinding]:
     for destination in settings.destination:
         place = f"destination {destination.name}"
-        yield from _build_parts(place, connection_checks.of_destination(settings, destination))
+        yield from _build_parts(place, connection_checks.destination_parts(settings, destination))
 
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:

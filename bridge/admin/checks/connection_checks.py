@@ -16,9 +16,9 @@ from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_settings import SourceFinder
 from bridge.wiring.destinations import destination_definition_names
 from bridge.wiring.listeners import validator
-from bridge.wiring.ports import folder_at, require_foreign_secret
+from bridge.wiring.ports import authorization_path, folder_at
 from config import Settings
-from config.addresses import FolderAddress, Where
+from config.addresses import ConnectionAddress, FolderAddress
 from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
 from mappings.hl7.charset import is_codec
@@ -33,7 +33,7 @@ class MissingSite(BridgeError):
 
     def __init__(self, listener: str, mapping: str) -> None:
         super().__init__(
-            f"listener {listener}: no SiteID: set `site`, or let mapping {mapping} yield one"
+            f"listener {listener}: no SiteID: set `site`, or set it in mapping {mapping}"
         )
 
 
@@ -94,25 +94,25 @@ def verify_records(
             continue
         connection = active_settings.connection_of_record(each.name)
         if connection is not None and active_settings.table_of(each) is not None:
-            for part in checks_of(settings, *connection, find):
+            for part in connection_parts(settings, *connection, find):
                 part()
 
 
-def checks_of(
+def connection_parts(
     settings: Settings, kind: ChannelKind, name: str, find: SourceFinder | None = None
 ) -> list[Part]:
     """Return the parts of a connection. Each raises BridgeError, also for unusable TLS files."""
     if kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
-        found = of_listener(settings, listener, find)
+        found = listener_parts(settings, listener, find)
         found.append(partial(_require_free_address, settings, listener))
     else:
         destination = next(each for each in settings.destination if each.name == name)
-        found = of_destination(settings, destination, find)
+        found = destination_parts(settings, destination, find)
     return [partial(_build, f"{kind} {name}", each) for each in found]
 
 
-def of_listener(
+def listener_parts(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> list[Part]:
     """Return the parts of a listener."""
@@ -128,7 +128,7 @@ def of_listener(
     return found
 
 
-def of_destination(
+def destination_parts(
     settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> list[Part]:
     """Return the parts of a destination."""
@@ -158,10 +158,10 @@ def _require_authorization(
     settings: Settings, section: ListenerSettings | DestinationSettings
 ) -> None:
     file = section.authorization_file
-    read_authorization(section.name, require_foreign_secret(settings, section.name, file))
+    read_authorization(section.name, authorization_path(settings, section.name, file))
 
 
-def _require_folder(settings: Settings, owner: str, where: Where) -> None:
+def _require_folder(settings: Settings, owner: str, where: ConnectionAddress) -> None:
     if isinstance(where, FolderAddress):
         folder_at(settings, owner, where)
 
@@ -199,7 +199,7 @@ def _addresses(settings: Settings, excluded: ListenerSettings) -> Iterator[tuple
         if each.enabled and each.name != excluded.name:
             yield f"listener {each.name}", _address_key(each)
     if settings.http.bind.port:
-        yield "the web side (http.bind)", f"{settings.http.bind.port}"
+        yield "the web server (http.bind)", f"{settings.http.bind.port}"
 
 
 def _address_key(listener: ListenerSettings) -> str:

@@ -21,7 +21,7 @@ from bridge.wiring import stores
 from bridge.wiring.secrets import read_index_key
 from config import Settings, SettingsError
 
-_LOST = "the content of {} large messages is missing; restore {} from the same back-up"
+_LOST = "the content of {} large messages is missing; restore {} from the same backup"
 
 _DAMAGED = "the file is damaged ({}); restore it from a backup"
 
@@ -48,7 +48,7 @@ def unreadable_databases(settings: Settings) -> dict[str, str]:
     return unreadable
 
 
-def databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterator[CheckFinding]:
+def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterator[CheckFinding]:
     """
     Check the bridge's database, and that of the internal engine.
 
@@ -111,7 +111,9 @@ def _migrations(place: str, url: str, package: str, versions: str) -> Iterator[C
         if not is_ready(database, package, versions):
             at = ", ".join(current(database, versions)) or "nothing"
             needs = ", ".join(heads(package))
-            message = f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` does it"
+            message = (
+                f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` migrates it"
+            )
             yield CheckFinding(CheckSeverity.WARNING, place, message)
 
     yield from _checked(place, url, check)
@@ -133,7 +135,7 @@ def _durability(settings: Settings, place: str, url: str) -> Iterator[CheckFindi
 
 def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
     if database.dialect != "postgresql":
-        message = "require_synchronous is set, and SQLite has no standbys"
+        message = "require_synchronous has no effect on SQLite, which has no standbys"
         yield CheckFinding(CheckSeverity.WARNING, place, message)
         return
     try:

@@ -3,7 +3,7 @@ File descriptors of a process: the limit, the number that the settings may need,
 
 Accepted connections, database connections and files need descriptors. If the limit is too low for
 all of them, databases and files come first, then listeners, then HTTP. Each use has a separate
-ceiling, so that a flood of connections of one kind never stops the others.
+limit, so that a flood of connections of one kind never stops the others.
 """
 
 import resource
@@ -90,7 +90,7 @@ def _limits() -> tuple[int, int]:
     )
 
 
-def share(settings: Settings, limit: int) -> Descriptors:
+def allocate_descriptors(settings: Settings, limit: int) -> Descriptors:
     """Divide a limit among the uses. Raises TooFewDescriptors."""
     if limit < MIN_LIMIT:
         raise TooFewDescriptors(limit)

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from config.errors import SettingsError
 from config.settings import FILE_NAME
-from config.toml_text import position, read
+from config.toml_text import parse_toml, position
 
 _CONNECTION: Final = re.compile(r"(listener|destination) (.+)")
 _SETTING: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 _WORD: Final = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)*")
 _MENTIONS: Final = (
-    ("nobody answers at", "address"),
+    ("no response from", "address"),
     ("mapping", "mappings"),
     ("mapping", "mapping"),
     ("messages", "mapping"),
@@ -39,7 +39,7 @@ class SettingsLocator:
         self._file = home / FILE_NAME
         try:
             self._text = self._file.read_text("utf-8")
-            self._values: Mapping[str, Any] = read(self._text, self._file)
+            self._values: Mapping[str, Any] = parse_toml(self._text, self._file)
         except (OSError, ValueError, SettingsError):
             self._text, self._values = "", {}
 

@@ -25,6 +25,7 @@ from bridge.admin.checks.peers import (
     first_action,
     root_cause,
     run_checks,
+    tls_context,
 )
 from bridge.contract import TOKEN_HEADER
 from bridge.errors import BridgeError
@@ -43,7 +44,7 @@ _OPTIONS_UNSUPPORTED: Final = frozenset({501, 505})
 """Server errors that mean that OPTIONS is not supported."""
 
 
-def ask_web(
+def _http_destination(
     settings: Settings,
     destination: DestinationSettings,
     address: WebAddress,
@@ -57,10 +58,12 @@ def ask_web(
     except TransportError:
         return  # `check_home` reports the reason
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
+        message = (
+            f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a firewall"
+        )
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.RemoteProtocolError:
-        message = f"{host} does not answer as HTTP does: is that its port?"
+        message = f"{host} does not respond with HTTP: check the port"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.HTTPError as error:
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(root_cause(error), host))
@@ -87,17 +90,19 @@ def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, 
 
 
 def _status_findings(place: str, host: str, status: int) -> Iterator[CheckFinding]:
-    answers = f"{host} answers {status} to a question without a message"
+    answers = f"{host} answers {status} to an OPTIONS request"
     if status in _UNAUTHORIZED:
-        message = f"{host} does not let us in ({status}): set authorization_file, or correct it"
+        message = f"{host} refuses the credentials ({status}): set or correct authorization_file"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     elif status in _GONE:
-        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: is that its path?")
+        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: check the path")
     elif httpx.codes.is_redirect(status):
-        message = f"{host} sends us elsewhere ({status}), where no result goes: set that address"
+        message = (
+            f"{host} redirects ({status}), and results do not follow redirects: set the new address"
+        )
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     elif httpx.codes.is_server_error(status) and status not in _OPTIONS_UNSUPPORTED:
-        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: look there")
+        yield CheckFinding(CheckSeverity.WARNING, place, f"{answers}: see the log of that server")
 
 
 _REFUSED: Final = frozenset({401, 403})
@@ -106,8 +111,9 @@ _SERVICE_STATUSES: Final = frozenset({200, 400, 413, 415, 422, 429})
 
 _SERVER_ERROR: Final = 500
 _NOT_MLLP: Final = {
-    FirstAction.CLOSES: "{where} closes each connection: does it know us, or take one at a time?",
-    FirstAction.SENDS: "{where} speaks first, which no receiver of MLLP does: is that its port?",
+    FirstAction.CLOSES: "{where} closes each connection: check its list of senders, and whether it "
+    "allows one connection only",
+    FirstAction.SENDS: "{where} sends data first, unlike an MLLP receiver: check the port",
 }
 _SERVICE: Final = "engine.base_url"
 
@@ -158,7 +164,9 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
             status = response.status_code  # the body is not needed
             is_html = "html" in response.headers.get("content-type", "")
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
+        message = (
+            f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a firewall"
+        )
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:
@@ -167,11 +175,13 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
         )
         return
     if status in _REFUSED:
-        message = f"the token in {file} is refused ({status}): have a new one made there"
+        message = f"the token in {file} is refused ({status}): create a new one there"
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
     elif is_html or status not in _SERVICE_STATUSES:
         advice = (
-            "look there" if status >= _SERVER_ERROR else "is it the address of a report service?"
+            "see the log of that server"
+            if status >= _SERVER_ERROR
+            else "check that it is the address of a report service"
         )
         received = f"a page ({status})" if is_html and status < _SERVER_ERROR else f"{status}"
         message = f"{host} answers /api/report/status with {received}: {advice}"
@@ -194,9 +204,8 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
     if isinstance(address, FolderAddress):
         yield from _folder(settings, place, address)
         return
-    secure = destination.tls is not None or (isinstance(address, WebAddress) and address.secure)
     try:
-        context = _context(settings, destination) if secure else None
+        context = tls_context(settings, destination)
     except (OSError, ValueError):
         return  # `check_home` reports the reason
     name = (destination.tls.server_name if destination.tls else None) or address.host
@@ -211,7 +220,9 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
                     yield from _certificate_expiry(settings, place, secured)
                     action = first_action(secured)
     except TimeoutError as error:
-        silent = f"{where} takes the connection and no TLS handshake: is that its TLS port?"
+        silent = (
+            f"{where} accepts the connection and does not answer the TLS handshake: check the port"
+        )
         yield CheckFinding(
             CheckSeverity.ERROR, place, silent if is_connected else explain_failure(error, where)
         )
@@ -220,23 +231,9 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(error, host))
     else:
         if isinstance(address, WebAddress):
-            yield from ask_web(settings, destination, address, context)
+            yield from _http_destination(settings, destination, address, context)
         elif action in _NOT_MLLP:
             yield CheckFinding(CheckSeverity.WARNING, place, _NOT_MLLP[action].format(where=where))
-
-
-def _context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext:
-    tls = destination.tls
-    ca = None if tls is None or tls.ca is None else str(settings.path(tls.ca))
-    context = ssl.create_default_context(cafile=ca)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls is not None and tls.crl is not None:
-        context.load_verify_locations(str(settings.path(tls.crl)))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls is not None and tls.certificate is not None:
-        key = None if tls.key is None else settings.path(tls.key)
-        context.load_cert_chain(settings.path(tls.certificate), key)
-    return context
 
 
 def _certificate_expiry(

@@ -13,6 +13,9 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
+from config import Settings
+from config.addresses import WebAddress
+from config.sections import DestinationSettings
 
 PATIENCE: Final = 20.0
 """Seconds for all checks together."""
@@ -21,29 +24,29 @@ _LISTEN_SECONDS: Final = 0.3
 """How long to wait for a peer that accepts a connection and then closes it."""
 
 _CERTIFICATE_FAILURES: Final = {
-    3: "tls.crl has no list of its authority: add it",
+    3: "tls.crl has no revocation list of its authority: add it",
     9: "its certificate is not valid yet: compare the clocks",
-    10: "its certificate has expired: it needs a new one there",
+    10: "its certificate has expired: it must be renewed there",
     12: "tls.crl has expired: fetch the newest list",
-    23: "its certificate was revoked: it needs a new one there",
-    62: "its certificate is not for {host}: set tls.server_name to what it is for",
-    64: "its certificate is not for {host}: set tls.server_name to what it is for",
+    23: "its certificate was revoked: it must be replaced there",
+    62: "its certificate is not for {host}: set tls.server_name to a name in it",
+    64: "its certificate is not for {host}: set tls.server_name to a name in it",
     **dict.fromkeys((18, 19, 20, 21), "its authority is not trusted: add it to tls.ca"),
 }
 """Explanations by the codes of OpenSSL's X509_verify_cert_error_string."""
 
 _HANDSHAKE_FAILURES: Final = {
-    "WRONG_VERSION_NUMBER": "it does not speak TLS there: remove tls, or ask for its TLS port",
-    "UNEXPECTED_EOF_WHILE_READING": "it hung up on the TLS handshake: is that its TLS port?",
-    "UNSUPPORTED_PROTOCOL": "it speaks no TLS 1.2 or newer",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "it speaks no TLS 1.2 or newer",
+    "WRONG_VERSION_NUMBER": "it does not use TLS on this port: remove tls, or set its TLS port",
+    "UNEXPECTED_EOF_WHILE_READING": "it closed the connection in the TLS handshake: check the port",
+    "UNSUPPORTED_PROTOCOL": "it does not support TLS 1.2 or newer",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it does not support TLS 1.2 or newer",
     **dict.fromkeys(
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
-        "it wants a certificate of ours: set tls.certificate and tls.key",
+        "it requires a client certificate: set tls.certificate and tls.key",
     ),
     **dict.fromkeys(
         ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV1_ALERT_ACCESS_DENIED"),
-        "it does not take our certificate: have it trust who issued tls.certificate",
+        "it refuses tls.certificate: its issuer must be trusted there",
     ),
 }
 
@@ -105,6 +108,27 @@ def first_action(connection: socket.socket) -> FirstAction:
         connection.settimeout(before)
 
 
+def tls_context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext | None:
+    """
+    Return the TLS context with which a check connects to a destination; None without TLS.
+
+    Raises OSError or ValueError if a file of the settings cannot be read.
+    """
+    address, tls = destination.address, destination.tls
+    if tls is None and not (isinstance(address, WebAddress) and address.secure):
+        return None
+    ca = None if tls is None or tls.ca is None else settings.path(tls.ca)
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls is not None and tls.crl is not None:
+        context.load_verify_locations(settings.path(tls.crl))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if tls is not None and tls.certificate is not None:
+        key = None if tls.key is None else settings.path(tls.key)
+        context.load_cert_chain(settings.path(tls.certificate), key)
+    return context
+
+
 def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> str:
     """
     Return the reason of a failed connection, and what to do about it.
@@ -115,11 +139,11 @@ def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> 
         text = _explain_tls(error).format(host=host)
         return text if is_set else text.partition(": ")[0]
     if isinstance(error, socket.gaierror):
-        return f"nobody answers at {host}: no such host is known ({error.strerror})"
+        return f"no response from {host}: unknown host ({error.strerror})"
     if isinstance(error, TimeoutError):
-        return f"nobody answers at {host}: no answer in time"
+        return f"no response from {host}: timeout"
     reason = getattr(error, "strerror", None) or type(error).__name__
-    return f"nobody answers at {host}: {reason}"
+    return f"no response from {host}: {reason}"
 
 
 def _explain_tls(error: ssl.SSLError) -> str:

@@ -18,12 +18,12 @@ from config import Settings, SettingsError
 PLACE = "worker processes"
 
 
-def protections() -> list[CheckFinding]:
+def check_protections() -> list[CheckFinding]:
     """Report active and missing protections of worker processes."""
     try:
         return protection_findings(HOOKS.protections())
     except WorkerError as error:
-        return [CheckFinding(CheckSeverity.WARNING, PLACE, f"none can be started here: {error}")]
+        return [CheckFinding(CheckSeverity.WARNING, PLACE, f"cannot be started: {error}")]
 
 
 def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
@@ -40,7 +40,7 @@ def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
     if FILTER in active and NAMESPACES in missing:
         missing.remove(NAMESPACES)
     if active and missing:
-        text = f"not offered by this kernel or container: {'; '.join(missing)}"
+        text = f"not supported by this kernel or container: {'; '.join(missing)}"
         found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
     return found
 
@@ -51,7 +51,7 @@ _SHARED: Final = (
 )
 
 
-def sign_in(settings: Settings) -> Iterator[CheckFinding]:
+def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
     """Check the sign-in settings of the internal engine."""
     if not settings.engine.is_internal:
         return
@@ -63,7 +63,7 @@ def sign_in(settings: Settings) -> Iterator[CheckFinding]:
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
     if undeclared := [each for each in _undeclared_proxies(settings) if not trusted.include(each)]:
-        message = f"requests came by the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
+        message = f"requests came through the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)
     elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):
         yield CheckFinding(
@@ -76,14 +76,14 @@ def _undeclared_proxies(settings: Settings) -> list[str]:
     try:
         database = open_engine_database(settings)
     except (BridgeError, SettingsError):
-        return []  # `databases` reports the reason
+        return []  # `check_databases` reports the reason
     try:
         if not engine_is_ready(database):
             return []
         with database.read() as connection:
             return undeclared_proxies(connection)
     except (BridgeError, SettingsError):
-        return []  # `databases` reports the reason
+        return []  # `check_databases` reports the reason
     finally:
         database.dispose()
 

@@ -254,7 +254,7 @@ def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> S
     if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
         return lambda each: compare(before, after, each.payload, each.defaults, each.charset)
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
-        raise NotComparable("one version reads messages, the other writes them")
+        raise NotComparable("one version is inbound, the other outbound")
 
     def compare_written(each: MessageSample) -> list[FieldDifference]:
         orders = reader(each)

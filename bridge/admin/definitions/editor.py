@@ -29,7 +29,12 @@ from bridge.admin.definitions.definition_checks import (
     require_readable,
 )
 from bridge.admin.definitions.drafts import DraftConflict
-from bridge.admin.definitions.overview import activation_json, draft_json, kind_of, users
+from bridge.admin.definitions.overview import (
+    activation_json,
+    connections_using,
+    draft_json,
+    kind_of,
+)
 from bridge.admin.errors import NoSuchItem
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
@@ -124,7 +129,9 @@ class DefinitionEditor:
             "newer": self._newer(name, version.sources if version else {}),
             "draft": {**draft_json(own_draft), "files": draft} if own_draft else None,
             "others": [draft_json(each) for each in drafts if each is not own_draft],
-            "used": users(active_settings.current(self._settings, self._database), name),
+            "used": connections_using(
+                active_settings.current(self._settings, self._database), name
+            ),
             **self._checked(name, {**sources, **draft}),
         }
 
@@ -232,7 +239,7 @@ class DefinitionEditor:
         """Record that a code stays without an entry. Raises NoSuchItem."""
         key = CodeKey(name, table, code)
         if not code_records.mark_seen(self._database, key, actor, self._clock()):
-            raise NoSuchItem("there is no such code, or somebody has said so already")
+            raise NoSuchItem("there is no such code, or it is marked as seen already")
 
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
         """Add an entry to the actor's draft. Raises NoSuchItem."""

@@ -81,7 +81,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "name": name,
                 "kind": _kind(settings, database, name),
                 "in_force": _activation(active.get(name)),
-                "used": users(current, name),
+                "used": connections_using(current, name),
                 "drafts": [draft_json(each) for each in drafts if each.name == name],
                 "files_differ": name in differ,
             }
@@ -91,7 +91,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     }
 
 
-def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
+def definition_kinds(settings: Settings, database: Database) -> Mapping[str, str]:
     """Return the kind (`orders`, `patients`, `results`) of each definition without errors."""
     with database.read() as connection:
         active = {
@@ -104,7 +104,7 @@ def kinds(settings: Settings, database: Database) -> Mapping[str, str]:
     return {name: kind for name, kind in found.items() if kind}
 
 
-def users(settings: Settings, name: str) -> dict[str, list[str]]:
+def connections_using(settings: Settings, name: str) -> dict[str, list[str]]:
     """Return the listeners and destinations that use a definition."""
     return {
         "listeners": [each.name for each in settings.listener if name in each.mappings],

@@ -194,7 +194,9 @@ def _difference_json(found: FieldDifference, values: bool) -> dict[str, str]:
     return {"field": found.field}
 
 
-def as_read_now(settings: Settings, database: Database, after: Compiled) -> SampleComparison:
+def comparison_with_active(
+    settings: Settings, database: Database, after: Compiled
+) -> SampleComparison:
     """
     Return a comparison of `after` with the active definition that reads each message now.
 
@@ -202,7 +204,9 @@ def as_read_now(settings: Settings, database: Database, after: Compiled) -> Samp
     definition.
     """
     if not isinstance(after, InboundMapping):
-        raise NotComparable("only what reads messages can take one from another definition")
+        raise NotComparable(
+            "only an inbound definition can be compared with the one that reads the messages now"
+        )
     find, lists = active_sources(settings, database), {}
     for listener in active_settings.current(settings, database).listener:
         definitions = [check_cached(find(name), name).compiled for name in listener.mappings]
@@ -298,7 +302,7 @@ class DefinitionTrials:
         with as_operator_errors():
             after = self._compile(name, actor, request.after, code=request.code)
             if request.before == NOW:
-                compare_sample = as_read_now(self._settings, self._database, after)
+                compare_sample = comparison_with_active(self._settings, self._database, after)
             else:
                 before = self._compile(name, actor, request.before, code=request.code)
                 compare_sample = make_comparison(before, after, self._reader())

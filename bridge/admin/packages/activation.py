@@ -50,7 +50,7 @@ from bridge.wiring.active_settings import Connection, all_sources
 from bridge.wiring.stores import bridge_database
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError, load
-from config.forms import written
+from config.forms import to_table
 from config.settings import parse as parse_settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
@@ -99,14 +99,14 @@ def plan_activation(settings: Settings, database: Database, files: Files) -> Act
     require_connections_only(files[FILE])
     connections = _new_connections(settings, database, files[FILE])
     records = tuple(
-        active_settings.make_connection_record(kind, name, written(each))
+        active_settings.make_connection_record(kind, name, to_table(each))
         for (kind, name), each in connections.items()
     )
     planned = active_settings.current(settings, database, records)
     known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
     for kind, name in connections:
-        for part in connection_checks.checks_of(planned, kind, name, lambda _: sources):
+        for part in connection_checks.connection_parts(planned, kind, name, lambda _: sources):
             part()
     names = [name for _, name in connections]
     definitions = definitions_of(planned, names)
@@ -135,7 +135,7 @@ def _new_connections(
         for each in active_settings.connections_of(packaged, kind)
     }
     if not found:
-        raise NotImported(f"{FILE} has no listener and no destination")
+        raise NotImported(f"{FILE} contains no listener and no destination")
     current = active_settings.current(settings, database)
     for kind, name in found:
         if active_settings.find_connection(current, kind, name) is not None:

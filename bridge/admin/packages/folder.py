@@ -27,11 +27,11 @@ from bridge.wiring.active_settings import active_sources
 from bridge.wiring.ports import require_file_of_home
 from bridge.wiring.stores import bridge_database
 from config import Settings
-from config.forms import written as as_written
+from config.forms import to_table
 from config.listeners import ListenerSettings
 from config.private_files import replace_all
 from config.settings import FILE_NAME, load, parse, paths_in
-from config.toml_text import read
+from config.toml_text import parse_toml
 from mappings.compiler import compile_with_files, read_folder
 from mappings.language.diagnostics import Sources
 
@@ -65,7 +65,7 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     """Return the files of an interface package. Raises NoSuchInterface, OSError."""
     text = (settings.home / FILE_NAME).read_text("utf-8")
     current = active_settings.current(settings, database)
-    tables = _tables(read(text, settings.home / FILE_NAME), settings, current, names)
+    tables = _tables(parse_toml(text, settings.home / FILE_NAME), settings, current, names)
     find = active_sources(current, database)
     files = {FILE: "\n".join(as_toml(kind, table) for kind, table in tables)}
     for name in definitions_of(current, names):
@@ -104,7 +104,7 @@ def _tables(
             if each.name not in names:
                 continue
             from_file = active_settings.origin_of(settings, current, kind, each.name) == "file"
-            table = in_file[each.name] if from_file and each.name in in_file else as_written(each)
+            table = in_file[each.name] if from_file and each.name in in_file else to_table(each)
             if isinstance(each, ListenerSettings) and table.get("mappings") != each.mappings:
                 table = {**table, "mappings": each.mappings}
             found.append((kind, table))
@@ -201,7 +201,7 @@ def _plan(home: Path, files: Files) -> ImportPlan:
     settings = parse(text, home, Path(FILE))
     names = tuple(name for name in _names(settings) if name not in set(_names(known)))
     if not names:
-        raise NotImported(f"{FILE} has no listener and no destination")
+        raise NotImported(f"{FILE} contains no listener and no destination")
     existing = read_folder(home / MAPPINGS)
     sources = mappings_of(files)
     for kind in KINDS:
@@ -231,9 +231,9 @@ def require_connections_only(text: str) -> None:
     Other settings, such as those of sign-in, are refused because nobody expects them in a package.
     Raises NotImported, SettingsError.
     """
-    others = sorted(read(text, Path(FILE)).keys() - set(KINDS))
+    others = sorted(parse_toml(text, Path(FILE)).keys() - set(KINDS))
     if others:
-        raise NotImported(f"{FILE} has more than listeners and destinations: {others[0]}")
+        raise NotImported(f"{FILE} contains more than listeners and destinations: {others[0]}")
 
 
 def _names(settings: Settings) -> list[str]:
@@ -259,5 +259,5 @@ def require_files(settings: Settings, section: active_settings.Connection) -> No
     """
     missing = [str(path) for path in paths_in(section) if not settings.path(path).is_file()]
     if missing:
-        raise NotImported(f"put these files into HOME first: {', '.join(missing)}")
+        raise NotImported(f"create these files in HOME first: {', '.join(missing)}")
     require_file_of_home(settings, section)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import SettingsError
-from config.toml_text import read
+from config.toml_text import parse_toml
 from mappings.language import definition_files
 from mappings.language.code_tables import names, read_table
 from mappings.language.diagnostics import Diagnostics
@@ -27,7 +27,7 @@ def unpack_package(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
         files = unpack(document)
         for name, text in files.items():
             if name.endswith(".toml"):
-                read(text, Path(name))
+                parse_toml(text, Path(name))
     except DocumentRefused as refused:
         return {"fault": refused.reason}
     except SettingsError as error:

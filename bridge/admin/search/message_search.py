@@ -161,7 +161,7 @@ def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes
     """
     lines = [each.rstrip("\r\n") for each in segments if each.strip()]
     if not lines or len(lines) > _MAX_SEGMENTS:
-        raise InvalidEdit("MSH", "a message has between one segment and 5000")
+        raise InvalidEdit("MSH", "a message has 1 to 5000 segments")
     before = editable_message(original, charset)
     _require_same_delimiters(before, lines)
     for number, line in enumerate(lines, start=1):
@@ -170,7 +170,7 @@ def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes
     if payload == _encode(before.segments, before.codec):
         raise InvalidEdit("MSH", "nothing was changed")
     if editable_message(payload, charset).segments != tuple(lines):
-        raise InvalidEdit("MSH-18", "the character set of the message cannot hold what was written")
+        raise InvalidEdit("MSH-18", "the character set of the message lacks a character")
     return payload
 
 
@@ -181,7 +181,7 @@ def _require_same_delimiters(before: EditableMessage, lines: Sequence[str]) -> N
     if not lines[0].startswith("MSH"):
         raise InvalidEdit("MSH", "a message begins with MSH")
     if delimiters is not None and _delimiters(lines[0]) != delimiters:
-        raise InvalidEdit("MSH-2", "the delimiters stay as they were")
+        raise InvalidEdit("MSH-2", "the delimiters must not change")
 
 
 def _delimiters(line: str) -> str:
@@ -193,7 +193,7 @@ def _require_valid_segment(line: str, number: int, separator: str) -> None:
     if not _SEGMENT_NAME.fullmatch(name) or line[3:4] not in {"", separator}:
         raise InvalidEdit(f"line {number}", "a segment begins with three letters and a separator")
     if number > 1 and name == "MSH":
-        raise InvalidEdit(f"line {number}", "there is one MSH")
+        raise InvalidEdit(f"line {number}", "a message has only one MSH")
     if _CONTROL_CHARACTER.search(line):
         raise InvalidEdit(f"line {number}", "a control character: write it as an escape")
 

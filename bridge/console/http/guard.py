@@ -91,26 +91,26 @@ async def authenticate(request: Request) -> ConsoleUser:
     context = context_of(request)
     unattended = "x-unattended" in request.headers
     try:
-        visitor = await context.engine.client.visitor(
+        user = await context.engine.client.signed_in_user(
             request.headers.get("cookie", ""), unattended=unattended
         )
     except EngineFailure:
         raise EngineUnreachable from None
-    if visitor is None:
+    if user is None:
         raise SignInRequired
-    request.state.user_email = visitor.email
+    request.state.user_email = user.email
     if request.method not in _SAFE_METHODS and not _has_own_origin(request):
         raise ForeignOrigin
-    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, visitor.account_id)
+    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, user.account_id)
     if grant is None:
         raise PermissionDenied(Permission.SEE)
-    session = ConsoleSession(visitor.site, visitor.authenticated_at, visitor.second_factor)
+    session = ConsoleSession(user.site, user.authenticated_at, user.second_factor)
     admitted = admit(grant, session, second_factor=context.second_factor)
     return ConsoleUser(
-        replace(admitted, email=visitor.email),
-        visitor.name,
-        visitor.theme,
-        visitor.authenticated_at,
+        replace(admitted, email=user.email),
+        user.name,
+        user.theme,
+        user.authenticated_at,
     )
 
 

@@ -119,7 +119,9 @@ class EngineState:
         self.roles = roles
         self.clock = clock
         self.random = secrets.token_bytes
-        self.work = DatabaseExecutor(database, settings.threads, alone=settings.alone)
+        self.work = DatabaseExecutor(
+            database, settings.threads, may_block_loop=settings.may_block_loop
+        )
         self.audit_buffer = AuditBuffer(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter()

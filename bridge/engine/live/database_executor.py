@@ -30,7 +30,7 @@ from bridge.engine.service.work import (
     nested_work,
     work_within,
 )
-from bridge.executors import settle
+from bridge.executors import set_outcome
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.store.short_work import ShortWork
@@ -95,7 +95,7 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:  # noqa: BLE001  # each item gets the error
             outcomes = [error] * len(batch)
         for (_, future), outcome in zip(batch, outcomes, strict=True):
-            settle(future, outcome)
+            set_outcome(future, outcome)
 
 
 FIRST_LOCK_WAIT_MS, NEXT_LOCK_WAIT_MS = 200, 10
@@ -187,10 +187,10 @@ POLL_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
 class DatabaseExecutor:
     """The only access of the event loop to the database."""
 
-    def __init__(self, database: Database, threads: int, *, alone: bool = False) -> None:
-        """`alone`: the event loop serves the engine only, so short writes may block it."""
+    def __init__(self, database: Database, threads: int, *, may_block_loop: bool = False) -> None:
+        """`may_block_loop`: the event loop serves the engine only, so short writes may block it."""
         self.database = database
-        self._has_loop_alone = alone
+        self._may_block_loop = may_block_loop
         self.changed = ChangeNotifier()
         self.poll_seconds = POLL_SECONDS[database.dialect]
         self._watch = database.reader()
@@ -304,7 +304,7 @@ class DatabaseExecutor:
         block an event loop that serves listeners.
         """
         use_case = PendingUseCase(actor, now, action)
-        short = urgent or (brief and self._has_loop_alone)
+        short = urgent or (brief and self._may_block_loop)
         if short and self.database.short_work is not None and not self._changes.is_busy:
             with suppress(Busy, Conflict):  # a thread repeats it
                 done: Result = self._change_inline(self.database.short_work, use_case)

@@ -15,7 +15,7 @@ from typing import Any
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import LaunchRequest, LaunchResult
-from bridge.executors import settle
+from bridge.executors import set_outcome
 from bridge.intake.process.order_plans import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
 
@@ -68,7 +68,7 @@ class Launcher:
             await asyncio.gather(*map(self._send, chunks))
         except Exception as error:  # noqa: BLE001  # raised to all callers
             for _, future in waiting:
-                settle(future, error)
+                set_outcome(future, error)
 
     async def _send(self, chunk: Sequence[_Request]) -> None:
         try:
@@ -76,7 +76,7 @@ class Launcher:
         except Exception as error:  # noqa: BLE001  # raised to the callers of this batch
             results = [error] * len(chunk)
         for (_, future), result in zip(chunk, results, strict=True):
-            settle(future, result)
+            set_outcome(future, result)
 
     async def _results(
         self, launches: Sequence[LaunchRequest]

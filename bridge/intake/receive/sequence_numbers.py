@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from bridge.executors import Threads, settle
+from bridge.executors import Threads, set_outcome
 from bridge.intake.receive.identity import part_number
 from bridge.intake.receive.verdict import SequenceCheck, Verdict, looks_like_batch, split_batch
 from bridge.queue.ledger.arrivals import Arrival, Receipt, signed64
@@ -228,7 +228,7 @@ class Sequencer:
         """Store all messages of a batch and then their numbers, or none."""
         stored = self._inbox.accept_many(arrivals)
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
-        self._progress.stored, finish = self._finisher(partial(settle, result))
+        self._progress.stored, finish = self._finisher(partial(set_outcome, result))
         stored.add_done_callback(lambda done: finish(done.exception() or done.result()))
         self._progress.heads = [not part_number(each.flags) for each in arrivals]
         return result
@@ -263,7 +263,7 @@ class Sequencer:
             task = asyncio.ensure_future(self._keep(progress, outcome, report))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: settle(stored, None))
+            task.add_done_callback(lambda _: set_outcome(stored, None))
 
         return stored, finish
 

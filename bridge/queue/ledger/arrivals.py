@@ -63,7 +63,7 @@ class Arrival:
 
     def __post_init__(self) -> None:
         if self.state not in INITIAL_STATES:
-            raise ValueError(f"nothing arrives {self.state}")
+            raise ValueError(f"an arrival cannot have the state {self.state}")
         lanes = self.lanes
         if len(lanes) > MAX_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
             raise ValueError("a message has at most two lanes, and each once")

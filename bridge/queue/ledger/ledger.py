@@ -19,7 +19,7 @@ from typing import Protocol
 
 import structlog
 
-from bridge.executors import Threads, settle
+from bridge.executors import Threads, set_outcome
 from bridge.queue.errors import LedgerClosed
 from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
 from bridge.queue.ledger.arrivals import Arrival, Receipt
@@ -155,7 +155,7 @@ class Ledger:
             raise LedgerClosed
         future: asyncio.Future[Sequence[Receipt]] = self._loop.create_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(ArrivalGroup(arrivals, lambda result: settle(future, result), size))
+        self._submit(ArrivalGroup(arrivals, lambda result: set_outcome(future, result), size))
         return future
 
     def acknowledged(self, message_id: int) -> None:
@@ -272,7 +272,9 @@ class Ledger:
                     group.on_stored(result)
                 except Exception as error:  # noqa: BLE001  # the other groups need their results
                     _log.error(
-                        "arrival not settled", error=describe(error), trace=stack_frames(error)
+                        "callback of an arrival failed",
+                        error=describe(error),
+                        trace=stack_frames(error),
                     )
         finally:
             self._on_batch()

@@ -109,7 +109,7 @@ def _delete_related(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(table).where(table.c.message_id.in_(ids)))
 
 
-def newer_than_fits(database: Database, limit: int, *, step: int = 10_000) -> int:
+def find_size_cutoff(database: Database, limit: int, *, step: int = 10_000) -> int:
     """
     Return the time (ms) before which messages must be deleted for the rest to fit into `limit`
     bytes.

@@ -63,11 +63,6 @@ class SynchronousCommit:
         """Whether nothing is written without the guarantee."""
         return self._required
 
-    @property
-    def is_satisfied(self) -> bool:
-        """Whether writing is allowed without asking the server now."""
-        return not self._required or (self._is_valid and not self._problem)
-
     def require(self) -> None:
         """Raise NotSynchronous if commits must be synchronous and are not. Blocking."""
         if not self._required:

@@ -190,7 +190,7 @@ class Presence:
         # A time in the future was stored by a clock that was ahead.
         wait = max(0.0, self._late_seconds - abs(float(age)))
         if wait:
-            _log.warning("failover of the database: nothing is claimed for %.0f s", wait)
+            _log.warning("failover of the database server: no claims for %.0f s", wait)
         return wait
 
 

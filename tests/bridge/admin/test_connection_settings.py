@@ -83,10 +83,15 @@ def harness(tmp_path: Path) -> Iterator[ConnectionsHarness]:
         ("destination", {**STREET, "mapping": "orders"}, "", "outgoing"),
         ("destination", {**STREET, "colour": "red"}, "colour", "unknown key"),
         ("destination", {**STREET, "tls": {}}, "tls", "folder"),
-        ("destination", {**STREET, "authorization_file": "x"}, "authorization_file", "no setting"),
+        (
+            "destination",
+            {**STREET, "authorization_file": "x"},
+            "authorization_file",
+            "not a setting",
+        ),
         ("destination", {**STREET, "address": "a:1", "tls": {"ca": "none.pem"}}, "", "tls.ca"),
         ("listener", {"name": "l", "bind": "127.0.0.1:2599", "site": "S"}, "bind", "listener ris"),
-        ("listener", {"name": "l", "bind": "127.0.0.1:8999", "site": "S"}, "bind", "web side"),
+        ("listener", {"name": "l", "bind": "127.0.0.1:8999", "site": "S"}, "bind", "web server"),
         ("listener", {"name": "l", "bind": "127.0.0.1:1"}, "site", "no SiteID"),
         (
             *("listener", {"name": "l", "bind": "127.0.0.1:1", "site": "S", "share_port": True}),
@@ -147,7 +152,7 @@ def test_change_disable_and_rollback(harness: ConnectionsHarness) -> None:
     assert harness.address("street") == "folder:other"
     with pytest.raises(ChangeConflict):
         harness.put("street", STREET, on=first)
-    with pytest.raises(InvalidState, match="switch destination street off first"):
+    with pytest.raises(InvalidState, match="disable destination street first"):
         harness.put("street", None, on=second)
     back = ConnectionChange(ChannelKind.DESTINATION, "street", "ben", "no", second)
     assert harness.setup.rollback(back)["version"] == first

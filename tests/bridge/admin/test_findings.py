@@ -51,8 +51,8 @@ def test_listeners_and_destinations(tmp_path: Path) -> None:
         ("7:3: listener ris", "charset"),
         ("8:9: listener ris", "tls.certificate"),
         ("12:1: listener other", "not a mapping of incoming"),
-        ("15:1: destination pacs", "nobody answers"),
-        ("16:1: destination pacs", "no mapping of outgoing"),
+        ("15:1: destination pacs", "no response"),
+        ("16:1: destination pacs", "not a mapping of outgoing"),
         ("17:9: destination pacs", "tls.ca"),
     ):
         assert any(each[0] == f"{file}:{place}" and expected in each[1] for each in found), place
@@ -74,8 +74,8 @@ def test_an_unreachable_peer_is_reported_once(tmp_path: Path, more: list[str]) -
     """An unreachable peer is reported once with its place, with and without `--live`."""
     home = home_with(tmp_path, HOME)
     output = CliRunner().invoke(application, ["check", "--home", str(home), *more]).stdout
-    (line,) = [each for each in output.splitlines() if "nobody answers" in each]
-    assert f"{home / 'bridge.toml'}:15:1: destination pacs: nobody answers at 127.0.0.1:9" in line
+    (line,) = [each for each in output.splitlines() if "no response" in each]
+    assert f"{home / 'bridge.toml'}:15:1: destination pacs: no response from 127.0.0.1:9" in line
 
 
 def test_tracing_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

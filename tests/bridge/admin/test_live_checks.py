@@ -120,11 +120,11 @@ def test_destinations(tmp_path: Path, peers: Peers) -> None:
         "other": (peers.secure("a.example"), TLS, "not for localhost: set tls.server_name"),
         "mutual": (peers.secure("localhost", mutual=True), TLS, "set tls.certificate and tls.key"),
         "untrusted": (peers.secure("localhost"), "tls = {}", "add it to tls.ca"),
-        "clear": (peers.plain(lambda wire: wire.sendall(HELLO)), TLS, "does not speak TLS"),
+        "clear": (peers.plain(lambda wire: wire.sendall(HELLO)), TLS, "does not use TLS"),
         "quiet": (peers.plain(lambda wire: None), "", ""),
-        "shell": (peers.plain(lambda wire: wire.sendall(HELLO)), "", "speaks first"),
+        "shell": (peers.plain(lambda wire: wire.sendall(HELLO)), "", "sends data first"),
         "leaves": (peers.plain(lambda wire: wire.close()), "", "closes each connection"),
-        "closed": (closed, "", "nobody answers at localhost:"),
+        "closed": (closed, "", "no response from localhost:"),
     }
     sections = [
         f'[[destination]]\nname = "{name}"\naddress = "localhost:{port}"\n{tls}\n'
@@ -134,7 +134,7 @@ def test_destinations(tmp_path: Path, peers: Peers) -> None:
     findings = check_live(home(tmp_path, peers, "".join([*sections, nowhere])))
     messages = {each.place.rpartition(" ")[2]: each.message for each in findings}
     assert messages.pop("nowhere").startswith(
-        "nobody answers at no-such-host.invalid:1: no such host"
+        "no response from no-such-host.invalid:1: unknown host"
     )
     assert messages.keys() == {name for name, (_, _, expected) in wanted.items() if expected}
     for name, message in messages.items():
@@ -149,10 +149,10 @@ def test_destinations(tmp_path: Path, peers: Peers) -> None:
         (200, None),
         (405, None),
         (501, None),
-        (401, "does not let us in (401): set authorization_file"),
-        (404, "answers 404 to a question without a message: is that its path?"),
-        (302, "sends us elsewhere (302)"),
-        (503, "answers 503 to a question without a message: look there"),
+        (401, "refuses the credentials (401): set or correct authorization_file"),
+        (404, "answers 404 to an OPTIONS request: check the path"),
+        (302, "redirects (302)"),
+        (503, "answers 503 to an OPTIONS request: see the log"),
     ],
 )
 def test_http_receiver(tmp_path: Path, peers: Peers, status: int, expected: str | None) -> None:
@@ -170,13 +170,13 @@ def test_a_peer_without_http(tmp_path: Path, peers: Peers) -> None:
     port = peers.plain(lambda wire: wire.sendall(HELLO))
     section = f'[[destination]]\nname = "web"\naddress = "http://127.0.0.1:{port}/hl7"\n'
     (finding,) = check_live(home(tmp_path, peers, section))
-    assert "does not answer as HTTP does" in finding.message
+    assert "does not respond with HTTP" in finding.message
 
 
 def test_a_page_instead_of_the_report_service(tmp_path: Path, peers: Peers) -> None:
     """A page is reported whatever its status: the sign-in page of a gateway has 200."""
     (finding,) = check_live(home(tmp_path, peers, "", peers.service(200, page="text/html; x=y")))
-    assert "with a page (200): is it the address of a report service?" in finding.message
+    assert "with a page (200): check that it is the address" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_page_instead_of_the_report_service(tmp_path: Path, peers: Peers) -> N
     [
         (400, None),
         (401, "the token in secrets/engine.token is refused (401)"),
-        (404, "with 404: is it the address of a report service?"),
-        (503, "with 503: look there"),
+        (404, "with 404: check that it is the address"),
+        (503, "with 503: see the log"),
     ],
 )
 def test_report_service(tmp_path: Path, peers: Peers, status: int, expected: str | None) -> None:

@@ -136,7 +136,7 @@ LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
         (zipped(interface_0toml=LISTENER.replace("site", "sight")), "unknown key"),
         (
             zipped(interface_0toml=f'{LISTENER}tls = {{certificate = "c", key = "k"}}\n'),
-            "put these files into HOME first: c, k",
+            "create these files in HOME first: c, k",
         ),
         (
             zipped(interface_0toml=f'{LISTENER}mappings = ["m"]\n', mappings__m_0yaml="kind: x\n"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.security import sign_in
+from bridge.admin.checks.security import check_sign_in
 from bridge.admin.data_directory import create_data_directory
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota
@@ -36,7 +36,7 @@ def test_weak_settings(
     create_data_directory(home)
     for name, value in more.items():
         monkeypatch.setenv(name, value)
-    found = list(sign_in(load(home)))
+    found = list(check_sign_in(load(home)))
     assert [each.place for each in found] == place
     assert all(each.severity is CheckSeverity.WARNING for each in found)
 
@@ -56,4 +56,4 @@ def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ('["10.0.0.1", "127.0.0.1"]', []),
     ):
         monkeypatch.setenv("BRIDGE_HTTP__TRUSTED_PROXIES", declared)
-        assert [each.place for each in sign_in(load(home))] == places
+        assert [each.place for each in check_sign_in(load(home))] == places

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.security import protection_findings, protections
+from bridge.admin.checks.security import check_protections, protection_findings
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES
@@ -47,5 +47,5 @@ def test_the_command_lists_them(tmp_path: Path) -> None:
     """The command lists the protections of this machine."""
     create_data_directory(tmp_path / "home")
     printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
-    for each in protections():
+    for each in check_protections():
         assert f"{each.severity:<7} worker processes: {each.message}" in printed

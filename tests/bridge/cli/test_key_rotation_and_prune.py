@@ -114,7 +114,7 @@ def test_links_outlive_their_key(place: Place) -> None:
     ring = read_link_keys(place.keys)
     assert [key for key, _ in ring] == [output.split()[1]]
     assert ring[0] not in before
-    assert "4 links sealed anew" in output
+    assert "4 links resealed" in output
     assert stat.S_IMODE(place.keys.stat().st_mode) == 0o600
     assert key_ids(place.database) == {ring[0][0]}
     assert [place.open(link) for link in links] == [200] * 4

@@ -93,8 +93,8 @@ def test_the_check_reports_the_override(settings: Settings) -> None:
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
 
-    assert "ris reads with patients, orders" in read_with("patients", "orders")
+    assert "ris uses patients, orders" in read_with("patients", "orders")
     messages = [each.message for each in check_home(settings.home)]
-    assert "reads with patients, orders, as saved in the console" in messages
-    assert "ris reads with orders, patients" in read_with()
+    assert "uses patients, orders, as saved in the console" in messages
+    assert "ris uses orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]

@@ -68,7 +68,7 @@ def test_retry_for_an_inactive_destination(tmp_path: Path) -> None:
         application, ["deliveries", "retry", "--state", "parked", "--home", str(home)]
     )
     assert result.exit_code == 0, result.output
-    assert "4 queued, 0 not" in result.stdout
+    assert "4 queued, 0 failed" in result.stdout
     assert result.stderr.splitlines() == [
         "note: destination dark is disabled: its deliveries wait",
         "note: destination gone is not in the settings: its deliveries wait",

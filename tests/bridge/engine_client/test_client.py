@@ -231,14 +231,14 @@ PROFILE = {
 async def test_the_profile_of_a_user() -> None:
     """The members that limit the session are required."""
     service = Service(response=PROFILE)
-    user = await service.client().visitor("session=1", unattended=True)
+    user = await service.client().signed_in_user("session=1", unattended=True)
     assert user is not None
     assert (user.account_id, user.site, user.authenticated_at) == ("a1", None, 5)
     assert service.requests[0].headers["x-unattended"] == "1"
     assert "x-access-token" not in service.requests[0].headers
     for changed in ({"accountId": ""}, {"email": None}, {"site": ""}, {"authenticatedAt": None}):
         with pytest.raises(EngineFailure):
-            await Service(response={**PROFILE, **changed}).client().visitor("session=1")
+            await Service(response={**PROFILE, **changed}).client().signed_in_user("session=1")
 
 
 def test_an_account_without_a_state_is_disabled() -> None:

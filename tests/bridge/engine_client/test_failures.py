@@ -55,9 +55,9 @@ async def test_a_violated_rule_is_final() -> None:
 @pytest.mark.anyio
 async def test_only_401_means_signed_out() -> None:
     """Any other failure of the profile is an error: the user may be signed in."""
-    assert await Service(401, {"code": "unauthorized"}).client().visitor("session=1") is None
+    assert await Service(401, {"code": "unauthorized"}).client().signed_in_user("session=1") is None
     with pytest.raises(EngineFailure):
-        await Service(503).client().visitor("session=1")
+        await Service(503).client().signed_in_user("session=1")
 
 
 ERRORS = {

@@ -179,7 +179,7 @@ def test_impossible_arrivals(lanes: tuple[int, ...]) -> None:
 
 def test_an_arrival_with_a_final_state() -> None:
     """An arrival cannot have a state that only a worker sets."""
-    with pytest.raises(ValueError, match="arrives"):
+    with pytest.raises(ValueError, match="arrival"):
         arrival(state=QueueState.DONE)
 
 

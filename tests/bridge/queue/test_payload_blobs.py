@@ -27,7 +27,7 @@ from bridge.queue.payload_blobs import (
     folder_of,
     name_of,
 )
-from bridge.queue.retention.policy import newer_than_fits, prune
+from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -286,17 +286,17 @@ class TestForgetting:
         """The sizes of the oldest and of the newest message count."""
         intake.enqueue(arrival("A", content=LARGE))
         intake.enqueue(arrival("B", content=LARGE, received_at=NOW + 1))
-        assert newer_than_fits(store, LENGTH // 2) == NOW + 2
-        assert newer_than_fits(store, LENGTH + LENGTH // 2) == NOW + 1
-        assert newer_than_fits(store, 3 * LENGTH) == 0
+        assert find_size_cutoff(store, LENGTH // 2) == NOW + 2
+        assert find_size_cutoff(store, LENGTH + LENGTH // 2) == NOW + 1
+        assert find_size_cutoff(store, 3 * LENGTH) == 0
 
     def test_retention(self, intake: Intake, store: Database) -> None:
         """The archive gets the whole payload, its size is counted, and its chunks are removed."""
         large = arrival("A", content=LARGE)
         message_id = intake.enqueue(large)[0].message_id
         intake.enqueue(arrival("B", patient="2", received_at=NOW + 1))
-        assert newer_than_fits(store, LENGTH // 2) == NOW + 1
-        assert newer_than_fits(store, 2 * LENGTH) == 0
+        assert find_size_cutoff(store, LENGTH // 2) == NOW + 1
+        assert find_size_cutoff(store, 2 * LENGTH) == 0
         inbox = Inbox(store, "node")
         inbox.claim(NOW, 1)
         inbox.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW)

@@ -24,7 +24,7 @@ def test_every_pair(state: QueueState, event: QueueEvent) -> None:
     if (state, event) in TRANSITIONS:
         assert next_state(state, event) is TRANSITIONS[state, event]
     else:
-        with pytest.raises(IllegalTransition, match=f"is {state} cannot be {event}"):
+        with pytest.raises(IllegalTransition, match=f"state {state} cannot be {event}"):
             next_state(state, event)
 
 

@@ -88,7 +88,7 @@ async def test_a_failing_job_runs_again() -> None:
 
     assert [(each["event"], each["job"]) for each in lines] == [
         ("job failed", "circuits"),
-        ("job works again", "circuits"),
+        ("job recovered", "circuits"),
     ]
     assert "DOE" not in str(lines)
 

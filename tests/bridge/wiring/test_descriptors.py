@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.checks.descriptors import MIN_LIMIT, TooFewDescriptors, share
+from bridge.admin.checks.descriptors import MIN_LIMIT, TooFewDescriptors, allocate_descriptors
 from config import Settings
 from config.listeners import ListenerSettings
 from config.sections import Http
@@ -23,7 +23,7 @@ def settings(listeners: int = 500, http: int = 1000) -> Settings:
 
 def test_a_limit_that_suffices() -> None:
     """Each part gets its configured number."""
-    shares = share(settings(), 65_536)
+    shares = allocate_descriptors(settings(), 65_536)
 
     assert shares.suffice
     assert shares.http == 1000
@@ -34,7 +34,7 @@ def test_a_limit_that_suffices() -> None:
 @pytest.mark.parametrize("limit", [MIN_LIMIT, 512, 1024, 1500])
 def test_a_low_limit(limit: int, listeners: int) -> None:
     """All parts together stay below the limit, and each side has connections."""
-    shares = share(settings(listeners), limit)
+    shares = allocate_descriptors(settings(listeners), limit)
 
     assert not shares.suffice
     assert shares.http >= 16
@@ -44,7 +44,7 @@ def test_a_low_limit(limit: int, listeners: int) -> None:
 
 def test_listeners_come_first() -> None:
     """At 1024 descriptors the listeners get their number, and HTTP the rest."""
-    shares = share(settings(), 1024)
+    shares = allocate_descriptors(settings(), 1024)
 
     assert shares.listeners >= 400
     assert 16 <= shares.http < 500
@@ -52,19 +52,19 @@ def test_listeners_come_first() -> None:
 
 def test_one_source_gets_half_of_few_http_connections() -> None:
     """One source cannot use all connections, unless the settings allow it."""
-    shares = share(settings(), 1024)
+    shares = allocate_descriptors(settings(), 1024)
     assert 250 > shares.http_per_source == shares.http // 2
-    assert share(settings(), 65_536).http_per_source == 250
+    assert allocate_descriptors(settings(), 65_536).http_per_source == 250
 
     http = Http(max_connections=1000, max_connections_per_source=1000)
-    shares = share(settings().model_copy(update={"http": http}), 1024)
+    shares = allocate_descriptors(settings().model_copy(update={"http": http}), 1024)
     assert shares.http_per_source == shares.http
 
 
 def test_too_few() -> None:
     """The error names the limit and how to raise it."""
     with pytest.raises(TooFewDescriptors, match=r"100 file descriptors .* LimitNOFILE"):
-        share(settings(), 100)
+        allocate_descriptors(settings(), 100)
 
 
 def test_the_soft_limit_is_raised() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.wiring.ports import ProtectedPath, folder_at, require_foreign_secret
+from bridge.wiring.ports import ProtectedPath, authorization_path, folder_at
 from config import Settings, load
 from config.addresses import FolderAddress
 
@@ -56,8 +56,8 @@ authorization_file = "{other}/street.auth"
     settings = load(home)
     for own in (f"{other}/site1.token", f"{other}/webhook.auth", "mail.password"):
         with pytest.raises(ProtectedPath):
-            require_foreign_secret(settings, "destination street", Path(own))
-    assert require_foreign_secret(settings, "destination street", other / "street.auth")
+            authorization_path(settings, "destination street", Path(own))
+    assert authorization_path(settings, "destination street", other / "street.auth")
     for folder in (other, tmp_path / "other"):
         with pytest.raises(ProtectedPath):
             folder_at(settings, "listener files", FolderAddress(f"folder:{folder}"))
@@ -67,6 +67,6 @@ def test_own_secrets_are_not_sent_to_peers(settings: Settings) -> None:
     """The service token and the key ring cannot be an Authorization header."""
     for own in ("secrets/engine.token", "away/link.keys", "secrets/index.key"):
         with pytest.raises(ProtectedPath):
-            require_foreign_secret(settings, "destination street", Path(own))
-    assert require_foreign_secret(settings, "destination street", Path("secrets/street.auth"))
-    assert require_foreign_secret(settings, "destination street", None) is None
+            authorization_path(settings, "destination street", Path(own))
+    assert authorization_path(settings, "destination street", Path("secrets/street.auth"))
+    assert authorization_path(settings, "destination street", None) is None

@@ -38,7 +38,7 @@ def test_a_parked_message_is_edited_and_sent_again(service: ServiceHarness, page
     expect(page.get_by_text("PID-3.1")).to_be_visible()
     expect(send).to_be_disabled()
     page.get_by_label("Segment 1, MSH").fill("MSH!^~\\&")
-    expect(page.get_by_text("the delimiters stay as they were")).to_be_visible()
+    expect(page.get_by_text("the delimiters must not change")).to_be_visible()
     assert violations(page) == []
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Edit and resend").click()

@@ -69,7 +69,7 @@ def picture(page: Page, name: str) -> None:
 
 def wait_for_activation(console: MappingConsole) -> None:
     """Wait until intake and delivery use the first activation."""
-    eventually(lambda: console.house.log().count(" adopted ") >= ADOPTERS)
+    eventually(lambda: console.house.log().count(" activation applied ") >= ADOPTERS)
 
 
 def send(console: MappingConsole, file: str) -> bytes:
@@ -240,7 +240,7 @@ def test_10_disable_and_rollback(console: MappingConsole, window: Page) -> None:
     form.get_by_role("button", name="Save and activate").click()
     row = window.get_by_role("table", name="Destinations").get_by_role("row", name="street")
     expect(row).to_contain_text("off")
-    logged(console, "ended", 1)
+    logged(console, "disconnected", 1)
     open_settings.click()
     past = form.get_by_role("table", name="Settings history")
     expect(past.get_by_role("row")).to_have_count(2)

@@ -186,14 +186,14 @@ class RunningConsole:
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
         """Limit all sessions to one site."""
-        visitor = self.engine.visitor
+        signed_in_user = self.engine.signed_in_user
 
         async def of_one_site(cookies: str, *, unattended: bool) -> SignedInUser | None:
-            found = await visitor(cookies, unattended=unattended)
+            found = await signed_in_user(cookies, unattended=unattended)
             return found and replace(found, site=site)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.engine, "visitor", of_one_site)
+            patch.setattr(self.engine, "signed_in_user", of_one_site)
             yield
 
     @contextmanager

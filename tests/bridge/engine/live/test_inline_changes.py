@@ -61,7 +61,7 @@ class Engine:
 def engine(database: Database, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine with its own loop, and one that shares the loop with a listener."""
     harness = ServiceHarness(database)
-    executor = DatabaseExecutor(database, 4, alone=request.param)
+    executor = DatabaseExecutor(database, 4, may_block_loop=request.param)
     here = LOOP if request.param and database.short_work is not None else THREAD
     yield Engine(harness, executor, here)
     executor.close()
