@@ -60,6 +60,7 @@ class ServerConnection(Protocol):
     """One connection, and the `Peer` for its handler."""
 
     transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
+    accepts_later_frames = True
 
     def __init__(
         self,

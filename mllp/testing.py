@@ -305,6 +305,8 @@ class MemoryClient:
 class MemoryPeer:
     """A `Peer` for calling a handler without a server."""
 
+    accepts_later_frames = True
+
     def __init__(self, host: str = "192.0.2.7", port: int = 49152, connection_id: int = 1) -> None:
         self.host, self.port, self.connection_id = host, port, connection_id
         self.sent: list[bytes] = []

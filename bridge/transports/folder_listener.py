@@ -10,7 +10,7 @@ is no fault of the file.
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import structlog
@@ -92,19 +92,18 @@ class FolderRules:
     answers: bool = False
 
 
-@dataclass(slots=True)
-class _Source:
-    """The peer of the messages in one file; collects later acknowledgments."""
+@dataclass(frozen=True, slots=True)
+class _FilePeer:
+    """The peer of the messages in one file; it gets the file of acknowledgments only."""
 
     connection_id: int
-    late: list[bytes] = field(default_factory=list)
     host: str = "folder"
     port: int = 0
+    accepts_later_frames: bool = False
 
     def send(self, payload: bytes) -> bool:
-        """Collect an acknowledgment that comes after the reply."""
-        self.late.append(payload)
-        return True
+        """Return False: the file is moved after the replies."""
+        return False
 
 
 class FolderListener:
@@ -200,9 +199,9 @@ class FolderListener:
 
     async def _process(self, name: str, size: int) -> bool:
         """Process one file; return False if it must be processed again before later files."""
-        source = _Source(next(self._numbers))
+        peer = _FilePeer(next(self._numbers))
         try:
-            replies = await self._replies(name, size, source)
+            replies = await self._replies(name, size, peer)
         except OSError as error:
             if self._may_try_again(name):
                 self._log.error("file not read", error=describe(error))
@@ -211,7 +210,7 @@ class FolderListener:
         if disposition is FileDisposition.AGAIN and self._may_try_again(name):
             return False
         try:
-            await Threads.FOLDERS.run(self._move, name, disposition, [*replies, *source.late])
+            await Threads.FOLDERS.run(self._move, name, disposition, replies)
         except OSError as error:
             self._log.error("file not put aside", error=describe(error))
             return not self._may_try_again(name)
@@ -223,7 +222,7 @@ class FolderListener:
         self._attempts[name] = self._attempts.get(name, 0) + 1
         return self._attempts[name] < MAX_ATTEMPTS
 
-    async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
+    async def _replies(self, name: str, size: int, peer: _FilePeer) -> Sequence[bytes]:
         limit = self._rules.max_file
         # One byte more than the limit: the file may have grown since it was listed.
         max_bytes = HEAD if size > limit else limit + 1
@@ -243,7 +242,7 @@ class FolderListener:
         loop = asyncio.get_running_loop()
         for payload in payloads:
             self._observer.frame_received(len(payload))
-            replies += await as_deferred(self._handle, Frame(payload), source).asFuture(loop)
+            replies += await as_deferred(self._handle, Frame(payload), peer).asFuture(loop)
         return replies
 
     def _move(self, name: str, disposition: FileDisposition, replies: Sequence[bytes]) -> None:

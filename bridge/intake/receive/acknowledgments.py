@@ -119,6 +119,12 @@ def deferred_application_code(header: Header, verdict: AckCode) -> AckCode | Non
     return _matrix_row(header, verdict).later
 
 
+def may_owe_application_ack(header: Header) -> bool:
+    """Tell whether an accepted message gets an application acknowledgment in any outcome."""
+    codes = (AckCode.ACCEPT, AckCode.ERROR)
+    return any(deferred_application_code(header, code) is not None for code in codes)
+
+
 def join(payloads: Sequence[bytes]) -> bytes:
     """Join reply payloads into one stored value."""
     return SEPARATOR.join(payloads)
