@@ -19,7 +19,7 @@ from bridge.executors import Threads
 from bridge.redaction import describe, stack_frames
 from bridge.transports.folder_files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
-from mappings.hl7.batch import MAX_MESSAGES, messages_in, split
+from mappings.hl7.batch import MAX_MESSAGES, count_messages, messages_in, split
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
@@ -233,7 +233,7 @@ class FolderListener:
             reply = self._refuse(error, data[:HEAD])
             return [] if reply is None else [reply]
         # A single message is passed on unchanged; other content is refused by the handler.
-        too_many = data.count(b"MSH") > MAX_MESSAGES
+        too_many = count_messages(data) > MAX_MESSAGES
         messages = [] if too_many else await Threads.FOLDERS.run(messages_in, data)
         if too_many:
             self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)

@@ -122,6 +122,16 @@ def test_enhanced_mode() -> None:
     assert Message.parse(reply).value("MSH-9.1") == "ORR"
 
 
+@pytest.mark.parametrize("patient", ["M1", ""])
+@pytest.mark.parametrize(("kind", "version"), KINDS)
+def test_a_commit_acknowledgment_has_no_order(kind: str, version: str, patient: str) -> None:
+    """It consists of MSH, MSA and ERR (HL7 v2.5.1 §2.9.3), for accepted and refused orders."""
+    commit = Message.parse(replies(request(kind, version, "NW", modes="AL|AL", patient=patient))[0])
+    assert commit.value("MSA-1") == ("CA" if patient else "CE")
+    assert commit.value("MSH-9.1") == "ACK"
+    assert [each.id for each in commit.segments] == ["MSH", "MSA", *["ERR"] * (not patient)]
+
+
 def test_other_messages_get_an_ack() -> None:
     """ADT and a test message get an ACK; an unknown order control gets UA."""
     adt = b"MSH|^~\\&|A|B|C|D|2026||ADT^A08|C1|P|2.5.1\rEVN|A08|2026\rPID|1||M1||X^Y\r"

@@ -114,6 +114,17 @@ async def test_a_file_with_too_many_messages_is_not_split(tmp_path: Path) -> Non
     assert inbox.handled == [many]
 
 
+async def test_a_sender_with_the_name_of_a_segment(tmp_path: Path) -> None:
+    """Only the messages of a file are counted, not the values in them."""
+    inbox = Inbox(tmp_path, accepted, limit=2**20)
+    await inbox.listener.prepare()
+    many = b"MSH|^~\\&|MSH|MSH||||||%d\r"
+    numbers = range(MAX_MESSAGES // 2)
+    (tmp_path / "a.hl7").write_bytes(b"".join(many % number for number in numbers))
+    await inbox.scan()
+    assert inbox.handled == [many % number for number in numbers]
+
+
 def test_files_that_arrive_faster_than_they_are_read(tmp_path: Path) -> None:
     """A scan lists the oldest files only, so that its memory does not grow with the folder."""
     for number in range(5):

@@ -130,6 +130,19 @@ async def test_a_batch_with_too_many_messages(database: Database, acknowledge: A
         assert intake.rows("state, error_place") == [("refused", "BHS")]
 
 
+async def test_a_batch_with_the_most_messages(database: Database) -> None:
+    """10,000 messages are accepted, also if each is a file of its own: no limit is off by one."""
+    few = [order(f"C{n}", f"A{n}") for n in range(2)]
+    refused = [b"MSH|^~\\&|R|||||||X\r"] * (MAX_MESSAGES - len(few))
+    whole = b"BHS|^~\\&|R\r%bBTS|10000\r" % b"".join(few + refused)
+    files = [b"FHS|^~\\&|R\rBHS|^~\\&|R\r%bBTS|1\rFTS|1\r" % each for each in few + refused]
+    async with open_intake(database) as intake:
+        for payload, count in ((whole, 1), (b"".join(files), 2)):
+            (reply,) = await intake.send(payload)
+            assert reply.count(b"MSA|AA|C") == len(few)
+            assert reply.count(b"MSA|") == MAX_MESSAGES, count
+
+
 async def test_an_empty_batch_with_a_count(database: Database) -> None:
     """An empty batch with a count is refused."""
     async with open_intake(database) as intake:
