@@ -23,7 +23,7 @@ from bridge.engine_client.report_endpoints import ReportEndpoints
 from bridge.engine_client.responses import (
     UnreadableResponse,
     change_page,
-    nothing,
+    ignore_body,
     signed_texts,
     status_records,
     visitor,
@@ -112,12 +112,14 @@ class BulkEndpoints:
     async def update_patient(self, update: PatientUpdate) -> None:
         """Update demographics in all reports of a site; idempotent."""
         body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
-        await self._transport.call("POST", "/api/patient/update", update.site, nothing, body=body)
+        await self._transport.call(
+            "POST", "/api/patient/update", update.site, ignore_body, body=body
+        )
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
-        await self._transport.call("POST", "/api/patient/merge", site, nothing, body=body)
+        await self._transport.call("POST", "/api/patient/merge", site, ignore_body, body=body)
 
     async def worklist(
         self,

@@ -18,9 +18,9 @@ from bridge.engine_client.models import (
 from bridge.engine_client.responses import (
     UnreadableResponse,
     export,
+    ignore_body,
     launched,
     member,
-    nothing,
 )
 from bridge.engine_client.transport import EngineTransport, omit_none
 from bridge.errors import FailureKind
@@ -126,7 +126,7 @@ class ReportEndpoints:
         flags = {"onlyWhenOrdered": only_ordered, "setAside": set_aside}
         options = {name: True for name, wanted in flags.items() if wanted}
         body = _report_body(order, **options)
-        await self._transport.call("POST", "/api/report/delete", order.site, nothing, body=body)
+        await self._transport.call("POST", "/api/report/delete", order.site, ignore_body, body=body)
 
 
 def _launch_body(launch: LaunchRequest) -> dict[str, Any]:

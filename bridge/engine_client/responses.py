@@ -140,7 +140,7 @@ def launched(value: object) -> LaunchResult:
     )
 
 
-def nothing(_: object) -> None:
+def ignore_body(_: object) -> None:
     """Ignore the response body."""
 
 

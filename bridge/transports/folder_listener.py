@@ -33,7 +33,7 @@ class FileDisposition(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
-    AGAIN = "again"
+    RETRY = "retry"
 
 
 def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
@@ -41,7 +41,7 @@ def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
     acks = [ack for reply in replies for ack in _acknowledgments(reply)]
     refused = [ack for ack in acks if ack.code is None or not ack.code.positive]
     if any(ErrorCode.INTERNAL.value in ack.error_codes for ack in refused):
-        return FileDisposition.AGAIN
+        return FileDisposition.RETRY
     return FileDisposition.FAILED if refused else FileDisposition.DONE
 
 
@@ -86,8 +86,9 @@ MAX_ATTEMPTS = 8
 class FolderRules:
     """Options of a folder listener; seconds and bytes."""
 
-    every: float = 1.0
-    longest_wait: float = 60.0
+    scan_interval: float = 1.0
+    max_scan_interval: float = 60.0
+    """While a file fails, the interval doubles up to this one."""
     max_file: int = 16 * 2**20
     answers: bool = False
 
@@ -128,7 +129,7 @@ class FolderListener:
         self._numbers = itertools.count(1)
         self._seen: dict[str, tuple[int, int]] = {}
         self._attempts: dict[str, int] = {}
-        self._wait = rules.every
+        self._wait = rules.scan_interval
         self._ended = False
         self._paused = False
         self._ignored = 0
@@ -163,8 +164,9 @@ class FolderListener:
         except Exception as error:  # noqa: BLE001  # a folder may be unavailable for a while
             again = True
             self._log.error("folder not read", error=describe(error), trace=stack_frames(error))
-        every, longest = self._rules.every, self._rules.longest_wait
-        self._wait = min(self._wait * 2, longest) if again else every
+        rules = self._rules
+        longer = min(self._wait * 2, rules.max_scan_interval)
+        self._wait = longer if again else rules.scan_interval
         return self._wait
 
     @property
@@ -207,7 +209,7 @@ class FolderListener:
                 self._log.error("file not read", error=describe(error))
             return True  # an unreadable file must not delay the others
         disposition = disposition_of(replies)
-        if disposition is FileDisposition.AGAIN and self._may_try_again(name):
+        if disposition is FileDisposition.RETRY and self._may_try_again(name):
             return False
         try:
             await Threads.FOLDERS.run(self._move, name, disposition, replies)

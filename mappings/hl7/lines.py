@@ -49,9 +49,9 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
     return body.rstrip(AFTER), has_bom
 
 
-def untrailed(raw: bytes) -> tuple[bytes, bool]:
+def trim_except_last_cr(raw: bytes) -> tuple[bytes, bool]:
     """
-    Strip as `trim` does, but keep a single CR behind the last segment.
+    Strip as `trim` does, but keep a single CR after the last segment.
 
     To strip this CR, Python would copy the whole message.
     """
@@ -114,7 +114,7 @@ def _segment_names(separator: bytes) -> _SegmentNames:
 
 
 def with_one_end(body: bytes) -> bytes:
-    """Make CR the only line end of an `untrailed` message, unless LF may be text."""
+    """Make CR the only line end of a message from `trim_except_last_cr`, unless LF may be text."""
     if b"\r" not in body:
         return body.replace(b"\n", b"\r")
     changed = body.replace(b"\r\n", b"\r")
@@ -141,7 +141,7 @@ def require_few_parts(body: bytes, marks: Delimiters) -> None:
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """
-    Split an `untrailed` message into segments; return them and their names.
+    Split a message from `trim_except_last_cr` into segments; return them and their names.
 
     Raises MalformedMessage.
     """
@@ -166,7 +166,7 @@ def _split_with_names(body: bytes, separator: bytes) -> tuple[list[bytes], list[
 
 def split(body: bytes, separator: bytes) -> list[bytes]:
     r"""
-    Split an `untrailed` message into its segments; blank lines are dropped.
+    Split a message from `trim_except_last_cr` into its segments; blank lines are dropped.
 
     A line that is not a segment is kept as text of the OBX or NTE before it
     (`NTE|1||first\rsecond`: the sender did not escape a line end). After any other segment it

@@ -181,7 +181,7 @@ class Message:
         `fallback` is the codec if MSH-18 is empty or unknown. `head` is the result of `peek` for
         the same bytes, if it is known.
         """
-        body, has_bom = lines.untrailed(raw)
+        body, has_bom = lines.trim_except_last_cr(raw)
         if b"\n" in body:
             body = lines.with_one_end(body)
         if head is None:
@@ -261,7 +261,7 @@ class Message:
 _NUL = b"\0"
 
 
-def null_place(payload: bytes, head: Header) -> str:
+def find_nul(payload: bytes, head: Header) -> str:
     r"""
     Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
 

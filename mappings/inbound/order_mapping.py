@@ -125,8 +125,10 @@ KEYS = (
     *("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only"),
     "patient_names",
 )
-LEFT_OUT = ("left out by `only`", "no imaging order")
-"""Notes of events for groups that are ignored."""
+EXCLUDED_BY_ONLY = "left out by `only`"
+NO_IMAGING_ORDER = "no imaging order"
+NOTES_OF_IGNORED_ORDERS = frozenset({EXCLUDED_BY_ONLY, NO_IMAGING_ORDER})
+"""Notes of events for order groups that are ignored."""
 
 NEEDED = ("PatientMRN", "Accession")
 """The tags that identify a report, in addition to SiteID, which the listener can supply."""
@@ -274,7 +276,7 @@ class OrderRules:
 
     def _ignored(self, scope: MessageScope) -> OrderEvent:
         """Return the event of a group that is not an imaging order, or that `only` excludes."""
-        note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
+        note = EXCLUDED_BY_ONLY if is_imaging(scope) else NO_IMAGING_ORDER
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
             OrderAction.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note

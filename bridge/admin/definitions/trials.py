@@ -36,7 +36,8 @@ from bridge.admin.definitions.definition_checks import (
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.errors import InvalidContent
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, first_segments, search_messages
+from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.message_view import first_segments
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings
@@ -194,7 +195,9 @@ def _difference_json(found: FieldDifference, values: bool) -> dict[str, str]:
     return {"field": found.field}
 
 
-def as_read_now(settings: Settings, database: Database, after: Compiled) -> SampleComparison:
+def compare_with_active_reader(
+    settings: Settings, database: Database, after: Compiled
+) -> SampleComparison:
     """
     Return a comparison of `after` with the active definition that reads each message now.
 
@@ -298,7 +301,7 @@ class DefinitionTrials:
         with as_operator_errors():
             after = self._compile(name, actor, request.after, code=request.code)
             if request.before == NOW:
-                compare_sample = as_read_now(self._settings, self._database, after)
+                compare_sample = compare_with_active_reader(self._settings, self._database, after)
             else:
                 before = self._compile(name, actor, request.before, code=request.code)
                 compare_sample = make_comparison(before, after, self._reader())

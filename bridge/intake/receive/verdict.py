@@ -21,7 +21,7 @@ from bridge.queue.ledger.arrivals import MAX_LANES, lane
 from config.listeners import Acknowledge
 from mappings.hl7.batch import miscounted, split, stray
 from mappings.hl7.header import Header, peek
-from mappings.hl7.message import null_place
+from mappings.hl7.message import find_nul
 from mappings.hl7.refusals import (
     BatchCountMismatch,
     InternalError,
@@ -189,7 +189,7 @@ class FrameEvaluator:
     def _evaluate(self, header: Header, payload: bytes, now: datetime) -> Verdict:
         definition = self._router.route(header)
         require_control_id(header)
-        if place := null_place(payload, header):
+        if place := find_nul(payload, header):
             raise WrongDataType(place)
         policy = self._policy
         unmapped: list[UnmappedCode] = []

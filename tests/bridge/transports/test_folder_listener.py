@@ -28,7 +28,7 @@ class Inbox:
         self.path, self.folder = path, Folder(path)
         self.handled: list[bytes] = []
         self._answer = answer
-        rules = FolderRules(every=1, longest_wait=60, max_file=limit, answers=True)
+        rules = FolderRules(scan_interval=1, max_scan_interval=60, max_file=limit, answers=True)
         self.listener = FolderListener(
             "files", self.folder, self._handle, lambda *_: None, rules, ServerObserver()
         )

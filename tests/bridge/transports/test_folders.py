@@ -146,11 +146,11 @@ async def test_no_reply_and_no_folder(tmp_path: Path) -> None:
             FileDisposition.FAILED,
         ),
         ([ack(result("A"), AckCode.ERROR, MissingField("PID-3"))], FileDisposition.FAILED),
-        ([ack(result("A"), AckCode.ERROR, InternalError())], FileDisposition.AGAIN),
+        ([ack(result("A"), AckCode.ERROR, InternalError())], FileDisposition.RETRY),
         ([b"hello"], FileDisposition.FAILED),
         (
             [b"BHS|^~\\&\r" + ack(result("A"), AckCode.ERROR, InternalError()) + b"BTS|1\r"],
-            FileDisposition.AGAIN,
+            FileDisposition.RETRY,
         ),
     ],
 )
