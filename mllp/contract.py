@@ -313,7 +313,7 @@ class Deadline:
         if self._timer is not None:
             self._due = self._clock.seconds() + self._seconds
 
-    def put_off(self, seconds: float) -> None:
+    def postpone(self, seconds: float) -> None:
         """Postpone by this time, if running: the peer did not cause the delay."""
         self._due += seconds
 

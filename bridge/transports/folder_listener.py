@@ -25,7 +25,7 @@ from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
-from mllp.session import HEAD
+from mllp.session import MAX_HEAD_BYTES
 
 
 class FileDisposition(StrEnum):
@@ -90,7 +90,7 @@ class FolderRules:
     max_scan_interval: float = 60.0
     """While a file fails, the interval doubles up to this one."""
     max_file: int = 16 * 2**20
-    answers: bool = False
+    answer_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +175,10 @@ class FolderListener:
 
     async def _scan(self) -> bool:
         """Process complete files; return whether a file must be processed again."""
-        with self._folder.held() as locked:
+        with self._folder.lock() as locked:
             if not locked:  # another node has the lock
                 return False
-            found = await Threads.FOLDERS.run(self._folder.waiting, MAX_LISTED)
+            found = await Threads.FOLDERS.run(self._folder.waiting_files, MAX_LISTED)
             await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
             ready, self._seen = complete_files(self._seen, seen)
@@ -194,9 +194,9 @@ class FolderListener:
         """Log when the number of entries that are not regular files grows; they are not read."""
         if next(self._scans) % SCANS_PER_COUNT:
             return
-        count = await Threads.FOLDERS.run(self._folder.ignored)
+        count = await Threads.FOLDERS.run(self._folder.count_ignored)
         if count > self._ignored:
-            self._log.warning("entries ignored: not plain files", count=count)
+            self._log.warning("entries ignored: not regular files", count=count)
         self._ignored = count
 
     async def _process(self, name: str, size: int) -> bool:
@@ -214,7 +214,7 @@ class FolderListener:
         try:
             await Threads.FOLDERS.run(self._move, name, disposition, replies)
         except OSError as error:
-            self._log.error("file not put aside", error=describe(error))
+            self._log.error("file not moved", error=describe(error))
             return not self._may_try_again(name)
         self._attempts.pop(name, None)
         return True
@@ -227,12 +227,12 @@ class FolderListener:
     async def _replies(self, name: str, size: int, peer: _FilePeer) -> Sequence[bytes]:
         limit = self._rules.max_file
         # One byte more than the limit: the file may have grown since it was listed.
-        max_bytes = HEAD if size > limit else limit + 1
+        max_bytes = MAX_HEAD_BYTES if size > limit else limit + 1
         data = await Threads.FOLDERS.run(self._folder.read, name, max_bytes)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)
-            reply = self._refuse(error, data[:HEAD])
+            reply = self._refuse(error, data[:MAX_HEAD_BYTES])
             return [] if reply is None else [reply]
         # A single message is passed on unchanged; other content is refused by the handler.
         too_many = count_messages(data) > MAX_MESSAGES
@@ -248,6 +248,6 @@ class FolderListener:
         return replies
 
     def _move(self, name: str, disposition: FileDisposition, replies: Sequence[bytes]) -> None:
-        if self._rules.answers and replies:
+        if self._rules.answer_files and replies:
             self._folder.put(f"{ACKS}/{fit_name(name, '.ack')}", b"".join(replies))
         self._folder.move(name, DONE if disposition is FileDisposition.DONE else FAILED)

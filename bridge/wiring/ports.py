@@ -185,7 +185,7 @@ def folder_listener(
     rules = FolderRules(
         scan_interval=listener.scan_every,
         max_file=listener.max_frame,
-        answers=listener.answer_files,
+        answer_files=listener.answer_files,
     )
     folder = folder_at(settings, f"listener {listener.name}", listener.bind)
     observer = WireCounter(metrics, listener.name, handlers.frame_counts)

@@ -59,9 +59,9 @@ def _headers(body: bytes) -> list[tuple[int, bytes]]:
     return headers
 
 
-def stray(raw: bytes) -> str:
+def find_stray_lines(raw: bytes) -> str:
     """
-    Return the first header or trailer with lines behind it that are in no message; '' if none.
+    Return the first header or trailer that lines outside of a message follow; '' if none.
 
     Such lines may be a message whose MSH was damaged; without this check it would be lost silently.
     """
@@ -78,7 +78,7 @@ def stray(raw: bytes) -> str:
     return ""
 
 
-def miscounted(raw: bytes) -> str:
+def find_wrong_count(raw: bytes) -> str:
     """
     Return the field with a wrong count, BTS-1 or FTS-1; '' if the counts are right.
 

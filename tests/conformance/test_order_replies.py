@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split_replies
 from bridge.intake.receive.verdict import FrameEvaluator
 from config.listeners import Acknowledge, Replies
 from mappings.hl7.message import Message
@@ -77,7 +77,7 @@ def replies(payload: bytes, **changes: object) -> list[bytes]:
 
     verdict = FrameEvaluator(listening, fail).evaluate(Frame(payload), NOW)
     responses = AcknowledgmentBuilder(listening, lambda: f"B{next(ids)}")
-    return split(responses.arrival(verdict, payload, NOW).ack)
+    return split_replies(responses.arrival(verdict, payload, NOW).ack)
 
 
 @pytest.mark.parametrize("patient", ["M1", ""])

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from bridge.intake.process.duplicate_orders import early_rows, order_numbers, with_early_rows
 from bridge.intake.process.order_hierarchy import (
-    OF_PARENT,
-    concerns_parent,
+    FROM_PARENT,
     has_lost_parent,
+    involves_parent,
     leaves_open_children,
     parent_of,
     with_child_events,
@@ -152,7 +152,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
     """Return the exception code of an event that does not change its order; '' if it does."""
     event, before, sent_at = task.event, task.before, source.sent_at
     closes = event.action in CLOSING_ACTIONS
-    if event.note == OF_PARENT:
+    if event.note == FROM_PARENT:
         return ""
     if closes and (before is None or is_unordered(before)):
         return ORDER_UNKNOWN
@@ -175,7 +175,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """Tell whether open orders remain whose parent this message or an earlier one replaced."""
-    parent_tasks = [task for task in tasks if concerns_parent(task.event)]
+    parent_tasks = [task for task in tasks if involves_parent(task.event)]
     if not parent_tasks:
         return False
     known = {**index, **{task.after.key: task.after for task in parent_tasks}}.values()

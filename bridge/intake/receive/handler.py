@@ -17,12 +17,12 @@ from twisted.python.failure import Failure
 
 from bridge.intake.receive.abandoned_frames import AbandonedFrameLimit, refusal_of
 from bridge.intake.receive.acknowledgments import (
-    HEAD,
+    MAX_HEAD_BYTES,
     AcknowledgmentBuilder,
     ControlIdSource,
     may_owe_application_ack,
     owed_codes,
-    split,
+    split_replies,
 )
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -89,7 +89,7 @@ PreparedFrame = tuple[Sequence[EvaluatedMessage], Sequence[Arrival] | None]
 
 
 class IntakeHandler:
-    """The `Handler` of one MLLP listener."""
+    """The `Handler` of one listener."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class IntakeHandler:
         Return the answer to an abandoned frame (too large or unfinished) before the connection
         closes.
         """
-        refusal, now, head = refusal_of(error), self._clock(), head[:HEAD]
+        refusal, now, head = refusal_of(error), self._clock(), head[:MAX_HEAD_BYTES]
         self._counter.refused(refusal)
         answer = unframed_nak(head, refusal, control_id=self._new_id(), now=now)
         if self._abandoned_frames.may_store(now.timestamp()):
@@ -191,7 +191,7 @@ class IntakeHandler:
     def _replies_to_stored(
         self, receipt: Receipt, message: EvaluatedMessage
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        return self._answered(receipt, message, self._with_commit_block(split(receipt.ack)))
+        return self._answered(receipt, message, self._with_commit_block(split_replies(receipt.ack)))
 
     def _answered(
         self, receipt: Receipt, message: EvaluatedMessage, replies: ReplyPayloads
@@ -231,7 +231,7 @@ class IntakeHandler:
         )
         if self._policy.commit_blocks:
             return [COMMIT_NAK]
-        return split(
+        return split_replies(
             self._acknowledgments.unavailable(message.verdict, message.payload, message.now)
         )
 
@@ -344,7 +344,7 @@ class IntakeHandler:
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
         """Answer a stored batch; `receipts` are those of each message's parts."""
         replies = [
-            self._answered(own[0], with_part_ids(message, own), split(own[0].ack))
+            self._answered(own[0], with_part_ids(message, own), split_replies(own[0].ack))
             for message, own in zip(messages, receipts, strict=True)
         ]
         if not any(isinstance(each, Deferred) for each in replies):

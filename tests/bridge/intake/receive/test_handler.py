@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
@@ -114,7 +115,7 @@ async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> N
     garbled = BATCH.replace(b"MSH", b"MXH", 1).replace(b"BTS|2", b"BTS")
     async with open_intake(database) as intake:
         (reply,) = await intake.send(garbled)
-        assert b"MSA|AR|B2|something in the batch belongs to none of its messages: BHS" in reply
+        assert b"MSA|AR|B2|the batch has lines that belong to no message: BHS" in reply
         assert intake.rows("state, error_place") == [("refused", "BHS")]
         (alone,) = await intake.send(garbled.replace(b"MSH", b"MXH"))
         assert b"MSA|AR|" in alone
@@ -307,6 +308,7 @@ async def test_applied_with_an_application_ack_on_error(database: Database) -> N
 class UnreadableState(FixedCompletion):
     """A completion waiter that cannot read the state of a message."""
 
+    @override
     def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
         future: asyncio.Future[QueueState] = asyncio.get_running_loop().create_future()
         future.set_exception(StoreUnavailable("08006"))
