@@ -80,7 +80,9 @@ class PatientCheck:
         try:
             found = self._refusals(events)
         except StoreError as error:  # the message is parked when it is applied
-            self._log.warning("patients not checked", error=describe(error))
+            self._log.warning(
+                "patients not checked before the acknowledgment", error=describe(error)
+            )
             return ()
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 

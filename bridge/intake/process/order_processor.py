@@ -328,7 +328,7 @@ class OrderProcessor:
 
     def _log_error(self, claimed: ClaimedMessage, error: Exception) -> None:
         self._log.error(
-            "not applied",
+            "message not applied",
             message_id=claimed.message_id,
             listener=claimed.listener,
             error=describe(error),

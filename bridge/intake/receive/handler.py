@@ -273,7 +273,8 @@ class IntakeHandler:
         return positive if state in APPLIED else self._not_applied(message)
 
     def _outcome_unknown(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
-        self._report_error(failure.value)
+        """Answer a stored message whose state could not be read."""
+        self._log.error("outcome of a message not read", error=describe(failure.value))
         return self._not_applied(message)
 
     def _not_applied(self, message: EvaluatedMessage) -> ReplyPayloads:
@@ -368,4 +369,6 @@ class IntakeHandler:
 
     def _report_error(self, error: BaseException | None) -> None:
         if error is not None:
-            self._log.error("not accepted", error=describe(error), trace=stack_frames(error))
+            self._log.error(
+                "message not accepted", error=describe(error), trace=stack_frames(error)
+            )
