@@ -21,7 +21,7 @@ class _Installed:
     key: bytes = b""
 
 
-def use(key: bytes) -> None:
+def install(key: bytes) -> None:
     """Install the key of this process, of `KEY_BYTES` bytes."""
     if len(key) != KEY_BYTES:
         raise ValueError("an index key has 32 bytes")

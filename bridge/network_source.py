@@ -60,23 +60,23 @@ class Proxies:
     def __init__(self, networks: Sequence[str] = ()) -> None:
         self._networks = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
 
-    def include(self, address: str) -> bool:
-        """Tell whether an address is a trusted proxy's."""
+    def is_trusted(self, address: str) -> bool:
+        """Tell whether an address belongs to a trusted proxy."""
         parsed = parse_address(address)
         return parsed is not None and any(parsed in each for each in self._networks)
 
     def client(self, headers: Mapping[str, str], peer: str) -> str:
         """Return the address of a client: the last hop that is not a trusted proxy."""
-        if not self.include(peer):
+        if not self.is_trusted(peer):
             return peer
         hops = [_without_port(each) for each in headers.get("x-forwarded-for", "").split(",")]
-        untrusted = [hop for hop in hops if hop and not self.include(hop)]
+        untrusted = [hop for hop in hops if hop and not self.is_trusted(hop)]
         return untrusted[-1] if untrusted else peer
 
-    def hide(self, headers: Mapping[str, str], peer: str) -> bool:
-        """Tell whether a request came through a private proxy that is not trusted."""
+    def is_undeclared(self, headers: Mapping[str, str], peer: str) -> bool:
+        """Tell whether a peer is a private proxy that is not trusted, by the headers it adds."""
         parsed = parse_address(peer)
-        nearby = parsed is not None and parsed.is_private and not self.include(peer)
+        nearby = parsed is not None and parsed.is_private and not self.is_trusted(peer)
         return nearby and any(each in headers for each in _PROXY_HEADERS)
 
 

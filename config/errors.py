@@ -5,8 +5,12 @@ Errors of settings.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from typing_extensions import override
+
+MAX_MISTAKES: Final = 100
+"""Maximum number of mistakes that are reported individually."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from config.errors import MAX_MISTAKES
 from config.example import example_value
 from config.quantities import parse_duration, parse_size
 from config.toml_text import Location
@@ -50,10 +51,6 @@ _PATTERNS: Final = {
 }
 _REPLY: Final = 'write AA, AE, "AE 206", mismatch, garbage, silence, "silence timeout", "http 5xx"'
 _OTHERWISE: Final = "is not possible"
-
-
-MAX_MISTAKES: Final = 100
-"""Maximum number of mistakes that are reported individually."""
 
 
 class SettingProblem(NamedTuple):

@@ -26,10 +26,10 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from config.addresses import FolderAddress
-from config.errors import Mistake, SettingsError
+from config.errors import MAX_MISTAKES, Mistake, SettingsError
 from config.listeners import ListenerSettings
 from config.operations import Alerts, Retention, Tracing
-from config.problems import MAX_MISTAKES, SettingProblem, describe_problems, find_setting
+from config.problems import SettingProblem, describe_problems, find_setting
 from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
     Assistance,

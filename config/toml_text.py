@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from config.errors import Mistake, SettingsError
+from config.errors import MAX_MISTAKES, Mistake, SettingsError
 from parsers.errors import DocumentRefused
 from parsers.toml import require_limits
 
@@ -147,7 +147,6 @@ class _Reader:
 _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)")
 _TOO_DEEP: Final = "tables or lists are nested too deeply"
 _TOO_LONG: Final = "a number has too many digits"
-_MAX_MISTAKES: Final = 100
 
 
 def parse_toml(text: str, file: Path) -> dict[str, Any]:
@@ -166,7 +165,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
         raise SettingsError(
             [Mistake(f"{file}{_longest(text, '0123456789')}", _TOO_LONG)]
         ) from error
-    unwritable = islice(_unwritable(values, ()), _MAX_MISTAKES)
+    unwritable = islice(_unwritable(values, ()), MAX_MISTAKES)
     if wrong := [f"{file}{position(text, place)}" for place in unwritable]:
         raise SettingsError([Mistake(place, "must not contain \\u0000") for place in wrong])
     return values

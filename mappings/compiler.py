@@ -15,7 +15,7 @@ from mappings.inbound.acceptance import compile_acceptance
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules, compile_orders
 from mappings.inbound.patient_mapping import PatientRules, compile_patients
-from mappings.language.code_tables import FOLDER, names, read_table
+from mappings.language.code_tables import FOLDER, read_table, table_names
 from mappings.language.context import CompilationContext
 from mappings.language.definition_files import load_tree
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources, YamlNode
@@ -73,7 +73,7 @@ def check_sources(sources: Sources, chosen: Sequence[str], *, tables: bool) -> l
     diagnostics = Diagnostics()
     for name in chosen:
         _compile(sources, name, diagnostics)
-    for table in names(sources) if tables else ():
+    for table in table_names(sources) if tables else ():
         read_table(sources, table, diagnostics)
     return diagnostics.issues
 

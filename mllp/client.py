@@ -98,7 +98,7 @@ class RequestQueue:
             request.fail(NotConnected(cause))
 
 
-CLOSE_GRACE = 1.0
+CLOSE_GRACE_SECONDS = 1.0
 """Seconds for which `close` waits for the peer's TLS close."""
 
 ReplyMatcher = Callable[[bytes, bytes], bool]
@@ -141,7 +141,7 @@ class MLLPClient:
         self._in_flight: PendingRequest | None = None
         self._connection: ClientConnection | None = None
         self._connections: ConnectionSet[ClientConnection] = ConnectionSet(
-            clock, CLOSE_GRACE
+            clock, CLOSE_GRACE_SECONDS
         )  # including dropped connections
         self._peer_behavior = PeerBehavior()
         self._connecting: Deferred[ClientConnection] | None = None

@@ -131,6 +131,10 @@ class Peer(Protocol):
     def connection_id(self) -> int:
         """Number of the connection, from 1, unique within a factory."""
 
+    @property
+    def accepts_later_frames(self) -> bool:
+        """Whether `send` is possible; False if the peer gets only the replies to its frame."""
+
     def send(self, payload: bytes) -> bool:
         """Send a frame that is not a reply; False if the connection is gone."""
 
@@ -309,7 +313,7 @@ class Deadline:
         if self._timer is not None:
             self._due = self._clock.seconds() + self._seconds
 
-    def put_off(self, seconds: float) -> None:
+    def postpone(self, seconds: float) -> None:
         """Postpone by this time, if running: the peer did not cause the delay."""
         self._due += seconds
 

@@ -48,7 +48,7 @@ from mllp.transport import (
     tune,
 )
 
-LINGER = 2.0
+LINGER_SECONDS = 2.0
 """
 Seconds for which a connection that we end still reads: closing with unread bytes resets the
 connection, and a reset can overtake our last reply.
@@ -60,6 +60,7 @@ class ServerConnection(Protocol):
     """One connection, and the `Peer` for its handler."""
 
     transport: Transport  # type: ignore[assignment]  # Twisted's is optional and knows less
+    accepts_later_frames = True
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class ServerConnection(Protocol):
         self._idle = Deadline(clock, limits.idle_timeout, self._on_idle_timeout)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
         self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
-        self._lingering = Deadline(clock, LINGER, self.abort)
+        self._lingering = Deadline(clock, LINGER_SECONDS, self.abort)
         self._session = ServerSession(
             context, self, self._gate, source=source, write=self._write, end=self._end
         )
@@ -243,7 +244,7 @@ class ServerConnection(Protocol):
             self._idle.start()
 
 
-def close_in_silence(_error: FramingError, _head: bytes) -> None:
+def close_without_nak(_error: FramingError, _head: bytes) -> None:
     """Send nothing for an abandoned frame: the connection just closes."""
 
 
@@ -277,7 +278,7 @@ class MLLPServerFactory(Factory):
         *,
         clock: Clock,
         observer: ServerObserver | None = None,
-        on_unframed: NakBuilder = close_in_silence,
+        on_unframed: NakBuilder = close_without_nak,
         grace: float = 30.0,
         budget: FrameBudget | None = None,
         shared_limit: SharedConnectionLimit | None = None,

@@ -71,7 +71,7 @@ class ReplyQueue:
         return bool(self._slots) and self._slots[0].failed
 
 
-HEAD = 4096
+MAX_HEAD_BYTES = 4096
 """Bytes of an abandoned frame that `NakBuilder` gets."""
 
 MAX_NOISE = 2**20
@@ -147,7 +147,7 @@ class ServerSession:
     def _throttle(self, size: int) -> float:
         """Return the pause that lets others be served; the frame's time limit does not count it."""
         pause = self._context.throttle.pause_after(size, self._context.clock.seconds())
-        self._deadline.put_off(pause)
+        self._deadline.postpone(pause)
         return pause
 
     def receive_eof(self) -> None:
@@ -210,7 +210,7 @@ class ServerSession:
             error = TruncatedFrame(self._reader.received)
             self._observer.frame_refused(error)
             with suppress(Exception):  # the connection is gone
-                self._context.on_unframed(error, self._reader.head(HEAD))
+                self._context.on_unframed(error, self._reader.head(MAX_HEAD_BYTES))
         self._drop_frame()
         if self._replies:
             self._observer.replies_dropped(len(self._replies))
@@ -287,7 +287,7 @@ class ServerSession:
         self.hold(PauseReason.ENDING)
         self._observer.frame_refused(error)
         slot = self._replies.reserve()
-        head = self._reader.head(HEAD)
+        head = self._reader.head(MAX_HEAD_BYTES)
         self._drop_frame()
         if isinstance(error, TooMuchNoise):  # there is no frame to answer
             slot.replies = ()

@@ -22,7 +22,7 @@ from typing_extensions import override
 from mllp.contract import Handler, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import NotConnected
 from mllp.framing import Frame, FrameReader, frame
-from mllp.server import MLLPServerFactory, close_in_silence
+from mllp.server import MLLPServerFactory, close_without_nak
 
 END_OF_STREAM: Final = b""
 
@@ -220,7 +220,7 @@ class MemoryServer:
         *,
         clock: Clock | None = None,
         observer: ServerObserver | None = None,
-        on_unframed: NakBuilder = close_in_silence,
+        on_unframed: NakBuilder = close_without_nak,
     ) -> None:
         self.clock = clock or Clock()
         self.factory = MLLPServerFactory(
@@ -304,6 +304,8 @@ class MemoryClient:
 
 class MemoryPeer:
     """A `Peer` for calling a handler without a server."""
+
+    accepts_later_frames = True
 
     def __init__(self, host: str = "192.0.2.7", port: int = 49152, connection_id: int = 1) -> None:
         self.host, self.port, self.connection_id = host, port, connection_id

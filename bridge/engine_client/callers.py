@@ -34,7 +34,7 @@ TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 
 LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
 
-LARGEST: Final = 64 * 2**20
+MAX_RESPONSE_BYTES: Final = 64 * 2**20
 """Bytes of the largest response: several times the largest export of our own engine."""
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -44,10 +44,12 @@ _NEVER_VALID: Final = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooMan
 class HttpCaller(EngineCaller):
     """Sends requests to the service at the base address of an httpx client."""
 
-    def __init__(self, client: httpx.AsyncClient, largest: int = LARGEST) -> None:
-        """`aclose` closes the client; `largest` is in bytes."""
+    def __init__(
+        self, client: httpx.AsyncClient, max_response_bytes: int = MAX_RESPONSE_BYTES
+    ) -> None:
+        """`aclose` closes the client; `max_response_bytes` limits each response."""
         self._client = client
-        self._largest = largest
+        self._max_response_bytes = max_response_bytes
         self._base = str(client.base_url).rstrip("/")
 
     @override
@@ -77,13 +79,13 @@ class HttpCaller(EngineCaller):
         await self._client.aclose()
 
     async def _exchange(self, request: httpx.Request, path: str) -> EngineResponse:
-        """Send a request and read the response in parts, up to the largest size."""
+        """Send a request and read the response in parts, up to the limit."""
         response = await self._client.send(request, stream=True)
         parts, size = [], 0
         try:
             async for part in response.aiter_bytes():
                 size += len(part)
-                if size > self._largest:
+                if size > self._max_response_bytes:
                     raise EngineFailure(
                         path, FailureKind.AMBIGUOUS, "too_large", response.status_code
                     )

@@ -231,7 +231,7 @@ class IntakeParts:
             Threads.LARGE_FRAMES.executor,
             needs_lookup=None if patient_check is None else patient_check.applies_to,
             lookup_threads=Threads.MERGED_PATIENTS.executor,
-            hooks=Threads.HOOKS.executor,
+            hook_threads=Threads.HOOKS.executor,
         )
         entry: Handler = offload if sequence is None else sequence.serialized(offload.submit)
         if validation is not None:

@@ -89,7 +89,7 @@ class Folder:
         self.remove(_PROBE)
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def lock(self) -> Iterator[bool]:
         """Lock the folder for this process; yields False if another process has the lock."""
         with self._opened() as folder:
             descriptor = os.open(
@@ -106,7 +106,7 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def waiting(self, most: int = sys.maxsize) -> list[WaitingFile]:
+    def waiting_files(self, most: int = sys.maxsize) -> list[WaitingFile]:
         """
         List the oldest `most` files to process, in order.
 
@@ -116,7 +116,7 @@ class Folder:
             found = filter(None, map(_waiting_file, entries))
             return heapq.nsmallest(most, found, lambda each: (each.written_at, each.name))
 
-    def ignored(self) -> int:
+    def count_ignored(self) -> int:
         """Count entries that are never read: irregular files, names with control characters."""
         count = 0
         with self._opened() as folder, os.scandir(folder) as entries:
@@ -179,7 +179,7 @@ class Folder:
         with self._parent(name) as (folder, last), suppress(FileNotFoundError):
             os.unlink(last, dir_fd=folder)
 
-    def clear(self, ending: str) -> None:
+    def remove_unfinished(self, ending: str) -> None:
         """Delete temporary files of killed processes, for names with this ending."""
         with self._opened() as folder:
             for name in os.listdir(folder):  # noqa: PTH208  # a descriptor, no path
@@ -341,7 +341,7 @@ class FolderSender:
     def _write(self, payload: bytes) -> str:
         self._folder.prepare(*([] if self._answer_within is None else [ACKS]))
         control_id = _UNSAFE.sub("_", peek(payload).control_id.decode("latin-1"))[:_MAX_CONTROL_ID]
-        self._folder.clear(f"-{control_id}{SUFFIX}")
+        self._folder.remove_unfinished(f"-{control_id}{SUFFIX}")
         name = self._name(control_id)
         if self._answer_within is not None:
             # An acknowledgment of an earlier attempt does not count.
@@ -351,7 +351,7 @@ class FolderSender:
 
     def _name(self, control_id: str) -> str:
         """Return the name of the message's file if the reader has not taken it, else a new name."""
-        names = [each.name for each in self._folder.waiting() if each.name.endswith(SUFFIX)]
+        names = [each.name for each in self._folder.waiting_files() if each.name.endswith(SUFFIX)]
         ending = f"-{control_id}{SUFFIX}"
         for name in names:
             if name.endswith(ending):

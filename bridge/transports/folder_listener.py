@@ -10,7 +10,7 @@ is no fault of the file.
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import structlog
@@ -19,13 +19,13 @@ from bridge.executors import Threads
 from bridge.redaction import describe, stack_frames
 from bridge.transports.folder_files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
-from mappings.hl7.batch import MAX_MESSAGES, messages_in, split
+from mappings.hl7.batch import MAX_MESSAGES, count_messages, messages_in, split
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
-from mllp.session import HEAD
+from mllp.session import MAX_HEAD_BYTES
 
 
 class FileDisposition(StrEnum):
@@ -33,7 +33,7 @@ class FileDisposition(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
-    AGAIN = "again"
+    RETRY = "retry"
 
 
 def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
@@ -41,7 +41,7 @@ def disposition_of(replies: Sequence[bytes]) -> FileDisposition:
     acks = [ack for reply in replies for ack in _acknowledgments(reply)]
     refused = [ack for ack in acks if ack.code is None or not ack.code.positive]
     if any(ErrorCode.INTERNAL.value in ack.error_codes for ack in refused):
-        return FileDisposition.AGAIN
+        return FileDisposition.RETRY
     return FileDisposition.FAILED if refused else FileDisposition.DONE
 
 
@@ -86,25 +86,25 @@ MAX_ATTEMPTS = 8
 class FolderRules:
     """Options of a folder listener; seconds and bytes."""
 
-    every: float = 1.0
-    longest_wait: float = 60.0
+    scan_interval: float = 1.0
+    max_scan_interval: float = 60.0
+    """While a file fails, the interval doubles up to this one."""
     max_file: int = 16 * 2**20
-    answers: bool = False
+    answer_files: bool = False
 
 
-@dataclass(slots=True)
-class _Source:
-    """The peer of the messages in one file; collects later acknowledgments."""
+@dataclass(frozen=True, slots=True)
+class _FilePeer:
+    """The peer of the messages in one file; it gets the file of acknowledgments only."""
 
     connection_id: int
-    late: list[bytes] = field(default_factory=list)
     host: str = "folder"
     port: int = 0
+    accepts_later_frames: bool = False
 
     def send(self, payload: bytes) -> bool:
-        """Collect an acknowledgment that comes after the reply."""
-        self.late.append(payload)
-        return True
+        """Return False: the file is moved after the replies."""
+        return False
 
 
 class FolderListener:
@@ -129,7 +129,7 @@ class FolderListener:
         self._numbers = itertools.count(1)
         self._seen: dict[str, tuple[int, int]] = {}
         self._attempts: dict[str, int] = {}
-        self._wait = rules.every
+        self._wait = rules.scan_interval
         self._ended = False
         self._paused = False
         self._ignored = 0
@@ -164,8 +164,9 @@ class FolderListener:
         except Exception as error:  # noqa: BLE001  # a folder may be unavailable for a while
             again = True
             self._log.error("folder not read", error=describe(error), trace=stack_frames(error))
-        every, longest = self._rules.every, self._rules.longest_wait
-        self._wait = min(self._wait * 2, longest) if again else every
+        rules = self._rules
+        longer = min(self._wait * 2, rules.max_scan_interval)
+        self._wait = longer if again else rules.scan_interval
         return self._wait
 
     @property
@@ -174,10 +175,10 @@ class FolderListener:
 
     async def _scan(self) -> bool:
         """Process complete files; return whether a file must be processed again."""
-        with self._folder.held() as locked:
+        with self._folder.lock() as locked:
             if not locked:  # another node has the lock
                 return False
-            found = await Threads.FOLDERS.run(self._folder.waiting, MAX_LISTED)
+            found = await Threads.FOLDERS.run(self._folder.waiting_files, MAX_LISTED)
             await self._report_ignored()
             seen = [(each.name, each.size, each.written_at) for each in found]
             ready, self._seen = complete_files(self._seen, seen)
@@ -193,27 +194,27 @@ class FolderListener:
         """Log when the number of entries that are not regular files grows; they are not read."""
         if next(self._scans) % SCANS_PER_COUNT:
             return
-        count = await Threads.FOLDERS.run(self._folder.ignored)
+        count = await Threads.FOLDERS.run(self._folder.count_ignored)
         if count > self._ignored:
-            self._log.warning("entries ignored: not plain files", count=count)
+            self._log.warning("entries ignored: not regular files", count=count)
         self._ignored = count
 
     async def _process(self, name: str, size: int) -> bool:
         """Process one file; return False if it must be processed again before later files."""
-        source = _Source(next(self._numbers))
+        peer = _FilePeer(next(self._numbers))
         try:
-            replies = await self._replies(name, size, source)
+            replies = await self._replies(name, size, peer)
         except OSError as error:
             if self._may_try_again(name):
                 self._log.error("file not read", error=describe(error))
             return True  # an unreadable file must not delay the others
         disposition = disposition_of(replies)
-        if disposition is FileDisposition.AGAIN and self._may_try_again(name):
+        if disposition is FileDisposition.RETRY and self._may_try_again(name):
             return False
         try:
-            await Threads.FOLDERS.run(self._move, name, disposition, [*replies, *source.late])
+            await Threads.FOLDERS.run(self._move, name, disposition, replies)
         except OSError as error:
-            self._log.error("file not put aside", error=describe(error))
+            self._log.error("file not moved", error=describe(error))
             return not self._may_try_again(name)
         self._attempts.pop(name, None)
         return True
@@ -223,18 +224,18 @@ class FolderListener:
         self._attempts[name] = self._attempts.get(name, 0) + 1
         return self._attempts[name] < MAX_ATTEMPTS
 
-    async def _replies(self, name: str, size: int, source: _Source) -> Sequence[bytes]:
+    async def _replies(self, name: str, size: int, peer: _FilePeer) -> Sequence[bytes]:
         limit = self._rules.max_file
         # One byte more than the limit: the file may have grown since it was listed.
-        max_bytes = HEAD if size > limit else limit + 1
+        max_bytes = MAX_HEAD_BYTES if size > limit else limit + 1
         data = await Threads.FOLDERS.run(self._folder.read, name, max_bytes)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)
-            reply = self._refuse(error, data[:HEAD])
+            reply = self._refuse(error, data[:MAX_HEAD_BYTES])
             return [] if reply is None else [reply]
         # A single message is passed on unchanged; other content is refused by the handler.
-        too_many = data.count(b"MSH") > MAX_MESSAGES
+        too_many = count_messages(data) > MAX_MESSAGES
         messages = [] if too_many else await Threads.FOLDERS.run(messages_in, data)
         if too_many:
             self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)
@@ -243,10 +244,10 @@ class FolderListener:
         loop = asyncio.get_running_loop()
         for payload in payloads:
             self._observer.frame_received(len(payload))
-            replies += await as_deferred(self._handle, Frame(payload), source).asFuture(loop)
+            replies += await as_deferred(self._handle, Frame(payload), peer).asFuture(loop)
         return replies
 
     def _move(self, name: str, disposition: FileDisposition, replies: Sequence[bytes]) -> None:
-        if self._rules.answers and replies:
+        if self._rules.answer_files and replies:
             self._folder.put(f"{ACKS}/{fit_name(name, '.ack')}", b"".join(replies))
         self._folder.move(name, DONE if disposition is FileDisposition.DONE else FAILED)

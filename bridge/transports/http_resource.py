@@ -40,14 +40,15 @@ class HttpListenerRules:
 
 @dataclass(frozen=True, slots=True)
 class _RequestPeer:
-    """The peer of one request; it can get the response only."""
+    """The peer of one request; it gets the response only."""
 
     host: str
     port: int
     connection_id: int
+    accepts_later_frames: bool = False
 
     def send(self, payload: bytes) -> bool:
-        """Return False: a later acknowledgment cannot be sent; the sender must retransmit."""
+        """Return False: nothing can be sent after the response."""
         return False
 
 

@@ -25,13 +25,13 @@ from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit,
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
 from mllp.memory_budget import FrameBudget
-from mllp.session import HEAD
+from mllp.session import MAX_HEAD_BYTES
 from mllp.transport import is_tls
 
-IDLE = 30.0
+IDLE_SECONDS = 30.0
 """Seconds that a connection without a request stays open, by default."""
 
-DRAIN_WITHIN = 10.0
+DRAIN_SECONDS = 10.0
 """Seconds that a stop waits for responses in progress."""
 
 _SMALL = 64 * 2**10  # bytes of a refused request's body that are read to keep the connection open
@@ -79,8 +79,9 @@ class _BoundedRequest(Request):
             return
         self._left -= len(data)
         if self._left < 0 or self._too_long:
-            self.content.write(data[:HEAD])
-            if self._left < 0 or self.content.tell() >= HEAD or b"\r" in self.content.getvalue():
+            self.content.write(data[:MAX_HEAD_BYTES])
+            head = self.content.getvalue()
+            if self._left < 0 or len(head) >= MAX_HEAD_BYTES or b"\r" in head:
                 self._give_up()
         else:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]  # Twisted's
@@ -113,7 +114,7 @@ class _BoundedRequest(Request):
     def _give_up(self) -> None:
         site: MessageSite = self.channel.site
         error = FrameTooLarge(site.limits.max_frame)
-        head, self.content = self.content.getvalue()[:HEAD], BytesIO()
+        head, self.content = self.content.getvalue()[:MAX_HEAD_BYTES], BytesIO()
         self._given_up = True
         self._memory.close()
         site.observer.frame_refused(error)
@@ -316,7 +317,7 @@ class MessageSite(Site):
         """
         super().__init__(  # type: ignore[no-untyped-call]
             resource,
-            timeout=limits.idle_timeout or IDLE,
+            timeout=limits.idle_timeout or IDLE_SECONDS,
             reactor=clock,
             parsePOSTFormSubmission=False,  # a body is a message
         )
@@ -384,7 +385,7 @@ class MessageSite(Site):
         """Answer requests in progress, refuse new ones, then close every connection."""
         self.pause()
         loop = asyncio.get_running_loop()
-        until = loop.time() + DRAIN_WITHIN
+        until = loop.time() + DRAIN_SECONDS
         while self.resource.in_progress and loop.time() < until:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0.02)
         for channel in list(self._open):

@@ -183,7 +183,9 @@ def folder_listener(
     if not isinstance(listener.bind, FolderAddress):
         return None
     rules = FolderRules(
-        every=listener.scan_every, max_file=listener.max_frame, answers=listener.answer_files
+        scan_interval=listener.scan_every,
+        max_file=listener.max_frame,
+        answer_files=listener.answer_files,
     )
     folder = folder_at(settings, f"listener {listener.name}", listener.bind)
     observer = WireCounter(metrics, listener.name, handlers.frame_counts)

@@ -110,7 +110,7 @@ def _use_index_key(settings: Settings, database: Database, table: str) -> None:
             raise SettingsError([Mistake(str(path), _NO_KEY)])
         make_folder(path.parent)
         write_new(path, new_index_key())
-    index_key.use(read_index_key(path))
+    index_key.install(read_index_key(path))
 
 
 def _options(settings: Settings) -> DatabaseOptions:

@@ -61,7 +61,7 @@ class WorkerHookRunner:
                 task, payload, arguments, max_bytes=_MAX_ANSWER_BYTES, wait=WAIT, **limits
             )
         except WorkerTimeout:
-            raise HookStopped("was stopped: it needed too much time or memory") from None
+            raise HookStopped("was stopped: it took too long") from None
         except WorkerBusy:
             raise HookStopped("was not called: all worker processes are busy") from None
         except WorkerFailed as error:

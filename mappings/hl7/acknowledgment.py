@@ -26,7 +26,7 @@ from mappings.hl7.tables import AckCode, AckCondition, ErrorCode, ErrorSeverity
 _TABLE = "HL70357"
 _LONGEST_TEXT = 80  # ERR-1.4.2 and MSA-3 are ST of 80
 
-NAMES = {
+ERROR_DESCRIPTIONS = {
     ErrorCode.ACCEPTED: "Message accepted",
     ErrorCode.SEGMENT_SEQUENCE: "Segment sequence error",
     ErrorCode.REQUIRED_FIELD_MISSING: "Required field missing",
@@ -59,7 +59,7 @@ def err_segments(
     return [_segment(refusal, marks) for refusal in refusals]
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Cut a text to the length that MSA-3 and ERR-8 can hold."""
     return text[:_LONGEST_TEXT]
 
@@ -67,17 +67,17 @@ def short(text: str) -> str:
 def _segment(refusal: MessageRefusal, marks: Delimiters) -> str:
     """Return an ERR of v2.5 or later: ERL, CWE, severity, diagnostics, user message (§2.15.5)."""
     code = marks.component.join(
-        (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
+        (refusal.error_code, escape(ERROR_DESCRIPTIONS[refusal.error_code], marks), _TABLE)
     )
     location = marks.component.join(_location(refusal.place))
-    text = escape(short(refusal.text), marks)
+    text = escape(shorten(refusal.text), marks)
     fields = ("ERR", "", location, code, ErrorSeverity.ERROR, "", "", text, text)
     return marks.field.join(fields)
 
 
 def _eld(refusal: MessageRefusal, marks: Delimiters) -> str:
     """Return an ELD of v2.4 or earlier: segment, sequence, field, code (HL7 v2.4 §2.16.5.1)."""
-    code = (refusal.error_code, escape(NAMES[refusal.error_code], marks), _TABLE)
+    code = (refusal.error_code, escape(ERROR_DESCRIPTIONS[refusal.error_code], marks), _TABLE)
     location = [*_location(refusal.place), "", "", ""][:3]
     return marks.component.join((*location, marks.subcomponent.join(code)))
 
@@ -138,7 +138,7 @@ def build_ack(
     msa = [b"MSA", code.encode(), header.control_id]
     reason = text or (refusals[0].text if refusals else "")
     if reason and version < (2, 7):
-        msa.append(escape(short(reason), marks).encode("ascii", "replace"))
+        msa.append(escape(shorten(reason), marks).encode("ascii", "replace"))
     if expected_sequence_number:
         msa += [*[b""] * (_BEFORE_MSA_4 - len(msa)), expected_sequence_number]
     errors = [] if code.positive else err_segments(refusals, marks, version=version)

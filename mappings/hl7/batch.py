@@ -27,8 +27,8 @@ _LONGEST_TRAILER = 64
 """Bytes of a trailer that are read. Its first field is the count, the rest is a comment."""
 MAX_MESSAGES = 10_000
 """Limit of the messages of a batch: 10,000 messages of 1.6 kB fill a frame of the default size."""
-_MAX_HEADERS = 4 * MAX_MESSAGES
-"""Limit of the headers and trailers of a batch: each message may have its own BHS and BTS."""
+_MAX_HEADERS = 5 * MAX_MESSAGES
+"""Limit of the headers and trailers: each message may have its own FHS, BHS, BTS and FTS."""
 _CONTROL_ID = 11  # FHS-11, BHS-11; field 12 of the reply repeats it
 
 
@@ -59,9 +59,9 @@ def _headers(body: bytes) -> list[tuple[int, bytes]]:
     return headers
 
 
-def stray(raw: bytes) -> str:
+def find_stray_lines(raw: bytes) -> str:
     """
-    Return the first header or trailer with lines behind it that are in no message; '' if none.
+    Return the first header or trailer that lines outside of a message follow; '' if none.
 
     Such lines may be a message whose MSH was damaged; without this check it would be lost silently.
     """
@@ -78,7 +78,7 @@ def stray(raw: bytes) -> str:
     return ""
 
 
-def miscounted(raw: bytes) -> str:
+def find_wrong_count(raw: bytes) -> str:
     """
     Return the field with a wrong count, BTS-1 or FTS-1; '' if the counts are right.
 
@@ -156,6 +156,7 @@ def _reply_header(line: bytes, control_id: str, now: datetime) -> bytes:
 
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAMING: Final = re.compile(rb"[\x0b\x1c]+")
+_BEFORE_MESSAGE: Final = (b"\r", b"\n", b"\x0b", b"\x1c")
 _START: Final = re.compile(rb"(?:(?<=[\r\n])|^)(?=MSH[^A-Za-z0-9\r\n])")
 _BATCH: Final = (b"FHS", b"BHS")
 
@@ -175,6 +176,13 @@ def messages_in_text(text: str) -> list[bytes]:
         except (MalformedMessage, UnicodeError):
             found.append(message)
     return found
+
+
+def count_messages(data: bytes) -> int:
+    """Return the number of lines of a file that begin with MSH; needs less time than a split."""
+    text = data.removeprefix(_BOM).lstrip()
+    later = sum(text.count(before + b"MSH") for before in _BEFORE_MESSAGE)
+    return later + text.startswith(b"MSH")
 
 
 def messages_in(data: bytes) -> list[bytes]:

@@ -82,7 +82,7 @@ _ISO_2022 = "iso2022"
 WESTERN = frozenset({"iso8859-1", "iso8859-15", "cp1252"})
 
 
-def declared(msh18: bytes, repetition: str) -> str:
+def decode_msh18(msh18: bytes, repetition: str) -> str:
     """Decode MSH-18. Its repetitions are joined by `~` instead of the message's own separator."""
     return _declared(msh18[:_LONGEST], repetition) if msh18 else ""
 
@@ -135,7 +135,7 @@ The text is None if lines must be decoded one by one.
 """
 
 
-def decoded(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Decoded:
+def decode_body(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Decoded:
     """
     Decode `body` as declared, or with the first codec that fits.
 

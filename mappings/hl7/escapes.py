@@ -48,11 +48,13 @@ def _escape_table(delimiters: Delimiters, formatted: bool) -> dict[int, str]:
     table = {code: f"{mark}X{code:02X}{mark}" for code in (*range(0x20), 0x7F) if code != ord("\t")}
     if formatted:
         table[ord("\n")] = f"{mark}.br{mark}"
-    return table | {ord(c): f"{mark}{name}{mark}" for name, c in named(delimiters).items()}
+    return table | {
+        ord(c): f"{mark}{name}{mark}" for name, c in delimiters_by_name(delimiters).items()
+    }
 
 
 @lru_cache(maxsize=64)
-def named(delimiters: Delimiters) -> Mapping[str, str]:
+def delimiters_by_name(delimiters: Delimiters) -> Mapping[str, str]:
     """Return the declared delimiters by the names of their sequences: `|` by `F`."""
     sequences = {
         "F": delimiters.field,
@@ -68,7 +70,7 @@ def named(delimiters: Delimiters) -> Mapping[str, str]:
 @lru_cache(maxsize=64)
 def _simple(delimiters: Delimiters) -> Mapping[str, str]:
     """Return the common sequences with their texts."""
-    return {**dict.fromkeys(_HIGHLIGHTS, ""), ".br": "\n", **named(delimiters)}
+    return {**dict.fromkeys(_HIGHLIGHTS, ""), ".br": "\n", **delimiters_by_name(delimiters)}
 
 
 _STANDARD_TABLE = _escape_table(STANDARD, formatted=False)
@@ -85,7 +87,7 @@ def unescape(text: str, delimiters: Delimiters = STANDARD, codec: str = "utf-8")
     if len(parts) % 2 and all(map(simple.__contains__, parts[1::2])):  # the usual case
         parts[1::2] = [simple[body] for body in parts[1::2]]
         return "".join(parts)
-    return _Unescaper(text, mark, named(delimiters), codec).read()
+    return _Unescaper(text, mark, delimiters_by_name(delimiters), codec).read()
 
 
 def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
@@ -98,7 +100,7 @@ def transcribe(text: str, theirs: Delimiters, codec: str = "utf-8") -> str:
     mark = theirs.escape
     if not mark or mark not in text:
         return escape(text)
-    return _Transcriber(text, mark, named(theirs), codec).read()
+    return _Transcriber(text, mark, delimiters_by_name(theirs), codec).read()
 
 
 class _Unescaper:
@@ -122,7 +124,7 @@ class _Unescaper:
         return "".join(self._done)
 
     def _sequence(self, start: int) -> int:
-        """Resolve the sequence that begins at `start`; return the position behind it."""
+        """Resolve the sequence that begins at `start`; return the position after it."""
         end = self._text.find(self._mark, start + 1)
         body = self._text[start + 1 : end] if end > 0 else ""
         if found := _HEX.fullmatch(body):

@@ -16,7 +16,7 @@ _LAST_FIELD = 21  # MSH-21; later fields are not used for routing
 _MAX_FIELDS = 40  # fields to split, so that a line of separators stays cheap
 _LONGEST_CHARSET = 99
 _LONGEST_CODES = 99
-_TRAILING = tuple(lines.AFTER[at : at + 1] for at in range(len(lines.AFTER)))
+_TRAILING = tuple(lines.TRAILING_BYTES[at : at + 1] for at in range(len(lines.TRAILING_BYTES)))
 _make = tuple.__new__  # faster than the constructor of a NamedTuple
 
 

@@ -13,8 +13,8 @@ from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _BOM_UTF_8 = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff", b"M\x00", b"\x00M\x00", b"\x00\x00\x00M")
-_BEFORE = b"\x0b\x1c\x00 \t\r\n"
-AFTER = b"\x0b\x1c\x1a\x00\r\n"
+_LEADING_BYTES = b"\x0b\x1c\x00 \t\r\n"
+TRAILING_BYTES = b"\x0b\x1c\x1a\x00\r\n"
 """Bytes that transports append to a message."""
 _TEXT_SEGMENTS = (b"NTE", b"OBX")
 _HEADERS = (b"MSH", b"FHS", b"BHS")
@@ -39,23 +39,23 @@ def trim(raw: bytes) -> tuple[bytes, bool]:
     framing bytes, NUL, Ctrl-Z and line ends. Raises MalformedMessage for UTF-16 and UTF-32.
     """
     if raw.startswith(_HEADERS):
-        return raw.rstrip(AFTER), False
+        return raw.rstrip(TRAILING_BYTES), False
     if raw.lstrip(b"\x0b").startswith(_UTF_16):
         raise MalformedMessage(MalformedReason.UTF_16)
-    body = raw.lstrip(_BEFORE)
+    body = raw.lstrip(_LEADING_BYTES)
     has_bom = body.startswith(_BOM_UTF_8)
     if has_bom:
-        body = body[len(_BOM_UTF_8) :].lstrip(_BEFORE)
-    return body.rstrip(AFTER), has_bom
+        body = body[len(_BOM_UTF_8) :].lstrip(_LEADING_BYTES)
+    return body.rstrip(TRAILING_BYTES), has_bom
 
 
-def untrailed(raw: bytes) -> tuple[bytes, bool]:
+def trim_except_last_cr(raw: bytes) -> tuple[bytes, bool]:
     """
-    Strip as `trim` does, but keep a single CR behind the last segment.
+    Strip as `trim` does, but keep a single CR after the last segment.
 
     To strip this CR, Python would copy the whole message.
     """
-    if raw.startswith(_HEADERS) and raw.endswith(b"\r") and raw[-2:-1] not in AFTER:
+    if raw.startswith(_HEADERS) and raw.endswith(b"\r") and raw[-2:-1] not in TRAILING_BYTES:
         return raw, False
     return trim(raw)
 
@@ -113,8 +113,8 @@ def _segment_names(separator: bytes) -> _SegmentNames:
     return _SegmentNames(separator)
 
 
-def with_one_end(body: bytes) -> bytes:
-    """Make CR the only line end of an `untrailed` message, unless LF may be text."""
+def with_cr_ends(body: bytes) -> bytes:
+    """Make CR the only line end of a message from `trim_except_last_cr`, unless LF may be text."""
     if b"\r" not in body:
         return body.replace(b"\n", b"\r")
     changed = body.replace(b"\r\n", b"\r")
@@ -141,7 +141,7 @@ def require_few_parts(body: bytes, marks: Delimiters) -> None:
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:
     """
-    Split an `untrailed` message into segments; return them and their names.
+    Split a message from `trim_except_last_cr` into segments; return them and their names.
 
     Raises MalformedMessage.
     """
@@ -166,7 +166,7 @@ def _split_with_names(body: bytes, separator: bytes) -> tuple[list[bytes], list[
 
 def split(body: bytes, separator: bytes) -> list[bytes]:
     r"""
-    Split an `untrailed` message into its segments; blank lines are dropped.
+    Split a message from `trim_except_last_cr` into its segments; blank lines are dropped.
 
     A line that is not a segment is kept as text of the OBX or NTE before it
     (`NTE|1||first\rsecond`: the sender did not escape a line end). After any other segment it

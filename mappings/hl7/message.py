@@ -181,9 +181,9 @@ class Message:
         `fallback` is the codec if MSH-18 is empty or unknown. `head` is the result of `peek` for
         the same bytes, if it is known.
         """
-        body, has_bom = lines.untrailed(raw)
+        body, has_bom = lines.trim_except_last_cr(raw)
         if b"\n" in body:
-            body = lines.with_one_end(body)
+            body = lines.with_cr_ends(body)
         if head is None:
             head = header.read(lines.first_line(body))
         marks = head.delimiters
@@ -193,8 +193,8 @@ class Message:
             raise MalformedMessage(MalformedReason.STRAY_LINE)
         if names.count("MSH") > 1:
             raise MalformedMessage(MalformedReason.SECOND_HEADER, "MSH[2]")
-        declared = charset.declared(head.charset, marks.repetition)
-        codec, suspect, text = charset.decoded(body, declared, fallback, has_bom=has_bom)
+        declared = charset.decode_msh18(head.charset, marks.repetition)
+        codec, suspect, text = charset.decode_body(body, declared, fallback, has_bom=has_bom)
         syntax = _make(MessageSyntax, (marks, codec))
         return cls(raw, head, cls.lines_type(segments, names, syntax, text), suspect=suspect)
 
@@ -261,7 +261,7 @@ class Message:
 _NUL = b"\0"
 
 
-def null_place(payload: bytes, head: Header) -> str:
+def find_nul(payload: bytes, head: Header) -> str:
     r"""
     Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
 
@@ -308,7 +308,7 @@ def _hexadecimal_escapes(mark: bytes) -> re.Pattern[bytes]:
 
 
 def _location_after(before: bytes, name: str, number: int, marks: Delimiters) -> str:
-    """Return the location of the character behind `before`, the beginning of a segment."""
+    """Return the location of the character after `before`, the beginning of a segment."""
     text = before.decode("latin-1")
     field = text.count(marks.field) + (name == "MSH")
     if not field:

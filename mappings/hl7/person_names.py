@@ -123,7 +123,7 @@ def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
     """
     Tell whether two texts may be spellings of one name: `DOE^JANE^QUINN` and `DOE^J`.
 
-    Both have the form `family^given^further^suffix^prefix`, optionally with alternatives behind
+    Both have the form `family^given^further^suffix^prefix`, optionally with alternatives after
     `=`. In DICOM the prefix comes before the suffix. `same_id`: both belong to the same patient
     identifier; without it, an initial does not match a given name.
     """

@@ -78,14 +78,14 @@ class MalformedReason(StrEnum):
     ENCODING_CHARACTERS = "encoding characters empty, repeated, too many or not punctuation"
     UTF_16 = "UTF-16 and UTF-32 are not supported, send UTF-8"
     SECOND_HEADER = "a second message header, but no batch header"
-    STRAY_LINE = "a line that follows is no segment"
+    STRAY_LINE = "a line after this segment is not a segment"
     TOO_MANY_SEGMENTS = "the message has too many segments"
     TOO_MANY_FIELDS = "the message has too many fields or parts of fields"
     TOO_MANY_ESCAPES = "the message has too many escape sequences"
     TOO_LARGE = "the message is larger than this listener accepts"
     INCOMPLETE = "the frame did not arrive completely"
     TOO_MANY_MESSAGES = "the batch has more than 10,000 messages"
-    STRAY_IN_BATCH = "something in the batch belongs to none of its messages"
+    STRAY_IN_BATCH = "the batch has lines that belong to no message"
     BATCH = "a batch where a single message was expected"
 
 
@@ -197,7 +197,7 @@ class StructureViolation(MessageRefusal):
     """A segment or group is missing, or its message structure has no place for it."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
-    problem = "not as the message's structure demands"
+    problem = "does not match the message structure"
 
 
 class TooManyGroups(MessageRefusal):
@@ -224,7 +224,7 @@ class ForbiddenElement(MessageRefusal):
     """An element has a value that its message structure does not allow."""
 
     error_code = ErrorCode.SEGMENT_SEQUENCE
-    problem = "holds what its structure does not allow"
+    problem = "has a value that the message structure does not allow"
 
 
 class OutOfSequence(MessageRefusal):
@@ -239,7 +239,7 @@ class BatchCountMismatch(MessageRefusal):
     """A batch or file announces another number of messages or batches than it contains."""
 
     error_code = ErrorCode.OTHER
-    problem = "not the number that was announced"
+    problem = "wrong count of messages or batches"
 
 
 class TooManyRepetitions(MessageRefusal):

@@ -28,7 +28,7 @@ VERSIONS = frozenset(
     {"2.1", "2.2", "2.3", "2.3.1", "2.4", "2.5", "2.5.1", "2.6", "2.7", "2.7.1"}
     | {"2.8", "2.8.1", "2.8.2", "2.9"}
 )
-PROCESSING = frozenset({"P", "D", "T"})
+PROCESSING_IDS = frozenset({"P", "D", "T"})
 """The codes of table 0103 (MSH-11). `VERSIONS` has those of table 0104 (MSH-12)."""
 _FIRST_OF_SENDER = 3  # MSH-3
 _CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
@@ -131,7 +131,9 @@ def compile_acceptance(
         frozenset([*messages, *_without_event(messages)]),
         tuple(senders),
         frozenset(_listed(item, "version", VERSIONS, diagnostics) for item in versions),
-        frozenset(_listed(item, "processing id", PROCESSING, diagnostics) for item in processing),
+        frozenset(
+            _listed(item, "processing id", PROCESSING_IDS, diagnostics) for item in processing
+        ),
     )
 
 

@@ -50,13 +50,13 @@ def segment_name(node: YamlNode, diagnostics: Diagnostics) -> str:
     return text
 
 
-LARGEST = 60_000
+MAX_METADATA_BYTES = 60_000
 """Bytes of JSON that the report service accepts in Metadata, with a reserve."""
 OMITTED = "MetadataOmitted"
 _RESERVED = 2_000  # bytes for the list of omitted keys
-_LONGEST_CHARACTER = 8  # bytes of JSON for a character, with a share for its key
+_MAX_CHARACTER_BYTES = 8  # bytes of JSON for a character, with a share for its key
 
-SHORT = LARGEST // _LONGEST_CHARACTER
+MAX_UNCHECKED_CHARACTERS = MAX_METADATA_BYTES // _MAX_CHARACTER_BYTES
 """Metadata with fewer characters fits in any case, and needs no exact computation."""
 
 KEYS = ("values", "each", "keep")
@@ -118,18 +118,18 @@ class MetadataRules:
 def within_limit(filled: dict[str, str]) -> dict[str, str]:
     """Drop keys that exceed the limit of the report service, and list them in `MetadataOmitted`."""
     characters = len("".join(filled)) + len("".join(filled.values()))
-    if characters < SHORT:
+    if characters < MAX_UNCHECKED_CHARACTERS:
         return filled
     kept, left_out, size = {}, [], _RESERVED
     for key, value in filled.items():
         entry_size = len(json.dumps({key: value}, ensure_ascii=False).encode())
-        if size + entry_size > LARGEST:
+        if size + entry_size > MAX_METADATA_BYTES:
             left_out.append(key)
         else:
             kept[key] = value
             size += entry_size
     if left_out:
-        kept[OMITTED] = ", ".join(left_out)[: _RESERVED // _LONGEST_CHARACTER]
+        kept[OMITTED] = ", ".join(left_out)[: _RESERVED // _MAX_CHARACTER_BYTES]
     return kept
 
 

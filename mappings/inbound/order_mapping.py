@@ -29,7 +29,7 @@ from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.rules import Rule, compile_rule
 from mappings.language.scope import ListenerDefaults, MessageScope, is_imaging, split_orders
 from mappings.language.tags import TAGS, TagRule, compile_tags, fill
-from mappings.language.unreachable_rules import never
+from mappings.language.unreachable_rules import never_has_value
 
 CONTROL_KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")
@@ -125,10 +125,12 @@ KEYS = (
     *("tags", "metadata", "reporting_app", "order", "order_control", "links", "echo", "only"),
     "patient_names",
 )
-LEFT_OUT = ("left out by `only`", "no imaging order")
-"""Notes of events for groups that are ignored."""
+EXCLUDED_BY_ONLY = "left out by `only`"
+NO_IMAGING_ORDER = "no imaging order"
+NOTES_OF_IGNORED_ORDERS = frozenset({EXCLUDED_BY_ONLY, NO_IMAGING_ORDER})
+"""Notes of events for order groups that are ignored."""
 
-NEEDED = ("PatientMRN", "Accession")
+IDENTITY_TAGS = ("PatientMRN", "Accession")
 """The tags that identify a report, in addition to SiteID, which the listener can supply."""
 
 
@@ -155,7 +157,7 @@ class OrderRules:
     only: Condition | None
     refusing: tuple[TagRule, ...]
     """The rules of tags that may refuse a message."""
-    thorough: bool
+    needs_mapping: bool
     """Whether other rules may refuse a message, so that the pre-check maps the message."""
     patient_names: PatientNames = PatientNames.COMPATIBLE
 
@@ -175,7 +177,7 @@ class OrderRules:
         for scope in scopes:
             if self._wanted(scope) and (some := self._refusals(scope)):
                 found += some
-        if self.thorough and not found:
+        if self.needs_mapping and not found:
             self.events(scopes)
         return found
 
@@ -212,7 +214,7 @@ class OrderRules:
         return is_imaging(scope) and (self.only is None or self.only(scope))
 
     def _group(self, scope: MessageScope) -> OrderGroup:
-        mrn, accession = (self.tags[tag].value(scope) for tag in NEEDED)
+        mrn, accession = (self.tags[tag].value(scope) for tag in IDENTITY_TAGS)
         return OrderGroup(scope, mrn, accession)
 
     def _decision(self, scope: MessageScope) -> OrderDecision | None:
@@ -274,7 +276,7 @@ class OrderRules:
 
     def _ignored(self, scope: MessageScope) -> OrderEvent:
         """Return the event of a group that is not an imaging order, or that `only` excludes."""
-        note = LEFT_OUT[0] if is_imaging(scope) else LEFT_OUT[1]
+        note = EXCLUDED_BY_ONLY if is_imaging(scope) else NO_IMAGING_ORDER
         mrn = self.tags["PatientMRN"].value(scope)
         return OrderEvent(
             OrderAction.IGNORE, self.site(scope), "", mrn, "", {}, {}, scope.place, note=note
@@ -298,7 +300,7 @@ def compile_orders(
     tags = compile_tags(entries.get("tags"), context, TAGS)
     app = compile_tags(entries.get("reporting_app"), context, APP_TAGS)
     context.refusing = any(rule.refusing for rule in app.values())
-    check_identity_rules(tags, ("SiteID", *NEEDED), entries.get("tags", root), context)
+    check_identity_rules(tags, ("SiteID", *IDENTITY_TAGS), entries.get("tags", root), context)
     order = diagnostics.read_mapping(entries["order"], ORDER_KEYS) if "order" in entries else {}
     echo = diagnostics.read_items(entries["echo"]) if "echo" in entries else []
     if "control" not in order:
@@ -315,10 +317,10 @@ def compile_orders(
         echo=compile_selection(echo, context.diagnostics),
         only=compile_condition(entries["only"], diagnostics) if "only" in entries else None,
         refusing=tuple(rule for rule in tags.values() if rule.refusing),
-        thorough=False,
+        needs_mapping=False,
         patient_names=_patient_names(entries.get("patient_names"), diagnostics),
     )
-    return replace(plan, thorough=context.refusing)
+    return replace(plan, needs_mapping=context.refusing)
 
 
 def _patient_names(node: YamlNode | None, diagnostics: Diagnostics) -> PatientNames:
@@ -344,7 +346,7 @@ def check_identity_rules(
                 node, "identity", f"no rule for {name}: nothing could be reported"
             )
             continue
-        if never(node[name]):
+        if never_has_value(node[name]):
             message = f"{name} can have no value: nothing could be reported"
             context.diagnostics.error(node[name], "identity", message)
         elif name != "SiteID" and not tags[name].required:

@@ -28,7 +28,7 @@ from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode
 from mappings.language.rules import Rule, compile_rule, without_filters
 from mappings.language.scope import ListenerDefaults, MessageScope, split_merges, split_patients
-from mappings.language.tags import LONGEST, TAGS, TagRule, compile_tags, fill
+from mappings.language.tags import MAX_VALUE_CHARACTERS, TAGS, TagRule, compile_tags, fill
 
 VISIT_KEYS = ("key", "number", "prior", "values")
 
@@ -279,7 +279,7 @@ class PatientRules:
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
-            elif any(len(each) > LONGEST for each in self._priors(scope)):
+            elif any(len(each) > MAX_VALUE_CHARACTERS for each in self._priors(scope)):
                 found.append(IdentifierTooLong(place))
             elif prior == self.tags["PatientMRN"].value(scope):
                 found.append(DuplicateKeyIdentifier(place))

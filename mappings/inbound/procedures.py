@@ -62,7 +62,7 @@ def _with_numbers(line: str, marks: Delimiters, numbers: str) -> str:
     return marks.field.join([*row[:_PID_3], numbers, *row[_PID_3 + 1 :]])
 
 
-BETWEEN = "; "
+DESCRIPTION_SEPARATOR = "; "
 """Separates the descriptions of several procedures in StudyDescription."""
 
 _PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
@@ -110,7 +110,7 @@ def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list
     starts = [index for index, line in enumerate(echo) if line[:3].upper() == "ORC"]
     head = tuple(echo[: starts[0]]) if starts else tuple(echo)
     parts = [tuple(echo[start:end]) for start, end in pairwise([*starts, len(echo)])]
-    descriptions = description.split(BETWEEN)
+    descriptions = description.split(DESCRIPTION_SEPARATOR)
     if len(descriptions) != len(parts):
         descriptions = [description] * len(parts)
     return head, [
@@ -134,7 +134,7 @@ def join_procedures(head: Lines, parts: Sequence[Procedure]) -> tuple[Lines, str
     descriptions = [each.description for each in parts]
     equal = len(set(descriptions)) == 1
     lines = tuple(line for each in parts for line in each.lines)
-    return (*head, *lines), descriptions[0] if equal else BETWEEN.join(descriptions)
+    return (*head, *lines), descriptions[0] if equal else DESCRIPTION_SEPARATOR.join(descriptions)
 
 
 def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:

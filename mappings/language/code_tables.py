@@ -50,12 +50,12 @@ class CodeTable:
         return self.backward.get(value.strip().upper())
 
 
-def file_of(name: str) -> str:
+def table_file(name: str) -> str:
     """Return the file name of a table."""
     return f"{FOLDER}{name}.csv"
 
 
-def names(sources: Sources) -> list[str]:
+def table_names(sources: Sources) -> list[str]:
     """Return the names of the tables of a folder."""
     return sorted(
         file.removeprefix(FOLDER).removesuffix(".csv")
@@ -66,7 +66,7 @@ def names(sources: Sources) -> list[str]:
 
 def read_table(sources: Sources, name: str, diagnostics: Diagnostics) -> CodeTable:
     """Read a table that exists. Errors are reported with their lines."""
-    file = file_of(name)
+    file = table_file(name)
     forward: dict[str, str] = {}
     backward: dict[str, str] = {}
     warn_if_not_utf8(sources[file], file, diagnostics)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mappings.language.code_tables import CodeTable, file_of, names, read_table
+from mappings.language.code_tables import CodeTable, read_table, table_file, table_names
 from mappings.language.diagnostics import Diagnostics, Sources, YamlNode
 from mappings.language.hooks import MappingHook, find_hook
 
@@ -29,11 +29,11 @@ class CompilationContext:
 
     def table(self, node: YamlNode) -> CodeTable | None:
         """Look up a code table by name. Reports an issue and returns None if there is none."""
-        name = self.diagnostics.read_choice(node, "code table", names(self.sources))
+        name = self.diagnostics.read_choice(node, "code table", table_names(self.sources))
         if name is None:
             return None
         if name not in self.tables:
-            self.files.add(file_of(name))
+            self.files.add(table_file(name))
             self.tables[name] = read_table(self.sources, name, self.diagnostics)
         return self.tables[name]
 

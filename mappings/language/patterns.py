@@ -22,9 +22,9 @@ import re2
 
 from mappings.language.diagnostics import Diagnostics, YamlNode
 
-MAX_MATCHED = 4096
+MAX_SEARCHED_CHARACTERS = 4096
 """Limit of the characters of a value that a pattern searches."""
-MAX_PATTERN = 2000
+MAX_PATTERN_CHARACTERS = 2000
 """The limit of the characters of a pattern."""
 
 _MAX_CACHED_LENGTH, _MAX_CACHED = 32, 512
@@ -113,7 +113,7 @@ def _search(pattern: "re2._Regexp") -> Search:
     group = 1 if pattern.groups else 0
 
     def search(value: str) -> str | None:
-        encoded = value[:MAX_MATCHED].encode("utf-8", "surrogatepass")
+        encoded = value[:MAX_SEARCHED_CHARACTERS].encode("utf-8", "surrogatepass")
         _spend(pattern, encoded)
         match = pattern.search(encoded)
         if match is None:
@@ -137,7 +137,7 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     found = _compiled(rf"(?s)\A(?:{text})\z", case_sensitive=True)
 
     def matches(value: str) -> bool:
-        if len(value) > MAX_MATCHED:
+        if len(value) > MAX_SEARCHED_CHARACTERS:
             return False
         encoded = value.encode("utf-8", "surrogatepass")
         _spend(found, encoded)
@@ -147,8 +147,8 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
 
 
 def _compiled(pattern: str, *, case_sensitive: bool) -> "re2._Regexp":
-    if len(pattern) > MAX_PATTERN:
-        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN_CHARACTERS} characters")
     unsupported = _unsupported(pattern)
     if unsupported:
         raise ValueError(f"not supported in a pattern: {unsupported}; {_ENGINE}")

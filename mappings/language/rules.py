@@ -22,7 +22,7 @@ from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode, suggestion
 from mappings.language.patterns import Search, compile_pattern
 from mappings.language.scope import MessageScope
-from mappings.language.unreachable_rules import LISTENER, unreachable, without_effect
+from mappings.language.unreachable_rules import LISTENER, report_unreachable, report_without_effect
 
 Rule = Callable[[MessageScope], str]
 
@@ -117,7 +117,7 @@ def compile_rule(node: YamlNode, context: CompilationContext, *, raw: bool = Fal
     if isinstance(node.value, str):
         return _path(node, context, raw=raw)
     if isinstance(node.value, list):
-        unreachable(node.value, context.diagnostics)
+        report_unreachable(node.value, context.diagnostics)
         return _first_of([compile_rule(item, context, raw=raw) for item in node.value])
     if isinstance(node.value, dict):
         return _compile_mapping(node, context, raw=raw)
@@ -158,7 +158,7 @@ def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) 
     if not named and "default" not in entries:
         sources = ", ".join(PRODUCERS)
         context.diagnostics.error(node, "rule", f"the rule has no source; give one of {sources}")
-    without_effect(entries, context.diagnostics)
+    report_without_effect(entries, context.diagnostics)
     chosen = transforms.compile_transforms(entries.get("as"), context.diagnostics)
     keep = raw or any(each.raw for each in chosen)
     rule = _producer(named[0], entries, context, raw=keep) if named else no_value

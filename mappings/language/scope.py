@@ -63,7 +63,7 @@ class FallbackLookup:
 
 
 def following(positions: Positions, anchor: str, names: Sequence[str]) -> Iterator[int]:
-    """Yield the positions behind a segment `anchor`, directly or after segments of their name."""
+    """Yield the positions after a segment `anchor`, directly or after others of their name."""
     before, followed = -1, ""
     for position in positions:
         if position - 1 != before or before < 0:
@@ -80,7 +80,7 @@ NON_IMAGING = frozenset({"RQD", "RQ1", "RXO", "ODS", "ODT"})
 """Order details of ORM^O01 other than OBR (HL7 v2.5.1 §4.4.1): diet, supplies, pharmacy."""
 
 SHARED_TAIL = "ZDS"
-"""IHE RAD-4 sends one ZDS behind all ORC/OBR pairs of one accession."""
+"""IHE RAD-4 sends one ZDS after all ORC/OBR pairs of one accession."""
 
 _ACCESSION_FIELD = 18
 
@@ -297,7 +297,7 @@ def order_groups(names: tuple[str, ...]) -> MessageGroups:
     groups: list[tuple[int, list[int], str]] = []
     own = headers[0]  # the group of the next segment
     orders = details = 0
-    obr_begins_group = True  # false until the first OBR behind an ORC
+    obr_begins_group = True  # false until the first OBR after an ORC
     for position, name in enumerate(names):
         if name == "ORC":
             orders += 1
@@ -349,7 +349,7 @@ _cached_patient_groups = lru_cache(maxsize=512)(_patient_groups)
 
 
 def _share_tail(scopes: list[MessageScope]) -> None:
-    """Add the one ZDS behind the last group to the earlier groups with the same accession."""
+    """Add the one ZDS after the last group to the earlier groups with the same accession."""
     if len(scopes) < 2 or any(scope.has_own(SHARED_TAIL) for scope in scopes[:-1]):  # noqa: PLR2004  # several groups
         return
     last = scopes[-1]

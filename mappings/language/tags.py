@@ -12,7 +12,7 @@ from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode
 from mappings.language.rules import Rule, compile_rule, without_filters
 from mappings.language.scope import MessageScope
-from mappings.language.unreachable_rules import from_listener_alone
+from mappings.language.unreachable_rules import is_from_listener_only
 
 TAGS = (
     "SiteID",
@@ -39,7 +39,7 @@ TAGS = (
     "Notes",
 )
 LONG_TEXTS = frozenset({"ReasonForExam", "KeyFindings", "Notes"})
-LONGEST, LONGEST_TEXT = 1_024, 100_000
+MAX_VALUE_CHARACTERS, MAX_TEXT_CHARACTERS = 1_024, 100_000
 """Limits of the report service. Longer texts are cut, so that the order is accepted."""
 
 IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
@@ -81,7 +81,7 @@ class TagRule:
             return refusal
         if self.required and value in ("", NULL):
             return MissingField(self.place(scope))
-        if self.tag in IDENTIFIERS and len(value) > LONGEST:
+        if self.tag in IDENTIFIERS and len(value) > MAX_VALUE_CHARACTERS:
             return IdentifierTooLong(self.place(scope))
         return None
 
@@ -109,7 +109,7 @@ def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRul
     places = tuple(without_filters(path) for path in context.paths[before:]) or ("MSH-4",)
     refusing = required or context.refusing
     cached = refusing or tag in NEVER_DELETED
-    return TagRule(tag, rule, required, refusing, places, from_listener_alone(node), cached)
+    return TagRule(tag, rule, required, refusing, places, is_from_listener_only(node), cached)
 
 
 def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
@@ -125,7 +125,7 @@ def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
         if value is None:
             value = rule.value(scope) if rule.cached else rule.rule(scope)
         if value and value != NULL:
-            filled[tag] = value if len(value) <= LONGEST else shortened(tag, value)
+            filled[tag] = value if len(value) <= MAX_VALUE_CHARACTERS else shortened(tag, value)
         elif rule.required:
             raise MissingField(rule.place(scope))
         elif value:
@@ -135,5 +135,5 @@ def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
 
 def shortened(tag: str, value: str) -> str:
     """Cut a text to the limit of the report service, with an ellipsis."""
-    longest = LONGEST_TEXT if tag in LONG_TEXTS else LONGEST
+    longest = MAX_TEXT_CHARACTERS if tag in LONG_TEXTS else MAX_VALUE_CHARACTERS
     return value if len(value) <= longest else value[: longest - 1] + "…"

@@ -19,8 +19,8 @@ _NEEDS = {
 """Modifiers, and the keys of which one must be present for the modifier to have an effect."""
 
 
-def unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> None:
-    """Report alternatives behind one that always has a value, and repeated alternatives."""
+def report_unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> None:
+    """Report alternatives after one that always has a value, and repeated alternatives."""
     seen: set[str] = set()
     for index, item in enumerate(items):
         if isinstance(item.value, str):
@@ -29,13 +29,13 @@ def unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> None:
                     item, "dead", f"{item.value} has been tried before: it has no value"
                 )
             seen.add(item.value)
-        if always(item) and index < len(items) - 1:
+        if always_has_value(item) and index < len(items) - 1:
             message = "never reached: the one before always has a value"
             diagnostics.warn(items[index + 1], "dead", message)
             return
 
 
-def without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> None:
+def report_without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> None:
     """Report modifiers that have no effect on a rule."""
     for key, needed in _NEEDS.items():
         if key in entries and not any(each in entries for each in needed):
@@ -50,19 +50,19 @@ def without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> No
         diagnostics.warn(required.at_key(), "dead", message)
 
 
-def always(node: YamlNode) -> bool:
+def always_has_value(node: YamlNode) -> bool:
     """Tell whether a rule has a value for each message."""
     if isinstance(node.value, list):
-        return any(always(item) for item in node.value)
+        return any(always_has_value(item) for item in node.value)
     if not isinstance(node.value, dict):
         return False
     return _defaulted(node.value) or _constant(node.value)
 
 
-def never(node: YamlNode) -> bool:
+def never_has_value(node: YamlNode) -> bool:
     """Tell whether a rule has no value for any message."""
     if isinstance(node.value, list):
-        return all(never(item) for item in node.value)
+        return all(never_has_value(item) for item in node.value)
     if not isinstance(node.value, dict):
         return not node.value
     entries = node.value
@@ -71,14 +71,15 @@ def never(node: YamlNode) -> bool:
     if "const" in entries:
         return not _text(entries["const"])
     below = [entries[key] for key in ("from", "join", "all", "first") if key in entries]
-    return all(never(each) for each in below) and not {"age", "hook"} & entries.keys()
+    return all(never_has_value(each) for each in below) and not {"age", "hook"} & entries.keys()
 
 
-def from_listener_alone(node: YamlNode) -> bool:
+def is_from_listener_only(node: YamlNode) -> bool:
     """Tell whether a rule takes its value from the listener's settings only."""
     if not isinstance(node.value, dict) or _text(node.get("default")) != LISTENER:
         return False
-    return never(YamlNode({k: v for k, v in node.value.items() if k != "default"}, "", 0, 0))
+    others = {key: below for key, below in node.value.items() if key != "default"}
+    return never_has_value(YamlNode(others, "", 0, 0))
 
 
 def _constant(entries: dict[str, YamlNode]) -> bool:
@@ -86,11 +87,11 @@ def _constant(entries: dict[str, YamlNode]) -> bool:
     if changed:
         return False
     if "from" in entries:
-        return always(entries["from"])
+        return always_has_value(entries["from"])
     if "join" in entries:
         below = entries["join"]
         items = below.value if isinstance(below.value, list) else [below]
-        return any(always(item) for item in items)
+        return any(always_has_value(item) for item in items)
     return bool(_text(entries.get("const")))
 
 

@@ -146,7 +146,7 @@ def test_validate(hospital: Hospital) -> None:
         assert verdict(sender.ask(order(1021, name=""))) == ("AA", "C1021")
     metrics = httpx.get(f"{hospital.house.url}/metrics", timeout=PATIENCE).text
     assert 'bridge_validation_findings_total{error="101",listener="warning"} 1.0' in metrics
-    assert "against the structure" in hospital.house.log()
+    assert "message violates its structure" in hospital.house.log()
 
 
 def test_a_hundred_frames_in_one_write(hospital: Hospital) -> None:

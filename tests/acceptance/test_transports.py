@@ -28,6 +28,7 @@ class Transports:
     house: House
     web: str
     guarded: str
+    applied: str
     receiver: Receiver
 
     @property
@@ -50,7 +51,7 @@ def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]
     """One service with a folder and two HTTP listeners, a folder and an HTTP destination."""
     house = House(tmp_path_factory.mktemp("transports") / "home")
     receiver = Receiver()
-    open_port, closed_port = free_port(), free_port()
+    open_port, closed_port, applied_port = free_port(), free_port(), free_port()
     house.listener(
         "files", bind="folder:inbox", scan_every=f"{SCAN_INTERVAL * 1000:.0f}ms", answer_files=True
     )
@@ -58,6 +59,7 @@ def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]
                    frame_timeout="3s", charset="iso-8859-1")  # fmt: skip
     house.listener("guarded", bind=f"http://127.0.0.1:{closed_port}/",
                    authorization_file="secrets/ris.authorization")  # fmt: skip
+    house.listener("applied", bind=f"http://127.0.0.1:{applied_port}/", acknowledge="applied")
     house.destination("files-out", 0, address="folder:outbox")
     house.destination("web-out", 0, address=f"http://127.0.0.1:{receiver.port}/in",
                       authorization_file="secrets/ris.authorization")  # fmt: skip
@@ -65,7 +67,11 @@ def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]
     (house.home / "secrets/ris.authorization").write_text(SECRET + "\n", "utf-8")
     house.start()
     yield Transports(
-        house, f"http://127.0.0.1:{open_port}/hl7", f"http://127.0.0.1:{closed_port}/", receiver
+        house,
+        f"http://127.0.0.1:{open_port}/hl7",
+        f"http://127.0.0.1:{closed_port}/",
+        f"http://127.0.0.1:{applied_port}/",
+        receiver,
     )
     assert house.stop() == 0
     receiver.server.shutdown()
@@ -235,6 +241,17 @@ def test_the_charset_of_the_content_type(transports: Transports) -> None:
     row = transports.house.row("A5022")
     assert row is not None
     assert row["orders"][0]["StudyDescription"] == "Schädel"
+
+
+@pytest.mark.parametrize(("modes", "code"), [("AL|AL", "AA"), ("AL|ER", "CA"), ("AL|NE", "CA")])
+def test_applied_in_enhanced_mode(transports: Transports, modes: str, code: str) -> None:
+    """The response is the application acknowledgment, if the sender asks for one."""
+    number = {"AL|AL": 5030, "AL|ER": 5031, "AL|NE": 5032}[modes]
+    message = order(number, modes=modes)
+    reply = httpx.post(transports.applied, content=message, timeout=PATIENCE)
+    assert (reply.status_code, verdict(reply.content)) == (200, (code, f"C{number}"))
+    if modes != "AL|NE":  # the response waited for the report service
+        assert transports.house.row(f"A{number}") is not None
 
 
 def test_too_large_and_too_slow(transports: Transports) -> None:

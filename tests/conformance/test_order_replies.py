@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split_replies
 from bridge.intake.receive.verdict import FrameEvaluator
 from config.listeners import Acknowledge, Replies
 from mappings.hl7.message import Message
@@ -77,7 +77,7 @@ def replies(payload: bytes, **changes: object) -> list[bytes]:
 
     verdict = FrameEvaluator(listening, fail).evaluate(Frame(payload), NOW)
     responses = AcknowledgmentBuilder(listening, lambda: f"B{next(ids)}")
-    return split(responses.arrival(verdict, payload, NOW).ack)
+    return split_replies(responses.arrival(verdict, payload, NOW).ack)
 
 
 @pytest.mark.parametrize("patient", ["M1", ""])
@@ -120,6 +120,16 @@ def test_enhanced_mode() -> None:
     commit, reply = replies(request(modes="AL|AL"))
     assert Message.parse(commit).value("MSH-9.1") == "ACK"
     assert Message.parse(reply).value("MSH-9.1") == "ORR"
+
+
+@pytest.mark.parametrize("patient", ["M1", ""])
+@pytest.mark.parametrize(("kind", "version"), KINDS)
+def test_a_commit_acknowledgment_has_no_order(kind: str, version: str, patient: str) -> None:
+    """It consists of MSH, MSA and ERR (HL7 v2.5.1 §2.9.3), for accepted and refused orders."""
+    commit = Message.parse(replies(request(kind, version, "NW", modes="AL|AL", patient=patient))[0])
+    assert commit.value("MSA-1") == ("CA" if patient else "CE")
+    assert commit.value("MSH-9.1") == "ACK"
+    assert [each.id for each in commit.segments] == ["MSH", "MSA", *["ERR"] * (not patient)]
 
 
 def test_other_messages_get_an_ack() -> None:

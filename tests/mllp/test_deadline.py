@@ -38,15 +38,15 @@ def test_touch() -> None:
 def test_bytes_of_the_same_turn() -> None:
     """Bytes of the same reactor turn still stop or postpone the deadline."""
     clock, expired = Clock(), list[int]()
-    stopped, put_off = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
+    stopped, postponed = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
     stopped.start()
-    put_off.start()
+    postponed.start()
     clock.callLater(5, stopped.stop)
-    clock.callLater(5, put_off.touch)
+    clock.callLater(5, postponed.touch)
 
     clock.advance(5)
     assert not expired
-    assert put_off.running
+    assert postponed.running
 
     clock.advance(5)
     assert len(expired) == 1

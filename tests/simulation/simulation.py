@@ -61,7 +61,7 @@ class BrokenPromiseError(AssertionError):
 
 def simulate(name: str, plan: Plan) -> Result:
     """Run one schedule."""
-    index_key.use(bytes(range(index_key.KEY_BYTES)))
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
     world, store = World(plan.seed), storage()
     store.begin(world.boot_ms)
     classes = STORIES[name][0]

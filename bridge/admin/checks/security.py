@@ -62,7 +62,9 @@ def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
     declared = settings.http.trusted_proxies
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
-    if undeclared := [each for each in _undeclared_proxies(settings) if not trusted.include(each)]:
+    if undeclared := [
+        each for each in _undeclared_proxies(settings) if not trusted.is_trusted(each)
+    ]:
         message = f"requests came through the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)
     elif not declared and _is_loopback(settings.http.bind.host) and not _is_loopback(public):

@@ -27,7 +27,7 @@ from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.active_settings import active_sources, all_sources, file_sources
 from config import Settings
 from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
-from mappings.language.code_tables import COLUMNS, file_of, read_table
+from mappings.language.code_tables import COLUMNS, read_table, table_file
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources
 from parsers.csv import read_rows
 from parsers.limits import TABLE
@@ -176,7 +176,7 @@ def list_unmapped_codes(
 
 
 def _value_in(files: Sources, table: str, code: str, *, back: bool) -> str:
-    if not code or file_of(table) not in files:
+    if not code or table_file(table) not in files:
         return ""
     entries = read_table(files, table, Diagnostics())
     return (entries.code(code) if back else entries.value(code)) or ""

@@ -44,7 +44,7 @@ from bridge.store.records.unmapped_codes import CodeKey
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import all_sources, file_sources
 from config import Settings
-from mappings.language.code_tables import file_of
+from mappings.language.code_tables import table_file
 from mappings.language.diagnostics import Sources
 
 
@@ -244,7 +244,7 @@ class DefinitionEditor:
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
         """Add an entry to the actor's draft. Raises NoSuchItem."""
         files, begun_on, revision = self._draft(entry.name, entry.actor)
-        file = file_of(entry.table)
+        file = table_file(entry.table)
         text = {**all_sources(self._settings, self._database, entry.name), **files}.get(file)
         if text is None:
             raise NoSuchItem("there is no such code table")

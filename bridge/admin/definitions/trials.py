@@ -36,7 +36,8 @@ from bridge.admin.definitions.definition_checks import (
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.errors import InvalidContent
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, first_segments, search_messages
+from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.message_view import first_segments
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings

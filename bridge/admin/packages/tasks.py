@@ -13,7 +13,7 @@ from typing import Any
 from config.errors import SettingsError
 from config.toml_text import parse_toml
 from mappings.language import definition_files
-from mappings.language.code_tables import names, read_table
+from mappings.language.code_tables import read_table, table_names
 from mappings.language.diagnostics import Diagnostics
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
@@ -46,7 +46,7 @@ def _read_definitions(sources: Mapping[str, str]) -> None:
     for name, text in sources.items():
         if name.endswith(".yaml"):
             definition_files.parse_yaml(text, name, Diagnostics())
-    for table in names(sources):
+    for table in table_names(sources):
         read_table(sources, table, Diagnostics())
 
 

@@ -1,1 +1,1 @@
-"""Search of messages, deliveries and orders by number, state, site and time."""
+"""Search of messages, deliveries and orders, and the content of a found message."""

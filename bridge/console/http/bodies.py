@@ -13,7 +13,7 @@ from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery
 from bridge.queue.states import QueueState
 from bridge.request_body import Model
-from mappings.hl7.batch import MAX_MESSAGES
+from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
 Text = Annotated[str, Field(max_length=200)]
 RowId = Annotated[int, Field(ge=1, lt=2**63)]
@@ -225,7 +225,8 @@ class SampleMessagesBody(_Body):
 
     @model_validator(mode="after")
     def _are_few(self) -> "SampleMessagesBody":
-        if self.text.count("MSH") + sum(each.count(b"MSH") for each in self.data) > MAX_MESSAGES:
+        texts = [self.text.encode("utf-8", "replace"), *self.data]
+        if sum(map(count_messages, texts)) > MAX_MESSAGES:
             raise ValueError(f"more than {MAX_MESSAGES} messages")
         return self
 

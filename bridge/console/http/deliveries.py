@@ -10,7 +10,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.search.delivery_search import search_deliveries
 from bridge.admin.search.message_index import delivery_sites
-from bridge.admin.search.message_search import message_text, segment_tree
+from bridge.admin.search.message_view import message_text, segment_tree
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,

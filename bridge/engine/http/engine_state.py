@@ -66,7 +66,7 @@ class PublicAddresses:
     def base(self, scheme: str, headers: Mapping[str, str], peer: str) -> str:
         """Return the public address without a trailing slash."""
         host, schemes = headers.get("host", ""), [scheme]
-        if self._proxies.include(peer):
+        if self._proxies.is_trusted(peer):
             host = _first(headers.get("x-forwarded-host", "")) or host
             proto = _first(headers.get("x-forwarded-proto", ""))
             # A proxy without X-Forwarded-Proto may have terminated TLS.

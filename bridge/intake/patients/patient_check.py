@@ -4,8 +4,9 @@
 * If the listener does not redirect, a message that names a merged identifier gets AE 204.
 * If the listener refuses conflicts, a message with another patient for a known order gets AE 204.
 
-The check knows only messages that are applied. Merges that still wait in the queue are found when
-they are processed. Reads the database: call it on a thread.
+The check knows only messages that are applied. The rules are checked again when the message itself
+is applied: a message that contradicts a merge that was still queued, or that was accepted while the
+database could not be read, is parked then. Reads the database: call it on a thread.
 """
 
 import re
@@ -78,8 +79,10 @@ class PatientCheck:
             return ()
         try:
             found = self._refusals(events)
-        except StoreError as error:  # the message cannot be stored either
-            self._log.warning("merged patients not looked up", error=describe(error))
+        except StoreError as error:  # the message is parked when it is applied
+            self._log.warning(
+                "patients not checked before the acknowledgment", error=describe(error)
+            )
             return ()
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 

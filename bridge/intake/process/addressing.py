@@ -108,7 +108,7 @@ def orders_of_others(
     ]
 
 
-def lookup_numbers(event: OrderEvent) -> set[str]:
+def numbers_to_look_up(event: OrderEvent) -> set[str]:
     """Return the numbers by which an event's order may be known."""
     if event.action not in ORDER_ACTIONS:
         return set()

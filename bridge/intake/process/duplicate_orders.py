@@ -38,13 +38,13 @@ def combined(one: IndexedOrder, other: IndexedOrder) -> IndexedOrder:
     newer, older = (one, other) if one_is_newer else (other, one)
     echo, tags = updated_values(older, newer.echo, newer.tags)
     deciding = _deciding_row(one, other)
-    first = min(one, other, key=lambda each: (each.first_message, each.place))
+    first = min(one, other, key=lambda each: (each.first_message, each.position))
     earlier, later = (one, other) if came_first else (other, one)
     combined_order = replace(
         one,
         state=deciding.state,
         first_message=first.first_message,
-        place=first.place,
+        position=first.position,
         last_message=max(one.last_message, other.last_message),
         placer=newer.placer or older.placer,
         filler=newer.filler or older.filler,

@@ -59,6 +59,13 @@ class DefinitionMissingError(Exception):
         super().__init__(f"no such {what} in the settings")
 
 
+class MessagePartMissingError(Exception):
+    """A stored part of a message is beyond the patients that its mapping finds now."""
+
+    def __init__(self) -> None:
+        super().__init__("its mapping now finds fewer patients in the message")
+
+
 class ContentUnreadableError(Exception):
     """A stored message cannot be read now; `code` is the code of the system error."""
 
@@ -121,8 +128,8 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     """
     Map a stored message.
 
-    Raises MessageRefusal, DefinitionMissingError, ContentMissingError, ContentUnreadableError,
-    ContentDamagedError, and what hooks raise.
+    Raises MessageRefusal, DefinitionMissingError, MessagePartMissingError, ContentMissingError,
+    ContentUnreadableError, ContentDamagedError, and what hooks raise.
     """
     if claimed.is_damaged:
         raise ContentDamagedError
@@ -200,7 +207,7 @@ def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:
         return events
     parts = parts_of(events)
     if number >= len(parts):  # the definition has changed
-        raise DefinitionMissingError("part of the message")
+        raise MessagePartMissingError
     return parts[number]
 
 
@@ -220,7 +227,8 @@ def sent_at(payload: bytes, policy: ListenerPolicy, received_at: int) -> Message
     if _DIGITS.fullmatch(value):  # the usual case needs no parsing
         text = value.decode("ascii")
     else:
-        head = lines.first_line(lines.untrailed(payload)[0])  # the rest of the message may be long
+        # The rest of the message may be long.
+        head = lines.first_line(lines.trim_except_last_cr(payload)[0])
         text = Message.parse(head, fallback=policy.charset).value(_SENT_AT)
     found = _parse_sent_at(text, policy.time_zone)
     if found is None or found[0] > received_at + MAX_SENT_AHEAD_MS:

@@ -16,7 +16,7 @@ from bridge.store.records.message_time import MessageTime, is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 
-OF_PARENT = "from_parent"
+FROM_PARENT = "from_parent"
 """The note of an event that follows from an event about the parent."""
 
 REPLACED_SIGNAL = "replaced"
@@ -34,7 +34,7 @@ def child_signals(numbers: Iterable[str]) -> set[int]:
 def with_child_events(
     events: Sequence[OrderEvent], orders: Iterable[IndexedOrder], sent_at: MessageTime | None
 ) -> Iterator[OrderEvent]:
-    """Add the events for children behind each event, except for orders that the message names."""
+    """Add the events for children after each event, except for orders that the message names."""
     known = list(orders)
     seen = {OrderIndexKey(each.site, each.mrn, each.accession) for each in events}
     for event in events:
@@ -93,7 +93,7 @@ def _child_event(child: IndexedOrder, event: OrderEvent) -> OrderEvent:
         placer=child.placer,
         filler=child.filler,
         echo=child.echo,
-        note=OF_PARENT,
+        note=FROM_PARENT,
     )
 
 
@@ -110,7 +110,7 @@ def parent_of(event: OrderEvent, orders: Iterable[IndexedOrder]) -> IndexedOrder
     )
 
 
-def concerns_parent(event: OrderEvent) -> bool:
+def involves_parent(event: OrderEvent) -> bool:
     """Tell whether an event names a parent, or replaces an order that may be one."""
     named = any(each.kind == CHILD_OF for each in event.link_signals)
     return named or event.action is OrderAction.REPLACE

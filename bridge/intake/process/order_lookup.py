@@ -16,8 +16,8 @@ from bridge.intake.process.addressing import (
     Patient,
     has_other_accession,
     is_known,
-    lookup_numbers,
     may_share_closing,
+    numbers_to_look_up,
     orders_of_others,
     with_known_accession,
 )
@@ -173,7 +173,7 @@ def _addressed(
 ) -> Sequence[MessageJob]:
     """Resolve events whose order is known by other numbers."""
     unknown = [each for each in _order_events(jobs) if not is_known(each, index)]
-    numbers = {number for each in unknown for number in lookup_numbers(each)}
+    numbers = {number for each in unknown for number in numbers_to_look_up(each)}
     patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
     found = order_index.find_by_number(connection, patients, numbers)
     if not found:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from bridge.intake.process.duplicate_orders import early_rows, order_numbers, with_early_rows
 from bridge.intake.process.order_hierarchy import (
-    OF_PARENT,
-    concerns_parent,
+    FROM_PARENT,
     has_lost_parent,
+    involves_parent,
     leaves_open_children,
     parent_of,
     with_child_events,
@@ -117,11 +117,11 @@ def plan(
     own_events = _replacements_first(
         merge_events(each for each in events if each.action in ORDER_ACTIONS)
     )
-    for place, event in enumerate(with_child_events(own_events, index.values(), source.sent_at)):
+    for position, event in enumerate(with_child_events(own_events, index.values(), source.sent_at)):
         if has_early_rows or event.prior_mrn:
-            task = _plan_event(event, known, place, source)
+            task = _plan_event(event, known, position, source)
         else:  # the usual case; `_plan_event` would scan all known orders
-            task = _task_with_later_event(event, known.get(key_of(event)), known, place, source)
+            task = _task_with_later_event(event, known.get(key_of(event)), known, position, source)
         has_early_rows = has_early_rows or is_unordered(task.after)
         for each in task.absorbed:
             del known[each.key]
@@ -152,7 +152,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
     """Return the exception code of an event that does not change its order; '' if it does."""
     event, before, sent_at = task.event, task.before, source.sent_at
     closes = event.action in CLOSING_ACTIONS
-    if event.note == OF_PARENT:
+    if event.note == FROM_PARENT:
         return ""
     if closes and (before is None or is_unordered(before)):
         return ORDER_UNKNOWN
@@ -175,7 +175,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """Tell whether open orders remain whose parent this message or an earlier one replaced."""
-    parent_tasks = [task for task in tasks if concerns_parent(task.event)]
+    parent_tasks = [task for task in tasks if involves_parent(task.event)]
     if not parent_tasks:
         return False
     known = {**index, **{task.after.key: task.after for task in parent_tasks}}.values()
@@ -194,7 +194,7 @@ def _replacements_first(events: Sequence[OrderEvent]) -> list[OrderEvent]:
 def _plan_event(
     event: OrderEvent,
     known: Mapping[OrderIndexKey, IndexedOrder],
-    place: int,
+    position: int,
     source: SourceMessage,
 ) -> OrderTask:
     key = key_of(event)
@@ -202,7 +202,7 @@ def _plan_event(
     rows = list(known.values())
     absorbed = early_rows(key, order_numbers(event, own), rows, event.prior_mrn) if rows else []
     before = with_early_rows(event, own, absorbed) if absorbed else own
-    task = _task_with_later_event(event, before, known, place, source)
+    task = _task_with_later_event(event, before, known, position, source)
     return _with_absorbed(task, own, absorbed) if absorbed else task
 
 
@@ -220,10 +220,10 @@ def _task_with_later_event(
     event: OrderEvent,
     before: IndexedOrder | None,
     known: Mapping[OrderIndexKey, IndexedOrder],
-    place: int,
+    position: int,
     source: SourceMessage,
 ) -> OrderTask:
-    task = _task_of(event, before, known, place, source)
+    task = _task_of(event, before, known, position, source)
     if before is None:
         return task
     after = with_later_event(before, task.after, event, source.sent_at)
@@ -234,7 +234,7 @@ def _task_of(
     event: OrderEvent,
     before: IndexedOrder | None,
     known: Mapping[OrderIndexKey, IndexedOrder],
-    place: int,
+    position: int,
     source: SourceMessage,
 ) -> OrderTask:
     step, after = _transition(event, before, known, source)
@@ -249,9 +249,9 @@ def _task_of(
         )
     if before is not None and step in {OrderStep.NOTHING, OrderStep.DETACH}:
         return OrderTask(step, event, before, _unchanged_with_numbers(before, event, source))
-    base = before or IndexedOrder(key_of(event), after, source.message_id, 0, place)
+    base = before or IndexedOrder(key_of(event), after, source.message_id, 0, position)
     if before is not None and _starts_anew(before, step, source):
-        base = IndexedOrder(key_of(event), after, source.message_id, 0, place)
+        base = IndexedOrder(key_of(event), after, source.message_id, 0, position)
     if step is OrderStep.REGISTER and later is not None and later.kind == HELD_LATER:
         step, after = OrderStep.REMEMBER, OrderState.HELD
     base = with_state(base, event, before, after, source)

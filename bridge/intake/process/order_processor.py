@@ -84,7 +84,7 @@ from bridge.queue.errors import LeaseEnded
 from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
-from mappings.inbound.order_mapping import LEFT_OUT, PatientNames
+from mappings.inbound.order_mapping import NOTES_OF_IGNORED_ORDERS, PatientNames
 
 CONTENT_DAMAGED: Final = "content_damaged"
 """The code of a message whose stored content has changed."""
@@ -328,7 +328,7 @@ class OrderProcessor:
 
     def _log_error(self, claimed: ClaimedMessage, error: Exception) -> None:
         self._log.error(
-            "not applied",
+            "message not applied",
             message_id=claimed.message_id,
             listener=claimed.listener,
             error=describe(error),
@@ -363,7 +363,7 @@ def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResult)
 def _outcome_of(context: JobContext) -> MessageOutcome:
     idle = all(event.action is OrderAction.IGNORE for event in context.job.events)
     event = QueueEvent.IGNORED if idle else QueueEvent.ACCEPTED
-    left_out = idle and any(each.note in LEFT_OUT for each in context.job.events)
+    left_out = idle and any(each.note in NOTES_OF_IGNORED_ORDERS for each in context.job.events)
     code = context.exception_code or (NOT_IMAGING if left_out else "")
     return MessageOutcome(
         context.job.claimed.message_id, event, code=code, notes=context.notes or None

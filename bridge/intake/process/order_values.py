@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridge.intake.process.order_hierarchy import OF_PARENT, REPLACED_SIGNAL
+from bridge.intake.process.order_hierarchy import FROM_PARENT, REPLACED_SIGNAL
 from bridge.intake.process.order_rules import CREATING_ACTIONS, OPEN_STATES, OrderState
 from bridge.intake.receive.identity import signal
 from bridge.store.records.message_time import MessageTime, are_comparable
@@ -118,7 +118,7 @@ def updated_signals(
     base: IndexedOrder, event: OrderEvent, *, closing: bool
 ) -> frozenset[SignalHash]:
     """Return the signals after an event; an event that only closes the order changes none."""
-    silent = event.note == OF_PARENT or (closing and base.signals)
+    silent = event.note == FROM_PARENT or (closing and base.signals)
     shown = base.signals if silent else signals_after(base.signals, event)
     if event.action is not OrderAction.REPLACE:
         return shown

@@ -28,7 +28,7 @@ ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """An order with its link signals; `rank` sorts by first message, then by place in it."""
+    """An order with its link signals; `rank` sorts by first message, then by position in it."""
 
     key: OrderKey
     signals: frozenset[int]
@@ -205,9 +205,9 @@ class OpenOrders:
         for key in _signal_keys(own):
             for order in self._by_signal.get(key, ()):
                 found.setdefault(order.key, order)
-        ranked = sorted(found.values(), key=lambda each: (each.first_message, each.place))
-        place = next(at for at, each in enumerate(ranked) if each is own)
-        start = place - place % MAX_REPORT_ORDERS
+        ranked = sorted(found.values(), key=lambda each: (each.first_message, each.position))
+        position = next(at for at, each in enumerate(ranked) if each is own)
+        start = position - position % MAX_REPORT_ORDERS
         return ranked[start : start + MAX_REPORT_ORDERS]
 
 
@@ -222,8 +222,8 @@ def order_key(key: OrderIndexKey) -> OrderKey:
 
 def group_member(order: IndexedOrder) -> GroupMember:
     """Convert an order to a group member."""
-    place = (order.first_message, order.place)
-    return GroupMember(order_key(order.key), linking_signals(order.signals), place)
+    position = (order.first_message, order.position)
+    return GroupMember(order_key(order.key), linking_signals(order.signals), position)
 
 
 def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderIndexKey, str]:

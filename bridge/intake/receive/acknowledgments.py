@@ -19,7 +19,7 @@ from bridge.intake.receive.identity import (
     flags_of_part,
     message_identity,
     payload_identity,
-    single_identity,
+    unique_identity,
 )
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Verdict
@@ -119,12 +119,18 @@ def deferred_application_code(header: Header, verdict: AckCode) -> AckCode | Non
     return _matrix_row(header, verdict).later
 
 
-def join(payloads: Sequence[bytes]) -> bytes:
+def may_owe_application_ack(header: Header) -> bool:
+    """Tell whether an accepted message gets an application acknowledgment in any outcome."""
+    codes = (AckCode.ACCEPT, AckCode.ERROR)
+    return any(deferred_application_code(header, code) is not None for code in codes)
+
+
+def join_replies(payloads: Sequence[bytes]) -> bytes:
     """Join reply payloads into one stored value."""
     return SEPARATOR.join(payloads)
 
 
-def split(stored: bytes) -> list[bytes]:
+def split_replies(stored: bytes) -> list[bytes]:
     """Split a stored value into the reply payloads; none for an empty value."""
     return stored.split(SEPARATOR) if stored else []
 
@@ -137,7 +143,7 @@ _ACCEPT_ONLY = (AckCode.ACCEPT,)  # the usual case
 _ACKNOWLEDGMENTS = frozenset({"ACK", "MCF"})
 """Message types that are acknowledged on request only; otherwise the exchange would not end."""
 
-HEAD = 4096
+MAX_HEAD_BYTES = 4096
 """Bytes of an unreadable frame that are searched for the sender."""
 
 
@@ -171,7 +177,8 @@ class AcknowledgmentBuilder:
         ):
             return build_ack(header, AckCode.ACCEPT, control_id=self._new_id(), now=now)
         if header is None:
-            return unframed_nak(payload[:HEAD], refusals[0], control_id=self._new_id(), now=now)
+            head = payload[:MAX_HEAD_BYTES]
+            return unframed_nak(head, refusals[0], control_id=self._new_id(), now=now)
         expected = b"" if verdict.sequence is None else verdict.sequence.expected
         acks = [
             build_ack(
@@ -189,7 +196,7 @@ class AcknowledgmentBuilder:
                 ack if code is code.commit else self._order_reply(ack, verdict, payload)
                 for ack, code in zip(acks, codes, strict=True)
             ]
-        return join(acks)
+        return join_replies(acks)
 
     def _order_reply(self, ack: bytes, verdict: Verdict, payload: bytes) -> bytes:
         """Add the order segments of an order reply, if the message is an order."""
@@ -279,7 +286,7 @@ class AcknowledgmentBuilder:
         sequence = verdict.sequence
         if verdict.is_internal_error or (sequence is not None and sequence.may_change):
             # The listener may accept the same bytes the next time.
-            return single_identity(self._name, self._new_id())
+            return unique_identity(self._name, self._new_id())
         broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)
         if verdict.header is None or broken or not verdict.header.control_id.strip():
             # The complete message must not count as a reuse of its control id.
@@ -316,7 +323,7 @@ def _state(verdict: Verdict) -> QueueState:
         return QueueState.REFUSED
     return (
         QueueState.IGNORED
-        if verdict.sequence is not None and verdict.sequence.is_link_only
+        if verdict.sequence is not None and verdict.sequence.is_header_only
         else QueueState.QUEUED
     )
 

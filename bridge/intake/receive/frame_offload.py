@@ -30,24 +30,24 @@ class FrameOffload:
         handler: IntakeHandler,
         threads: Executor,
         *,
-        least: int = LARGE,
+        min_bytes: int = LARGE,
         needs_lookup: Callable[[bytes], bool] | None = None,
         lookup_threads: Executor | None = None,
-        hooks: Executor | None = None,
+        hook_threads: Executor | None = None,
     ) -> None:
         """
-        Evaluate frames of at least `least` bytes in `threads`, and frames with `needs_lookup` too.
+        Evaluate frames of at least `min_bytes`, and frames with `needs_lookup`, in `threads`.
 
         Frames with `needs_lookup` use `lookup_threads` if given: they do not wait for large frames.
-        Frames of definitions with hooks, and those with slow patterns, use `hooks`: they do not
-        delay other listeners.
+        Frames of definitions with hooks, and those with slow patterns, use `hook_threads`: they do
+        not delay other listeners.
         """
         self._handler = handler
         self._threads = threads
-        self._least = least
+        self._min_bytes = min_bytes
         self._needs_lookup = needs_lookup
         self._lookup_threads = lookup_threads or threads
-        self._hooks = hooks or threads
+        self._hook_threads = hook_threads or threads
         self._waiting: dict[int, deque[_WaitingFrame]] = {}  # of connections with a slow frame
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -101,7 +101,7 @@ class FrameOffload:
             await self._submit_slow(frame, peer, answered.callback)
         except Exception:  # noqa: BLE001  # the connection closes without an answer
             answered.errback(Failure())  # type: ignore[no-untyped-call]
-        if len(frame.payload) >= self._least:
+        if len(frame.payload) >= self._min_bytes:
             await answered.asFuture(asyncio.get_running_loop())
 
     def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
@@ -122,7 +122,7 @@ class FrameOffload:
         self._handler.store(frame, prepared, reply)
 
     def _takes_long(self, frame: Frame) -> bool:
-        is_large = len(frame.payload) >= self._least
+        is_large = len(frame.payload) >= self._min_bytes
         return self._handler.takes_long or is_large or self._reads_database(frame)
 
     def _reads_database(self, frame: Frame) -> bool:
@@ -130,8 +130,8 @@ class FrameOffload:
 
     def _threads_for(self, frame: Frame) -> Executor:
         if not self._handler.takes_long:
-            if len(frame.payload) >= self._least:
+            if len(frame.payload) >= self._min_bytes:
                 return self._threads
             if self._reads_database(frame):
                 return self._lookup_threads
-        return self._hooks  # for hooks and slow patterns
+        return self._hook_threads  # for hooks and slow patterns

@@ -5,7 +5,6 @@ negatively. Errors are logged by class and place, without message content. Runs 
 thread and never blocks it.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -16,12 +15,14 @@ import structlog
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
+from bridge.intake.receive.abandoned_frames import AbandonedFrameLimit, refusal_of
 from bridge.intake.receive.acknowledgments import (
-    HEAD,
+    MAX_HEAD_BYTES,
     AcknowledgmentBuilder,
     ControlIdSource,
+    may_owe_application_ack,
     owed_codes,
-    split,
+    split_replies,
 )
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -47,14 +48,11 @@ from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import (
     InternalError,
-    MalformedMessage,
-    MalformedReason,
-    MessageRefusal,
     TooLargeForPatients,
 )
 from mappings.hl7.tables import AckCode
 from mllp.contract import Peer, ReplyCallback, gather_replies
-from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
+from mllp.errors import FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
 
 ReplyPayloads = Sequence[bytes]
@@ -82,29 +80,6 @@ def send_later(late: ReplyPayloads, peer: Peer) -> None:
         peer.send(each)
 
 
-MAX_ABANDONED_FRAMES = 100
-ABANDONED_FRAMES_SPAN_SECONDS = 3600.0
-
-
-class AbandonedFrameLimit:
-    """Limits the stored abandoned frames of a listener, so that they cannot fill the disk."""
-
-    def __init__(
-        self, limit: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
-    ) -> None:
-        """Allow `limit` frames within any `span` seconds."""
-        self._span = span
-        self._stored_at: deque[float] = deque(maxlen=limit)
-
-    def may_store(self, now: float) -> bool:
-        """Tell whether another frame may be stored at `now` (seconds), and count it if so."""
-        full = len(self._stored_at) == self._stored_at.maxlen
-        if full and now - self._stored_at[0] < self._span:
-            return False
-        self._stored_at.append(now)
-        return True
-
-
 Clock = Callable[[], datetime]
 """Returns the time, with its zone."""
 
@@ -113,16 +88,8 @@ PreparedFrame = tuple[Sequence[EvaluatedMessage], Sequence[Arrival] | None]
 """The messages of a frame and their records; None if a record could not be built."""
 
 
-def _refusal_of(error: FramingError) -> MessageRefusal:
-    """Return the refusal for the sender of an abandoned frame."""
-    if isinstance(error, FrameMemoryExhausted):
-        return InternalError()  # AE: the same frame may be sent again
-    large = isinstance(error, FrameTooLarge)
-    return MalformedMessage(MalformedReason.TOO_LARGE if large else MalformedReason.INCOMPLETE)
-
-
 class IntakeHandler:
-    """The `Handler` of one MLLP listener."""
+    """The `Handler` of one listener."""
 
     def __init__(
         self,
@@ -188,7 +155,7 @@ class IntakeHandler:
         Return the answer to an abandoned frame (too large or unfinished) before the connection
         closes.
         """
-        refusal, now, head = _refusal_of(error), self._clock(), head[:HEAD]
+        refusal, now, head = refusal_of(error), self._clock(), head[:MAX_HEAD_BYTES]
         self._counter.refused(refusal)
         answer = unframed_nak(head, refusal, control_id=self._new_id(), now=now)
         if self._abandoned_frames.may_store(now.timestamp()):
@@ -224,7 +191,7 @@ class IntakeHandler:
     def _replies_to_stored(
         self, receipt: Receipt, message: EvaluatedMessage
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        return self._answered(receipt, message, self._with_commit_block(split(receipt.ack)))
+        return self._answered(receipt, message, self._with_commit_block(split_replies(receipt.ack)))
 
     def _answered(
         self, receipt: Receipt, message: EvaluatedMessage, replies: ReplyPayloads
@@ -264,7 +231,7 @@ class IntakeHandler:
         )
         if self._policy.commit_blocks:
             return [COMMIT_NAK]
-        return split(
+        return split_replies(
             self._acknowledgments.unavailable(message.verdict, message.payload, message.now)
         )
 
@@ -274,32 +241,44 @@ class IntakeHandler:
     def _when_applied(
         self, receipt: Receipt, replies: ReplyPayloads, message: EvaluatedMessage
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        """Delay the application acknowledgment until the report engine has answered."""
+        """
+        Delay the application acknowledgment until the report engine has answered.
+
+        The commit acknowledgment is sent at once, unless the peer gets one response only.
+        """
         header = message.verdict.header
-        codes = owed_codes(header, message.verdict.code) if header is not None else None
-        if codes is None or codes.application is None:
+        if header is None or not may_owe_application_ack(header):
             return replies
+        has_application = owed_codes(header, message.verdict.code).application is not None
+        end = len(replies) - has_application
+        commit, application = replies[:end], replies[end:]
         ids, limit = (receipt.message_id, *message.other_parts), self._policy.applied_timeout
         applied = Deferred.fromFuture(
             all_applied(self._completions.wait(each, limit) for each in ids)
         )
         answer: Deferred[ReplyPayloads] = applied.addCallbacks(
-            self._applied, self._not_stored, (replies[-1:], message), {}, (message,), {}
+            self._applied, self._outcome_unknown, (application, message), {}, (message,), {}
         )
-        if replies[:-1]:  # the commit acknowledgment leaves at once
+        if not message.peer.accepts_later_frames:
+            return answer.addCallback(lambda later: [*commit, *later])
+        if commit:
             answer.addCallback(send_later, message.peer)
-            return replies[:-1]
+            return commit
         return answer
 
     def _applied(
         self, state: QueueState, positive: ReplyPayloads, message: EvaluatedMessage
     ) -> ReplyPayloads:
-        """
-        Answer by the final state; an unfinished message is an error, so that the sender
-        asks again.
-        """
-        if state in APPLIED:
-            return positive
+        """Answer by the final state."""
+        return positive if state in APPLIED else self._not_applied(message)
+
+    def _outcome_unknown(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
+        """Answer a stored message whose state could not be read."""
+        self._log.error("outcome of a message not read", error=failure.value and describe(failure.value))
+        return self._not_applied(message)
+
+    def _not_applied(self, message: EvaluatedMessage) -> ReplyPayloads:
+        """Answer with an error, so that the sender asks again."""
         verdict = message.verdict._replace(refusals=(InternalError(),))
         return self._acknowledgments.application_reply(verdict, message.payload, self._clock())
 
@@ -366,7 +345,7 @@ class IntakeHandler:
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
         """Answer a stored batch; `receipts` are those of each message's parts."""
         replies = [
-            self._answered(own[0], with_part_ids(message, own), split(own[0].ack))
+            self._answered(own[0], with_part_ids(message, own), split_replies(own[0].ack))
             for message, own in zip(messages, receipts, strict=True)
         ]
         if not any(isinstance(each, Deferred) for each in replies):
@@ -390,4 +369,6 @@ class IntakeHandler:
 
     def _report_error(self, error: BaseException | None) -> None:
         if error is not None:
-            self._log.error("not accepted", error=describe(error), trace=stack_frames(error))
+            self._log.error(
+                "message not accepted", error=describe(error), trace=stack_frames(error)
+            )

@@ -68,7 +68,7 @@ def payload_identity(listener: str, payload_digest: bytes) -> int:
     return signed64(b"payload", listener.encode(), payload_digest)
 
 
-def single_identity(listener: str, unique: str) -> int:
+def unique_identity(listener: str, unique: str) -> int:
     """Return an identity that no other message has: `unique` is never used again."""
     return signed64(b"once", listener.encode(), unique.encode())
 

@@ -95,7 +95,7 @@ def _about_numbering(
     after = last if number == RESTART else None
     expected = _expected(after)
     if verdict.header is not None and has_only_header(payload, verdict.header):
-        sequence = SequenceCheck(expected, may_change=True, is_link_only=True)
+        sequence = SequenceCheck(expected, may_change=True, is_header_only=True)
         verdict = Verdict(verdict.header, verdict.definition, sequence=sequence)
     else:
         verdict = verdict._replace(sequence=SequenceCheck(expected))
@@ -156,7 +156,7 @@ class _FrameProgress:
     heads: list[bool] = field(default_factory=lambda: [True])
     """For each arrival, True if it is the first part of its message, which is answered."""
 
-    def to_keep(self, receipts: Sequence[Receipt]) -> Links:
+    def changed_numbers(self, receipts: Sequence[Receipt]) -> Links:
         """Return the numbers that changed."""
         before = self.before or {}
         now = dict(before)
@@ -260,14 +260,14 @@ class Sequencer:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(outcome: StoreResult) -> None:
-            task = asyncio.ensure_future(self._keep(progress, outcome, report))
+            task = asyncio.ensure_future(self._store_numbers(progress, outcome, report))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda _: set_outcome(stored, None))
 
         return stored, finish
 
-    async def _keep(
+    async def _store_numbers(
         self,
         progress: _FrameProgress,
         outcome: StoreResult,
@@ -279,8 +279,8 @@ class Sequencer:
         """
         if not isinstance(outcome, BaseException):
             try:
-                if changed := progress.to_keep(outcome):
-                    await Threads.INTAKE.run(self._numbers.keep, progress.before or {}, changed)
+                if changed := progress.changed_numbers(outcome):
+                    await Threads.INTAKE.run(self._numbers.store, progress.before or {}, changed)
             except Exception as error:  # noqa: BLE001  # the sender gets a negative answer
                 outcome = error
         report(outcome)

@@ -19,9 +19,9 @@ from bridge.intake.receive.identity import lanes_of, part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.ledger.arrivals import MAX_LANES, lane
 from config.listeners import Acknowledge
-from mappings.hl7.batch import miscounted, split, stray
+from mappings.hl7.batch import find_stray_lines, find_wrong_count, split
 from mappings.hl7.header import Header, peek
-from mappings.hl7.message import null_place
+from mappings.hl7.message import find_nul
 from mappings.hl7.refusals import (
     BatchCountMismatch,
     InternalError,
@@ -111,7 +111,7 @@ class SequenceCheck(NamedTuple):
 
     expected: bytes  # the value of MSA-4
     may_change: bool = False  # the same bytes may get another answer the next time
-    is_link_only: bool = False  # the message has a header only: nothing to apply
+    is_header_only: bool = False  # the message has a header only: nothing to apply
 
 
 class Verdict(NamedTuple):
@@ -189,7 +189,7 @@ class FrameEvaluator:
     def _evaluate(self, header: Header, payload: bytes, now: datetime) -> Verdict:
         definition = self._router.route(header)
         require_control_id(header)
-        if place := null_place(payload, header):
+        if place := find_nul(payload, header):
             raise WrongDataType(place)
         policy = self._policy
         unmapped: list[UnmappedCode] = []
@@ -277,9 +277,9 @@ def batch_refusal(payload: bytes, *, checked: bool) -> MessageRefusal | None:
         split(payload)
         if not checked:
             return None
-        if place := stray(payload):
+        if place := find_stray_lines(payload):
             return MalformedMessage(MalformedReason.STRAY_IN_BATCH, place)
-        place = miscounted(payload)
+        place = find_wrong_count(payload)
     except MalformedMessage as refusal:  # each message is refused for the other reasons
         too_many = refusal.reason is MalformedReason.TOO_MANY_MESSAGES
         return refusal.with_traceback(None) if too_many else None

@@ -165,7 +165,9 @@ class Validator:
             refusal = finding.refusal
             self._counter.labels(self._listener, refusal.error_code.value).inc()
             self._log.warning(
-                "against the structure", code=refusal.error_code.value, place=refusal.place
+                "message violates its structure",
+                code=refusal.error_code.value,
+                place=refusal.place,
             )
         if not self._refuse:
             return ()
@@ -179,7 +181,7 @@ class Validator:
         try:
             return self._validate(payload)
         except Exception as error:  # noqa: BLE001  # if the validator fails, nothing is accepted
-            self._log.error("not validated", error=describe(error))
+            self._log.error("message not validated", error=describe(error))
             return [ValidationFinding(InternalError(), is_error=True)]
 
 

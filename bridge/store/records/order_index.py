@@ -110,7 +110,7 @@ class IndexedOrder:
     """
     An order. `tags` are all clinicalInfo tags with Metadata. `echo` has the segments for results.
 
-    `first_message` and `place` (the position in that message) tell which order came first. The
+    `first_message` and `position` (in that message) tell which order came first. The
     three times are message times (MSH-7). `opened_at` is that of the newest order or release.
     `tags_sent_at` (with the column `tags_clock`) is that of the newest message with tags.
     `state_changed_at` (with the column `state_clock`) is that of the present hold or
@@ -121,7 +121,7 @@ class IndexedOrder:
     state: str
     first_message: int
     last_message: int
-    place: int = 0
+    position: int = 0
     placer: str = ""
     filler: str = ""
     tags: Mapping[str, Any] = field(default_factory=dict)
@@ -326,7 +326,7 @@ def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
         state=row.state,
         first_message=row.first_message,
         last_message=row.last_message,
-        place=row.place,
+        position=row.place,
         placer=row.placer,
         filler=row.filler,
         tags=json.loads(row.tags),

@@ -143,7 +143,7 @@ def _values(order: IndexedOrder) -> tuple[Any, ...]:
         json.dumps(order.echo),
         order.report_id,
         order.first_message,
-        order.place,
+        order.position,
         order.last_message,
         *columns(order.state_changed_at),
         *columns(order.tags_sent_at),

@@ -41,7 +41,7 @@ class SequenceLinks:
         with self._database.read() as connection:
             return dict.fromkeys(wanted) | self._read(connection, wanted)
 
-    def keep(self, before: Links, after: Links) -> None:
+    def store(self, before: Links, after: Links) -> None:
         """Store the accepted numbers; raises Conflict if they changed since `before`."""
         wanted = sorted(after)
         with self._database.write() as connection:

@@ -48,7 +48,7 @@ def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     settings = load(home)
     migrate_all(settings)
     database = open_engine_database(settings)
-    SignInLimiter(database, Quota(20, 900)).note_undeclared_proxy("127.0.0.1")
+    SignInLimiter(database, Quota(20, 900)).record_undeclared_proxy("127.0.0.1")
     database.dispose()
     for declared, places in (
         ("[]", ["http.trusted_proxies"]),

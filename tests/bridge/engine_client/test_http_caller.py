@@ -203,7 +203,7 @@ async def test_the_size_of_a_response_is_limited(compressed: bool) -> None:
 
     async with served(endless) as (server, _):
         client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE)
-        caller = HttpCaller(client, largest=2**18)
+        caller = HttpCaller(client, max_response_bytes=2**18)
         with pytest.raises(EngineFailure) as raised:
             await caller.send(GET)
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "too_large")

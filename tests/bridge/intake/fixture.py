@@ -76,6 +76,7 @@ class RecordingPeer:
     host: str = "127.0.0.1"
     port: int = 1
     connection_id: int = 1
+    accepts_later_frames: bool = True
     later: list[bytes] = field(default_factory=list)
 
     def send(self, payload: bytes) -> bool:

@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 _numbers = count(1)
 
-index_key.use(bytes(range(index_key.KEY_BYTES)))  # for processes that import this module
+index_key.install(bytes(range(index_key.KEY_BYTES)))  # for processes that import this module
 
 
 def arrival(

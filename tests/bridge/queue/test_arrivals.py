@@ -13,7 +13,7 @@ def test_boundaries_of_parts() -> None:
 
 def test_the_values_never_change() -> None:
     """Later releases compute the same keys, so that they find stored ones."""
-    index_key.use(bytes(range(index_key.KEY_BYTES)))
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
     assert lane("SITE1", "1001") == 5832673093205313604
     assert digest(b"x").hex() == "442a44457137672b3218c1007dc8f76a"
 

@@ -45,7 +45,7 @@ class RecordingHandler:
 async def served(folder: Path, handled: RecordingHandler) -> AsyncIterator[FolderPort]:
     """Scan a folder at short intervals."""
     schedule = Schedule(Metrics())
-    rules = FolderRules(every=EVERY)
+    rules = FolderRules(scan_interval=EVERY)
     listener = FolderListener(
         "files", Folder(folder), handled, lambda *_: None, rules, ServerObserver()
     )
@@ -92,7 +92,7 @@ async def test_a_paused_folder_keeps_its_files(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_stored(tmp_path: Path) -> None:
     """While storage fails (AE 207), each scan doubles the time until the next one."""
     (tmp_path / "1.hl7").write_bytes(result("1"))
-    rules = FolderRules(every=1.0, longest_wait=6.0)
+    rules = FolderRules(scan_interval=1.0, max_scan_interval=6.0)
     handled = RecordingHandler(AckCode.ERROR)
     listener = FolderListener(
         "files", Folder(tmp_path), handled, lambda *_: None, rules, ServerObserver()

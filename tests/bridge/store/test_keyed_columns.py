@@ -35,7 +35,7 @@ OTHER = b"x" * index_key.KEY_BYTES
 @pytest.fixture
 def _own_key() -> Iterator[None]:
     yield
-    index_key.use(bytes(range(index_key.KEY_BYTES)))
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
 
 
 def fill(database: Database) -> None:
@@ -103,9 +103,9 @@ def test_two_nodes_that_start_at_once(database: Database) -> None:
 def test_another_key_is_refused(database: Database) -> None:
     """A node with another key does not start, and the rows stay."""
     for table, columns in ((BRIDGE_TABLE, BRIDGE), (ENGINE_TABLE, ENGINE)):
-        index_key.use(bytes(range(index_key.KEY_BYTES)))
+        index_key.install(bytes(range(index_key.KEY_BYTES)))
         ensure_keyed(database, table, columns)
-        index_key.use(OTHER)
+        index_key.install(OTHER)
         with pytest.raises(WrongIndexKey, match=r"secrets/index\.key"):
             ensure_keyed(database, table, columns)
 
@@ -125,6 +125,6 @@ def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
 
     ours = all_hashes()
     assert ours == all_hashes()
-    index_key.use(OTHER)
+    index_key.install(OTHER)
     assert not set(map(str, ours)) & set(map(str, all_hashes()))
     assert lane("SITE1|4711") != signed64(b"SITE1|4711")

@@ -28,7 +28,9 @@ class Inbox:
         self.path, self.folder = path, Folder(path)
         self.handled: list[bytes] = []
         self._answer = answer
-        rules = FolderRules(every=1, longest_wait=60, max_file=limit, answers=True)
+        rules = FolderRules(
+            scan_interval=1, max_scan_interval=60, max_file=limit, answer_files=True
+        )
         self.listener = FolderListener(
             "files", self.folder, self._handle, lambda *_: None, rules, ServerObserver()
         )
@@ -58,7 +60,7 @@ async def test_one_node_reads_a_folder(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path, accepted)
     await inbox.listener.prepare()
     (tmp_path / "a.hl7").write_bytes(result("A"))
-    with Folder(tmp_path).held() as locked:
+    with Folder(tmp_path).lock() as locked:
         assert locked
         await inbox.scan()
         assert inbox.handled == []
@@ -114,12 +116,23 @@ async def test_a_file_with_too_many_messages_is_not_split(tmp_path: Path) -> Non
     assert inbox.handled == [many]
 
 
+async def test_a_sender_with_the_name_of_a_segment(tmp_path: Path) -> None:
+    """Only the messages of a file are counted, not the values in them."""
+    inbox = Inbox(tmp_path, accepted, limit=2**20)
+    await inbox.listener.prepare()
+    many = b"MSH|^~\\&|MSH|MSH||||||%d\r"
+    numbers = range(MAX_MESSAGES // 2)
+    (tmp_path / "a.hl7").write_bytes(b"".join(many % number for number in numbers))
+    await inbox.scan()
+    assert inbox.handled == [many % number for number in numbers]
+
+
 def test_files_that_arrive_faster_than_they_are_read(tmp_path: Path) -> None:
     """A scan lists the oldest files only, so that its memory does not grow with the folder."""
     for number in range(5):
         (tmp_path / f"{number}.hl7").write_bytes(b"x")
         os.utime(tmp_path / f"{number}.hl7", (100 - number, 100 - number))
-    assert [each.name for each in Folder(tmp_path).waiting(2)] == ["4.hl7", "3.hl7"]
+    assert [each.name for each in Folder(tmp_path).waiting_files(2)] == ["4.hl7", "3.hl7"]
 
 
 def test_a_sender_that_uses_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,11 +146,11 @@ async def test_no_reply_and_no_folder(tmp_path: Path) -> None:
             FileDisposition.FAILED,
         ),
         ([ack(result("A"), AckCode.ERROR, MissingField("PID-3"))], FileDisposition.FAILED),
-        ([ack(result("A"), AckCode.ERROR, InternalError())], FileDisposition.AGAIN),
+        ([ack(result("A"), AckCode.ERROR, InternalError())], FileDisposition.RETRY),
         ([b"hello"], FileDisposition.FAILED),
         (
             [b"BHS|^~\\&\r" + ack(result("A"), AckCode.ERROR, InternalError()) + b"BTS|1\r"],
-            FileDisposition.AGAIN,
+            FileDisposition.RETRY,
         ),
     ],
 )
@@ -254,8 +254,8 @@ def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> No
     (drop.path / "turned\u202elh7.hl7").touch()
     with socket.socket(socket.AF_UNIX) as end:
         end.bind(str(drop.path / "socket.hl7"))
-        assert drop.waiting() == []
-        assert drop.ignored() == 6
+        assert drop.waiting_files() == []
+        assert drop.count_ignored() == 6
     for name in ("soft.hl7", "hard.hl7", "pipe.hl7"):
         with pytest.raises(OSError, match=r"symbolic links|regular file"):
             drop.read(name, 100)
@@ -264,7 +264,7 @@ def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> No
 def test_a_file_replaced_after_the_scan(drop: Folder, foreign: Path) -> None:
     """The listener checks the opened file, and reads a growing one up to the limit."""
     (drop.path / "a.hl7").write_bytes(b"0123456789")
-    assert [each.name for each in drop.waiting()] == ["a.hl7"]
+    assert [each.name for each in drop.waiting_files()] == ["a.hl7"]
     assert drop.read("a.hl7", 4) == b"0123"
     (drop.path / "a.hl7").unlink()
     (drop.path / "a.hl7").symlink_to(foreign)
@@ -301,7 +301,7 @@ def test_nothing_is_written_through_links(drop: Folder, foreign: Path) -> None:
     assert (drop.path / "acks" / "a.ack").read_bytes() == b"answer"
     assert not (drop.path / "acks" / "a.ack").is_symlink()
     (drop.path / ".lock").symlink_to(foreign.parent / "new")
-    with pytest.raises(OSError, match="symbolic links"), drop.held():
+    with pytest.raises(OSError, match="symbolic links"), drop.lock():
         pass
     assert not (foreign.parent / "new").exists()
 
@@ -310,7 +310,7 @@ def test_a_link_instead_of_the_folder(tmp_path: Path, foreign: Path) -> None:
     """A folder replaced by a link is neither read nor written."""
     (tmp_path / "link").symlink_to(foreign.parent)
     folder = Folder(tmp_path / "link")
-    for refused in (folder.waiting, folder.prepare, folder.probe):
+    for refused in (folder.waiting_files, folder.prepare, folder.probe):
         with pytest.raises(OSError, match=r"directory|symbolic links"):
             refused()
 

@@ -17,7 +17,7 @@ from config.private_files import write
 @pytest.fixture(autouse=True)
 def _own_key() -> Iterator[None]:
     yield
-    index_key.use(bytes(range(index_key.KEY_BYTES)))
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
 
 
 def key_findings(home: Path) -> list[str]:

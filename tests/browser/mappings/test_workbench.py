@@ -148,7 +148,7 @@ def test_a_hanging_hook_is_stopped(console: MappingConsole, page: Page) -> None:
     enter(page, console, ADMINISTRATOR, "mappings/hung")
     page.get_by_role("button", name="Last 10 stored").click()
     issues = page.get_by_role("list", name="Issues")
-    expect(issues).to_contain_text("hook hangs:f was stopped: it needed too much time or memory")
+    expect(issues).to_contain_text("hook hangs:f was stopped: it took too long")
     expect(page.get_by_role("region", name="Result")).to_have_text("Acknowledged, then parked.")
 
 

@@ -58,7 +58,7 @@ def running(url: str, ports: Sequence[int], key: bytes) -> Iterator[list[str]]:
 
 
 def _run(url: str, port: int, key: bytes) -> None:
-    index_key.use(bytes(range(index_key.KEY_BYTES)))
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
     asyncio.run(serve(url, port, key))
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mappings.hl7.acknowledgment import build_ack, read_ack
-from mappings.hl7.batch import MAX_MESSAGES, join_acks, miscounted, split, stray
+from mappings.hl7.batch import MAX_MESSAGES, find_stray_lines, find_wrong_count, join_acks, split
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
@@ -71,7 +71,7 @@ def test_no_batch(raw: bytes) -> None:
 )
 def test_announced_numbers(raw: bytes, place: str) -> None:
     """BTS-1 counts the messages of a batch; FTS-1 counts batches or messages."""
-    assert miscounted(raw) == place
+    assert find_wrong_count(raw) == place
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_announced_numbers(raw: bytes, place: str) -> None:
 )
 def test_lines_without_a_message(raw: bytes, place: str) -> None:
     """Lines after a damaged header are reported, segments of v2.7 and of vendors are not."""
-    assert stray(raw) == place
+    assert find_stray_lines(raw) == place
 
 
 def test_empty_batch() -> None:
@@ -165,5 +165,5 @@ def test_lines_beside_the_messages_are_examined_one_by_one() -> None:
     """The memory for a header with many lines is the memory of one line."""
     many = BATCH + b"Z11\r" * 1_000_000
     with peak_memory() as peak:
-        assert stray(many) == ""
+        assert find_stray_lines(many) == ""
     assert peak.bytes < 10 * 2**20

@@ -26,7 +26,7 @@ def test_any_segment_end(end: bytes, last: bytes) -> None:
     """CR, LF, CRLF, repeated line ends and blank lines separate segments."""
     raw = end.join([HEAD, PID, NOTE]) + last
     assert segments(raw) == [HEAD, PID, NOTE]
-    assert lines.segments(lines.untrailed(raw)[0], b"|") == (
+    assert lines.segments(lines.trim_except_last_cr(raw)[0], b"|") == (
         [HEAD, PID, NOTE],
         ["MSH", "PID", "NTE"],
     )
@@ -35,7 +35,7 @@ def test_any_segment_end(end: bytes, last: bytes) -> None:
 def test_a_message_that_ends_as_it_should_is_not_copied() -> None:
     """A message with one CR at its end is not copied, because copying large messages takes time."""
     raw = b"\r".join([HEAD, PID, NOTE]) + b"\r"
-    assert lines.untrailed(raw)[0] is raw
+    assert lines.trim_except_last_cr(raw)[0] is raw
 
 
 def test_mixed_segment_ends() -> None:

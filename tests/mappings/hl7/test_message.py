@@ -13,7 +13,7 @@ from mappings.hl7.lines import (
     MAX_SEGMENTS,
     MAX_SUBCOMPONENTS,
 )
-from mappings.hl7.message import Message, null_place
+from mappings.hl7.message import Message, find_nul
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
@@ -248,7 +248,7 @@ def test_lines_of_a_text_are_no_segments() -> None:
 def test_parts_of_a_message_cost_memory_however_short_they_are(mark: bytes, most: int) -> None:
     """A message with too many fields, components or repetitions is refused before it is read."""
     many = b"MSH|^~\\&|A\rPID|" + (b"ab" + mark) * (most + 1)
-    for read in (Message.parse, lambda raw: null_place(raw, peek(raw))):
+    for read in (Message.parse, lambda raw: find_nul(raw, peek(raw))):
         with pytest.raises(MalformedMessage) as raised:
             read(many)
         assert raised.value.reason is MalformedReason.TOO_MANY_FIELDS
@@ -259,7 +259,7 @@ def test_escape_sequences_cost_time() -> None:
     head = b"MSH|^~\\&|A\rNTE|1||"
     most = head + b"\\T\\" * (MAX_ESCAPES // 2 - 1)
     assert Message.parse(most).value("NTE-3").count("&") == MAX_ESCAPES // 2 - 1
-    for read in (Message.parse, lambda raw: null_place(raw, peek(raw))):
+    for read in (Message.parse, lambda raw: find_nul(raw, peek(raw))):
         with pytest.raises(MalformedMessage) as raised:
             read(most + b"\\T\\")
         assert raised.value.reason is MalformedReason.TOO_MANY_ESCAPES

@@ -6,8 +6,8 @@ import pytest
 
 from mappings.compiler import check_sources
 from mappings.language.patterns import (
-    MAX_MATCHED,
-    MAX_PATTERN,
+    MAX_PATTERN_CHARACTERS,
+    MAX_SEARCHED_CHARACTERS,
     PatternsTakeLong,
     bounded_patterns,
     compile_search,
@@ -36,7 +36,7 @@ def test_no_pattern_explodes(pattern: str) -> None:
     """Python's own engine would take exponential time for each of them."""
     search = compile_search(pattern)
     for character in ("a", " ", "A"):
-        search(character * (MAX_MATCHED - 1) + "!")
+        search(character * (MAX_SEARCHED_CHARACTERS - 1) + "!")
     assert search("?") is None
 
 
@@ -65,7 +65,7 @@ LACKING = {
     r"[z-a]": "range",
     r"a{1001}": "repetition size",
     r"(?:a{200}){100}": "regular expression|too large",
-    "a" * (MAX_PATTERN + 1): "at most",
+    "a" * (MAX_PATTERN_CHARACTERS + 1): "at most",
     r"(\pL+\s*){90}": "too large",
 }
 
@@ -112,8 +112,8 @@ def test_value_of_a_pattern(pattern: str, value: str, found: str) -> None:
 
 def test_only_the_start_of_a_value_is_searched() -> None:
     """The search is limited as the guide states."""
-    assert compile_search("z")("a" * (MAX_MATCHED - 1) + "z") == "z"
-    assert compile_search("z")("a" * MAX_MATCHED + "z") is None
+    assert compile_search("z")("a" * (MAX_SEARCHED_CHARACTERS - 1) + "z") == "z"
+    assert compile_search("z")("a" * MAX_SEARCHED_CHARACTERS + "z") is None
 
 
 def test_a_large_value_does_not_block_other_threads() -> None:
@@ -140,7 +140,7 @@ def test_a_large_value_does_not_block_other_threads() -> None:
         ("A\nB*", "A\nBC\n", True),
         ("*a" * 100, "a" * 4000, True),
         ("*a" * 100 + "b", "a" * 4000, False),
-        ("*", "a" * (MAX_MATCHED + 1), False),
+        ("*", "a" * (MAX_SEARCHED_CHARACTERS + 1), False),
     ],
 )
 def test_wildcards_of_senders(pattern: str, value: str, matches: bool) -> None:

@@ -27,7 +27,7 @@ from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong
-from bridge.engine.service.accounts.sign_in_limit import attempt_of_owner, attempt_of_source
+from bridge.engine.service.accounts.sign_in_limit import buckets_of_owner, buckets_of_source
 from bridge.engine.service.work import ActorRef, Work
 
 _STATUS: Mapping[EnrolmentState, int] = {
@@ -73,7 +73,7 @@ async def _complete(
 ) -> Response:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
-    attempt = await take_attempt(engine, attempt_of_owner(limit, f"enrolment {found.pk}"))
+    attempt = await take_attempt(engine, buckets_of_owner(limit, f"enrolment {found.pk}"))
     password = form.get("password", "")
     if password != form.get("again", ""):
         return await _form(request, token, found, "differ", 400)
@@ -113,7 +113,7 @@ async def _find(request: Request, token: str) -> FoundEnrolment:
     found = await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
     if found.state is EnrolmentState.UNKNOWN:
         record_refusal(request, "enrol", code="unknown_link")
-        source = attempt_of_source(limit, "enrolment", engine.client(request))
+        source = buckets_of_source(limit, "enrolment", engine.client(request))
         await take_attempt(engine, source)
         return found
     if found.state is EnrolmentState.OPEN and _needs_code(engine, found) and found.secret is None:

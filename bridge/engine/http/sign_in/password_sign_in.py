@@ -43,8 +43,8 @@ from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import (
     Bucket,
     SignInAttempt,
-    attempt_of,
-    attempt_of_owner,
+    buckets_of_account,
+    buckets_of_owner,
 )
 from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import ActorRef, Work
@@ -87,7 +87,7 @@ async def verify_owner(
     """Check a signed-in user's password; return its hash and the attempt; raise `WrongPassword`."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
-    attempt = await take_attempt(engine, attempt_of_owner(limit, f"session {signed.account.id}"))
+    attempt = await take_attempt(engine, buckets_of_owner(limit, f"session {signed.account.id}"))
     found = await check_password(engine, signed.account.email, password, known=True)
     if found is None:
         record_refusal(request, "confirm", code=WrongPassword.code)
@@ -196,9 +196,9 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
 async def _sign_in_by_password(request: Request, form: dict[str, str], handle: str) -> Response:
     engine = engine_of(request)
     email = canonical_email(form.get("email", ""))
-    peer = peer_of(request)
-    if engine.proxies.hide(request.headers, peer) and engine.sign_in_limiter.is_new_proxy(peer):
-        await engine.work.run(lambda: engine.sign_in_limiter.note_undeclared_proxy(peer))
+    peer, limiter = peer_of(request), engine.sign_in_limiter
+    if engine.proxies.is_undeclared(request.headers, peer) and limiter.is_new_proxy(peer):
+        await engine.work.run(lambda: limiter.record_undeclared_proxy(peer))
     device = known_device(engine, request, email)
     attempt = await take_attempt(engine, _buckets(engine, request, email, device))
     found = await check_password(engine, email, form.get("password", ""), known=bool(device))
@@ -217,8 +217,8 @@ async def _sign_in_by_password(request: Request, form: dict[str, str], handle: s
 def _buckets(engine: EngineState, request: Request, email: str, device: str) -> tuple[Bucket, ...]:
     limit = engine.settings.rates.failed_authentications
     if device:
-        return attempt_of_owner(limit, f"device {device}")
-    return attempt_of(limit, email, engine.client(request))
+        return buckets_of_owner(limit, f"device {device}")
+    return buckets_of_account(limit, email, engine.client(request))
 
 
 ProveOwner = Callable[[Work], SignInProof]

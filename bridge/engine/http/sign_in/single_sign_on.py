@@ -25,7 +25,7 @@ from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_at
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
 from bridge.engine.service.accounts.sessions import end_session
-from bridge.engine.service.accounts.sign_in_limit import attempt_of_source
+from bridge.engine.service.accounts.sign_in_limit import buckets_of_source
 from bridge.engine.service.accounts.users import known_account
 from bridge.engine.service.work import Work
 
@@ -81,7 +81,7 @@ async def _finish(request: Request) -> Response:
         raise SignOnFailed("provider_refuses")
     sign_on = SignOnAttempt(state["redirect"], state["state"], state["nonce"], state["verifier"])
     limit = engine.settings.rates.failed_authentications
-    attempt = await take_attempt(engine, attempt_of_source(limit, "oidc", engine.client(request)))
+    attempt = await take_attempt(engine, buckets_of_source(limit, "oidc", engine.client(request)))
     authenticated_since = state["at"] // 1000 if state["confirms"] else None
     email = await provider.email(sign_on, query["code"], authenticated_since=authenticated_since)
     account = await engine.work.read(lambda connection: known_account(connection, email))

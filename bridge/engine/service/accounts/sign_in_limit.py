@@ -126,7 +126,7 @@ class SignInLimiter:
         """Tell whether a proxy is new and fewer than 16 are recorded in this process."""
         return address not in self._proxies and len(self._proxies) < _MAX_PROXIES
 
-    def note_undeclared_proxy(self, address: str) -> None:
+    def record_undeclared_proxy(self, address: str) -> None:
         """Record for `bridge check` a proxy that is not in `http.trusted_proxies`."""
         row = {"name": f"{_PROXY}{address}", "pattern": f"{_PROXY}%", "maximum": _MAX_PROXIES}
         with self._database.write_without_sync() as connection:
@@ -153,12 +153,12 @@ class SignInLimiter:
 
 
 def undeclared_proxies(connection: Connection) -> list[str]:
-    """List the addresses that `note_undeclared_proxy` has recorded on any node."""
+    """List the addresses that `record_undeclared_proxy` has recorded on any node."""
     rows = connection.execute(_SELECT_PROXIES, {"pattern": f"{_PROXY}%"}).scalars()
     return [str(each).removeprefix(_PROXY) for each in rows]
 
 
-def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
+def buckets_of_account(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
     """Return the buckets of an attempt from an unknown browser."""
     account_digest, source_digest = _digest(account), _digest(source_of(source))
     half = max(1, limit.count // 2)
@@ -169,12 +169,12 @@ def attempt_of(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:
     )
 
 
-def attempt_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
+def buckets_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
     """Return the bucket of an attempt with a proof that only the account's owner has."""
     return (Bucket(f"owner {_digest(proof)}", max(1, limit.count // 2)),)
 
 
-def attempt_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
+def buckets_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
     """Return the bucket of an attempt that names no account."""
     return (Bucket(f"{purpose} {_digest(source_of(source))}", limit.count),)
 

@@ -18,7 +18,7 @@ from bridge.admin.search.message_index import (
     pause_seconds,
     read_numbers,
 )
-from bridge.admin.search.message_search import segment_tree
+from bridge.admin.search.message_view import segment_tree
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1\r"

@@ -74,5 +74,6 @@ def test_a_body_of_many_small_values_is_refused(console: RunningConsole) -> None
 def test_sample_messages_are_counted_before_they_are_read() -> None:
     """A definition is inferred from all of them; 4 MB of text could hold 800,000."""
     assert SampleMessagesBody(text="MSH|\r" * MAX_MESSAGES).text
+    assert SampleMessagesBody(text="MSH|^~\\&|MSH\r" * MAX_MESSAGES).text
     with pytest.raises(ValidationError):
         SampleMessagesBody(text="MSH|\r" * (MAX_MESSAGES + 1))

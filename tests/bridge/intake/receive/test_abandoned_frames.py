@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.intake.receive.handler import MAX_ABANDONED_FRAMES, AbandonedFrameLimit
+from bridge.intake.receive.abandoned_frames import MAX_ABANDONED_FRAMES, AbandonedFrameLimit
 from bridge.store.database import Database
 from config.listeners import ReusedControlId
 from mappings.hl7.tables import AckCode

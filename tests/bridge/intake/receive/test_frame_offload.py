@@ -41,7 +41,7 @@ async def test_order_within_a_connection(database: Database) -> None:
     threads = ThreadPoolExecutor(1)
     threads.submit(gate.wait, PATIENCE)
     async with open_intake(database) as intake:
-        send = sending(intake, FrameOffload(intake.handler, threads, least=LEAST))
+        send = sending(intake, FrameOffload(intake.handler, threads, min_bytes=LEAST))
         large = send(order("L1", "A1") + LARGE, 1)
         await asyncio.sleep(0)
         next_frame = send(order("S2", "A2"), 1)
@@ -96,7 +96,7 @@ async def test_an_error_behind_a_lookup_closes_the_connection(database: Database
 async def test_replies_are_equal(database: Database) -> None:
     """Batches, refusals and unreadable frames get the same replies on a thread."""
     async with open_intake(database) as intake:
-        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), least=0)
+        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), min_bytes=0)
         send = sending(intake, offload)
         batch = b"BHS|^~\\&|R\r" + order("B1") + order("B2", mrn="") + b"BTS|2\r"
         (reply,) = await send(batch, 1)
@@ -120,7 +120,7 @@ async def test_lookups_do_not_wait_for_large_frames(database: Database) -> None:
         offload = FrameOffload(
             intake.handler,
             threads,
-            least=LEAST,
+            min_bytes=LEAST,
             needs_lookup=lambda _: True,
             lookup_threads=lookups,
         )

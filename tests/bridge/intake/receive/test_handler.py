@@ -1,9 +1,14 @@
 """The frame handler stores a row before each acknowledgment."""
 
+import asyncio
+from typing import Any
+
 import pytest
+from typing_extensions import override
 
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
+from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import MAX_MESSAGES
@@ -110,7 +115,7 @@ async def test_a_batch_with_a_garbled_header_is_refused(database: Database) -> N
     garbled = BATCH.replace(b"MSH", b"MXH", 1).replace(b"BTS|2", b"BTS")
     async with open_intake(database) as intake:
         (reply,) = await intake.send(garbled)
-        assert b"MSA|AR|B2|something in the batch belongs to none of its messages: BHS" in reply
+        assert b"MSA|AR|B2|the batch has lines that belong to no message: BHS" in reply
         assert intake.rows("state, error_place") == [("refused", "BHS")]
         (alone,) = await intake.send(garbled.replace(b"MSH", b"MXH"))
         assert b"MSA|AR|" in alone
@@ -124,6 +129,19 @@ async def test_a_batch_with_too_many_messages(database: Database, acknowledge: A
         (reply,) = await intake.send(b"BHS|^~\\&|R\r" + tiny * (MAX_MESSAGES + 1) + b"BTS|10001\r")
         assert b"MSA|AR||the batch has more than 10,000 messages: BHS" in reply
         assert intake.rows("state, error_place") == [("refused", "BHS")]
+
+
+async def test_a_batch_with_the_most_messages(database: Database) -> None:
+    """10,000 messages are accepted, also if each is a file of its own: no limit is off by one."""
+    few = [order(f"C{n}", f"A{n}") for n in range(2)]
+    refused = [b"MSH|^~\\&|R|||||||X\r"] * (MAX_MESSAGES - len(few))
+    whole = b"BHS|^~\\&|R\r%bBTS|10000\r" % b"".join(few + refused)
+    files = [b"FHS|^~\\&|R\rBHS|^~\\&|R\r%bBTS|1\rFTS|1\r" % each for each in few + refused]
+    async with open_intake(database) as intake:
+        for payload, count in ((whole, 1), (b"".join(files), 2)):
+            (reply,) = await intake.send(payload)
+            assert reply.count(b"MSA|AA|C") == len(few)
+            assert reply.count(b"MSA|") == MAX_MESSAGES, count
 
 
 async def test_an_empty_batch_with_a_count(database: Database) -> None:
@@ -243,6 +261,68 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
         assert [read_ack(each).code for each in replies] == ["CA"]
         await eventually_async(lambda: bool(intake.caller.later))
         assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
+
+
+ONE_RESPONSE = {
+    ("AL", "AL", QueueState.DONE): ["CA", "AA"],
+    ("AL", "AL", QueueState.PARKED): ["CA", "AE"],
+    ("AL", "ER", QueueState.DONE): ["CA"],
+    ("AL", "ER", QueueState.PARKED): ["CA", "AE"],
+    ("AL", "SU", QueueState.PARKED): ["CA"],
+    ("AL", "NE", QueueState.PARKED): ["CA"],
+    ("NE", "ER", QueueState.DONE): [],
+    ("NE", "ER", QueueState.PARKED): ["AE"],
+}
+
+
+@pytest.mark.parametrize(
+    ("accept", "application", "state", "codes"),
+    [(*modes, codes) for modes, codes in ONE_RESPONSE.items()],
+)
+async def test_applied_for_a_peer_with_one_response(
+    database: Database, accept: str, application: str, state: QueueState, codes: list[str]
+) -> None:
+    """Over HTTP and for a file, the response waits for the application acknowledgment."""
+    async with open_intake(
+        database, completion=FixedCompletion(state), acknowledge=Acknowledge.APPLIED
+    ) as intake:
+        intake.caller.accepts_later_frames = False
+        payload = order(accept=accept, application=application)
+        assert [read_ack(each).code for each in await intake.send(payload)] == codes
+        batch = await intake.send(b"BHS|^~\\&|RIS\r" + payload + b"BTS|1\r")
+        assert [each.count(b"MSA|" + codes[-1].encode()) for each in batch] == [1] * bool(codes)
+        assert intake.caller.later == []
+
+
+async def test_applied_with_an_application_ack_on_error(database: Database) -> None:
+    """With MSH-16 = ER the sender learns that its order could not be applied."""
+    async with open_intake(
+        database, completion=FixedCompletion(QueueState.PARKED), acknowledge=Acknowledge.APPLIED
+    ) as intake:
+        replies = await intake.send(order(accept="AL", application="ER"))
+        assert [read_ack(each).code for each in replies] == ["CA"]
+        await eventually_async(lambda: bool(intake.caller.later))
+        assert [read_ack(each).code for each in intake.caller.later] == ["AE"]
+
+
+class UnreadableState(FixedCompletion):
+    """A completion waiter that cannot read the state of a message."""
+
+    @override
+    def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
+        future: asyncio.Future[QueueState] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreUnavailable("08006"))
+        return future
+
+
+async def test_an_unknown_outcome_after_the_commit(database: Database) -> None:
+    """The message is stored: what follows its commit acknowledgment is AE, not CE or a NAK."""
+    changes: dict[str, Any] = {"acknowledge": Acknowledge.APPLIED, "commit_blocks": True}
+    async with open_intake(database, completion=UnreadableState(), **changes) as intake:
+        block, commit = await intake.send(order(accept="AL", application="AL"))
+        assert (block, read_ack(commit).code) == (b"\x06", "CA")
+        await eventually_async(lambda: bool(intake.caller.later))
+        assert [read_ack(each).code for each in intake.caller.later] == ["AE"]
 
 
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:

@@ -5,7 +5,7 @@ import pytest
 from bridge.store.database import Database
 from config.listeners import Acknowledge
 from mappings.hl7.header import peek
-from mappings.hl7.message import null_place
+from mappings.hl7.message import find_nul
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import open_intake, order
 from tests.bridge.intake.messages import adt
@@ -49,19 +49,19 @@ async def test_nulls_around_a_message(database: Database) -> None:
 def test_its_place(lines: bytes, place: str) -> None:
     """The place has segment, field and component. Other escapes are not affected."""
     payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r" + lines
-    assert null_place(payload, peek(payload)) == place
+    assert find_nul(payload, peek(payload)) == place
 
 
 def test_other_delimiters() -> None:
     """The escape character is that of the message. Without one there are no escapes."""
     head = b"MSH|^~!&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
-    assert null_place(head + b"NTE|1||!X00!\r", peek(head)) == "NTE-3"
-    assert null_place(head + b"NTE|1||\\X00\\\r", peek(head)) == ""
+    assert find_nul(head + b"NTE|1||!X00!\r", peek(head)) == "NTE-3"
+    assert find_nul(head + b"NTE|1||\\X00\\\r", peek(head)) == ""
     bare = b"MSH|^~|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
-    assert null_place(bare + b"NTE|1||\\X00\\\r", peek(bare)) == ""
+    assert find_nul(bare + b"NTE|1||\\X00\\\r", peek(bare)) == ""
 
 
 def test_a_long_escape_takes_linear_time() -> None:
     """An escape of two million digits without an end is searched once."""
     head = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r"
-    assert null_place(head + b"NTE|1||\\X" + b"00" * 1_000_000 + b"\r", peek(head)) == ""
+    assert find_nul(head + b"NTE|1||\\X" + b"00" * 1_000_000 + b"\r", peek(head)) == ""

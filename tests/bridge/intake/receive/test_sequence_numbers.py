@@ -206,7 +206,7 @@ class UnavailableStore:
     def read(self, senders: Sequence[int]) -> dict[int, int | None]:
         raise StoreUnavailable("gone")
 
-    def keep(self, before: object, after: object) -> None:
+    def store(self, before: object, after: object) -> None:
         raise StoreUnavailable("gone")
 
 
@@ -251,7 +251,7 @@ async def test_senders_are_limited(database: Database, monkeypatch: pytest.Monke
     monkeypatch.setattr(sequence_numbers, "MAX_SENDERS", 2)
     async with open_intake(database):
         links = SequenceLinks(database, "another")
-        links.keep({}, {1: 5})
-        links.keep({}, {2: 6, 3: 7})
-        links.keep({1: 5}, {1: 6})
+        links.store({}, {1: 5})
+        links.store({}, {2: 6, 3: 7})
+        links.store({1: 5}, {1: 6})
         assert links.read([1, 2, 3]) == {1: 6, 2: 6, 3: None}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, split_replies
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from mappings.hl7.acknowledgment import read_ack
 from mllp.framing import Frame
@@ -27,7 +27,7 @@ def evaluate(payload: bytes) -> Verdict:
     assert ALARMS == []
     assert bool(verdict.lanes) is (not verdict.refusals)
     arrival = ANSWERS.arrival(verdict, payload, NOW)
-    for reply in split(arrival.ack):
+    for reply in split_replies(arrival.ack):
         code = read_ack(reply).code
         assert code is not None
         assert code.positive is (not verdict.refusals)
