@@ -3,8 +3,8 @@ Parses the body of a launch into a `LaunchInput`; decodes and checks its files.
 
 Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface document,
 launch). Stored data is not read. Limits are checked before anything is decoded, and one bad file
-refuses the launch. Worker processes read the files. Later, `service.reports.files` checks whether a
-file belongs to the patient.
+refuses the launch. Worker processes read the files. `service.reports.file_screening` later checks
+the patient of the files.
 """
 
 import base64
@@ -81,7 +81,7 @@ def read_launch(
         lazy=parts.lazy,
         register_order=_register(parts),
         force_name=_force_name(parts),
-        attachments=_distinct(attachments),
+        attachments=_drop_repeated(attachments),
         filled=frozenset(tags.keys() - sent_tags.keys()),
         link_group=parts.link_group,
     )
@@ -184,11 +184,11 @@ def _force_name(parts: LaunchParts) -> bool:
     return parts.force_name
 
 
-def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Drop repeated files: SR by SOP instance, images by content."""
+def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Keep one of several files with the same content."""
     found: dict[tuple[FileKind, str], Attachment] = {}
     for each in attachments:
-        found.setdefault((each.kind, each.sop_instance_uid or each.sha256), each)
+        found.setdefault((each.kind, each.sha256), each)
     return tuple(found.values())
 
 

@@ -44,7 +44,7 @@ from bridge.engine.service.report_lookup import (
     lock_patients,
     lock_report_by_id,
 )
-from bridge.engine.service.reports.files import screen_launch
+from bridge.engine.service.reports.file_screening import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work

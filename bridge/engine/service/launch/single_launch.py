@@ -38,7 +38,8 @@ from bridge.engine.service.report_lookup import (
     lock_report,
 )
 from bridge.engine.service.report_status import reports_by_key
-from bridge.engine.service.reports.files import has_new, screen_launch, set_aside
+from bridge.engine.service.reports.file_screening import screen_launch, set_aside
+from bridge.engine.service.reports.files import has_new
 from bridge.engine.service.reports.patients import update_patient
 from bridge.engine.service.work import Work
 
