@@ -87,7 +87,7 @@ def status_records(
     """Return the status records of reports, in their order."""
     session.flush()
     keys = [key_of(report) for report in reports]
-    records = _records(session.connection(), keys, now)
+    records = records_by_key(session.connection(), keys, now)
     return [records[key] for key in keys]
 
 
@@ -288,13 +288,14 @@ def query_status(
     if not found and len(set(identities)) == 1:
         raise ReportNotFound
     keys = dict.fromkeys(found[each] for each in identities if each in found)
-    records = _records(connection, list(keys), now)
+    records = records_by_key(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 
 
-def _records(
+def records_by_key(
     connection: Connection, keys: Sequence[int], now: int
 ) -> dict[int, ReportStatusRecord]:
+    """Return the status records of reports by their keys; the texts of the reports are not read."""
     groups = _groups(connection, keys)
     cooling_ends = _addendum_cooling_ends(connection, keys, now)
     # `all()` here and below: fetching rows one by one doubles the cost.
