@@ -312,8 +312,8 @@ class ChangeBody(BaseModel):
     )
     text: ReleasedTextBody | None = Field(
         default=None,
-        description="With `texts`, if the export quota is sufficient. Without the service token, "
-        "the texts of a response have at most 16,000,000 characters together",
+        description="With `texts`, if the export quota is sufficient and the texts of the response "
+        "have at most 16,000,000 characters together",
     )
 
 
