@@ -77,8 +77,8 @@ class ResponseEnvelope:
             )
             if started:
                 raise
-            answer = INTERNAL.response(instance=scope["path"], request_id=request_id)
-            await answer(scope, receive, send_with_headers)
+            response = INTERNAL.response(instance=scope["path"], request_id=request_id)
+            await response(scope, receive, send_with_headers)
 
 
 class HeadRequests:
@@ -140,14 +140,14 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
         WorkerBusy: lambda _: BUSY,
     }
     for kind, describe in problems.items():
-        application.add_exception_handler(kind, _answer(describe))
+        application.add_exception_handler(kind, _handler(describe))
 
 
-def _answer(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
-    async def answer(request: Request, error: Exception) -> Response:
+def _handler(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
+    async def handle(request: Request, error: Exception) -> Response:
         return respond(request, describe(error))
 
-    return answer
+    return handle
 
 
 def respond(request: Request, problem: Problem) -> Response:

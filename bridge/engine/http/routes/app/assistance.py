@@ -81,7 +81,7 @@ async def place_lines(
     """
     Return a heading for each line that the model placed; rules place the other lines.
 
-    Raises ModelFailed if the answer is not as requested.
+    Raises ModelFailed if the response is not as requested.
     """
     if not headings or not lines:
         return {}
@@ -101,10 +101,10 @@ async def place_lines(
     return {lines[line]: headings[at] for line, at in _pairs(found, len(lines), len(headings))}
 
 
-def _pairs(answer: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
+def _pairs(response: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
     """Yield the pairs of line and heading numbers that are in range."""
     try:
-        pairs = json.loads(answer["choices"][0]["message"]["content"])["places"]
+        pairs = json.loads(response["choices"][0]["message"]["content"])["places"]
     except (LookupError, TypeError, ValueError):
         raise ModelFailed from None
     if not isinstance(pairs, list):
