@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, bindparam
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -232,9 +233,15 @@ def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[Re
     return groups
 
 
+_TEXTS: Any = (Report.document, Report.content_text)
+DEFERRED_TEXTS: Final = tuple(map(defer, _TEXTS))
+"""Options of a query for many reports: their texts are loaded on access."""
+
+
 def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
-    """Return reports by their keys."""
-    rows = session.exec(select(Report).where(col(Report.pk).in_(keys)))
+    """Return reports by their keys; their texts are loaded on access."""
+    query = select(Report).options(*DEFERRED_TEXTS).where(col(Report.pk).in_(keys))
+    rows = session.exec(query)
     return {key_of(row): row for row in rows}
 
 
