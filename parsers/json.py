@@ -93,7 +93,7 @@ def _require_storable(value: Any) -> None:
         elif isinstance(item, list):
             pending += item
         elif isinstance(item, str) and not storable(item):
-            raise DocumentRefused("a string holds a NUL character or an unpaired surrogate")
+            raise DocumentRefused("a string contains a NUL character or an unpaired surrogate")
 
 
 def storable(text: str) -> bool:

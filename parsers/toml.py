@@ -58,7 +58,7 @@ def _reason(kind: str | None, depth: int, points: int, values: int) -> str:
     if kind == "number":
         return "a number has too many digits"
     if depth > TOML.depth:
-        return "tables or lists lie too deep in each other"
+        return "tables or lists are nested too deeply"
     if points >= TOML.depth:
         return f"a key has more than {TOML.depth} parts"
     return f"more than {TOML.count:,} values" if values > TOML.count else ""

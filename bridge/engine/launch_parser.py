@@ -126,7 +126,7 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
         raise refusal
     for name in IDENTITY_TAGS:
         if has_invisible(tags[name]):
-            detail = f"{name} has control characters, line ends or marks of direction"
+            detail = f"{name} has control characters, line ends or direction marks"
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
         # Only a tag of an SR file can be too long: the HTTP layer has checked the request's tags.
         if len(tags[name].encode()) > limits.tag:
@@ -171,7 +171,7 @@ def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
 
 def _register(parts: LaunchParts) -> bool:
     if parts.register_order and not parts.lazy:
-        detail = "registerOrder goes with lazyLaunch: true"
+        detail = "registerOrder requires lazyLaunch: true"
         raise BadLaunch("register_needs_lazy", detail, pointer="/registerOrder")
     return parts.register_order
 
@@ -218,7 +218,7 @@ def read_language(code: str | None, pointer: str) -> str | None:
         return None
     found = language(code)
     if found is None:
-        detail = f"the language is none of {', '.join(LANGUAGES)}"
+        detail = f"the language is not one of {', '.join(LANGUAGES)}"
         raise BadLaunch("unknown_language", detail, pointer=pointer)
     return found
 

@@ -38,7 +38,7 @@ WANTED = {
     '[[destination]]\nack_timeout = "0s"': "2:1: destination.1.ack_timeout: write more than 0",
     "[[listener]]\nmax_frame = 0": "2:1: listener.1.max_frame: write more than 0",
     "[database]\npool_size = \n": "2:13: Invalid value",
-    "[log]\nlevel = " + "[" * 2000: "2:9: tables or lists lie too deep in each other",
+    "[log]\nlevel = " + "[" * 2000: "2:9: tables or lists are nested too deeply",
     "[log]\nlevel = " + "9" * 5000: "2:9: a number has too many digits",
 }
 

@@ -109,7 +109,7 @@ async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowA
 
 
 async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
-    """Open the launch that a window follows; answer with the new start data of its page."""
+    """Open the launch that a window follows; return the new start data of its page."""
     engine, session = page.engine, page.session
     context = engine.link_context()
 

@@ -143,7 +143,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     own_sequence = int(link.payload.get("sync_sequence", 0))
     if own_sequence == target.sequence:
         owner = (link.site_id, account_id)
-        sync_launch.answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
+        sync_launch.record_answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
     return target.sequence if link.opened or not own_sequence else own_sequence
 
 

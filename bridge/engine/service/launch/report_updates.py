@@ -3,7 +3,7 @@ Applies launches to reports, and changes their owners (interface document, State
 
 The reports are locked by the caller or have just been created. Eager launches and first openings of
 links share these functions. The app asks the user before a transfer; the functions are called after
-the answer.
+the user has confirmed.
 """
 
 from collections.abc import Iterable, Sequence

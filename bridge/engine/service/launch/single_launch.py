@@ -1,7 +1,7 @@
 """
 Executes one launch: what happens to its report, and the outcome.
 
-It issues no link. Batches are in `launches`.
+It issues no link. Batches are in `batches`.
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ def renew(connection: Connection, streams: Collection[str], now: int) -> None:
     connection.execute(statement.values(seen_at=lease_time(connection, now)))
 
 
-def is_fresh(moment: int) -> list[ColumnElement[bool]]:
+def open_conditions(moment: int) -> list[ColumnElement[bool]]:
     """Return the conditions for an open window; `moment` is a `lease_time`."""
     return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
 
@@ -90,7 +90,7 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
         .where(
             WINDOWS.c.report_id == session.report_id,
             WINDOWS.c.session_pk != session.pk,
-            *is_fresh(lease_time(connection, now)),
+            *open_conditions(lease_time(connection, now)),
         )
         .order_by(WINDOWS.c.session_pk)
     ).all()
@@ -125,7 +125,7 @@ def persistent_windows(
         WINDOWS.c.account_id == account_id,
         WINDOWS.c.site_id == site_id,
         WINDOWS.c.persistent,
-        *is_fresh(lease_time(connection, now)),
+        *open_conditions(lease_time(connection, now)),
     )
     return connection.execute(query).all()
 
@@ -155,7 +155,9 @@ def writing_window(
     if not writer.isdigit() or int(writer) == session_pk:
         return None
     query = select(WINDOWS.c.session_pk).where(
-        WINDOWS.c.session_pk == int(writer), WINDOWS.c.report_id == report_id, *is_fresh(moment)
+        WINDOWS.c.session_pk == int(writer),
+        WINDOWS.c.report_id == report_id,
+        *open_conditions(moment),
     )
     return connection.execute(query).scalars().first()
 

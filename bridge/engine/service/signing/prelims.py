@@ -118,7 +118,7 @@ def may_own(work: Work, report: Report, account_id: int) -> bool:
     Tell whether a user may own a locked report.
 
     Any member of the site may own a report that is not Preliminary. A Preliminary report may be
-    owned by its present owner, by the reader of its newest active read, and by the reviewers of
+    owned by its current owner, by the reader of its newest active read, and by the reviewers of
     that reader's group.
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:

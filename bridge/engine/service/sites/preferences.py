@@ -26,7 +26,7 @@ _DAY = 24 * 3600
 def _known_language(code: str) -> str:
     known = language(code)
     if known is None:
-        message = "is none of the 17 language codes"
+        message = "is not one of the 17 language codes"
         raise ValueError(message)
     return known
 

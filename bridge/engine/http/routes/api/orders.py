@@ -137,7 +137,7 @@ async def assign(body: AssignOrderBody, request: Request) -> Response:
 
 
 async def _change_group(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
-    """Change which orders share a report; answer with the status records of all."""
+    """Change which orders share a report; return the status records of all."""
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"

@@ -2,8 +2,8 @@
 Writing assistance of the report page: speech recognition, and key findings put into sections.
 
 Nothing is saved or signed here: the page gets text, with suggestions marked. The models are
-OpenAI-compatible endpoints that the installation chooses. A language model answers with numbers of
-lines and headings only, so its words never enter a report. Recordings are relayed to the endpoint
+OpenAI-compatible endpoints that the installation chooses. A language model returns only numbers of
+lines and headings, so its words never enter a report. Recordings are relayed to the endpoint
 and neither stored nor logged.
 """
 
@@ -40,15 +40,15 @@ class NotARecording(EngineError):
     """The body is not audio that a browser records."""
 
     status: ClassVar[int] = 415
-    text: ClassVar[str] = "the body is no recording of a kind that is known here"
+    text: ClassVar[str] = "the body is not a recording in a supported audio format"
     code = "not_a_recording"
 
 
 class ModelFailed(EngineError):
-    """The endpoint did not answer, or not as its interface defines."""
+    """The endpoint did not respond, or not as its interface defines."""
 
     status: ClassVar[int] = 502
-    text: ClassVar[str] = "the model's endpoint did not answer as expected"
+    text: ClassVar[str] = "the model's endpoint did not respond as expected"
     retryable: ClassVar[bool] = True
     code = "model_failed"
 

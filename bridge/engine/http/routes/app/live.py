@@ -67,7 +67,7 @@ async def events(
     """
     Send server-sent events: changes after Last-Event-ID, presence, launches to follow.
 
-    `once` ends the stream after the present events, for networks that block streams.
+    `once` ends the stream after the current events, for networks that block streams.
     """
     after = int(last_event_id) if last_event_id else None
     stream = page.engine.random(12).hex()
@@ -86,7 +86,7 @@ async def activity(page: ReportPageDep) -> Response:
 
 @router.post("/follow", response_model=dict[str, Any])
 async def follow(body: FollowBody, page: ReportPageDep, request: Request) -> Response:
-    """Open the launch that this window follows; answer with new start data for the page."""
+    """Open the launch that this window follows; return new start data for the page."""
     return await window_handover.follow(page, request, body.sequence)
 
 
@@ -102,7 +102,7 @@ async def stay(body: StayBody, page: ReportPageDep) -> Response:
 
 @router.post("/handed-over", status_code=204, response_class=Response)
 async def handed_over(page: ReportPageDep) -> Response:
-    """Answer the `handover` event: the text of this window is saved, or cannot be saved."""
+    """Respond to the `handover` event: the text of this window is saved, or cannot be saved."""
     session = page.session
     await page.engine.work.write(lambda c: finish_handover(c, session))
     return Response(status_code=204)
@@ -164,7 +164,7 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
 
 
 async def current_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
-    """Yield the present events of a page after a cursor, and end; the page polls."""
+    """Yield the current events of a page after a cursor, and end; the page polls."""
     await _open_window(page, stream)
     writer = EventWriter(await _latest_cursor(page) if after is None else after)
     state = await page.engine.work.read_session(lambda db: _read(db, page, writer.cursor))
