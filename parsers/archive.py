@@ -1,4 +1,4 @@
-"""ZIP archives that users bring, unpacked in memory within limits."""
+"""ZIP archives from users, unpacked in memory within limits."""
 
 import stat
 import zipfile

@@ -1,5 +1,5 @@
 """
-JSON of users: parse it, and refuse values that the service could not store or send.
+JSON from users: parse it, and refuse values that the service could not store or send.
 
 Refused are bad syntax, bytes that are not UTF-8, NaN and infinity, numbers that are too long, deep
 nesting, repeated names in an object, NUL characters, and unpaired surrogates.

@@ -1,4 +1,4 @@
-"""XML of users, parsed within limits, without DTD and entities."""
+"""XML from users, parsed within limits, without DTD and entities."""
 
 import xml.etree.ElementTree as ET
 

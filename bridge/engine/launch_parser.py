@@ -26,7 +26,7 @@ from bridge.engine.launch import (
     LaunchInput,
     NamedUser,
     ReportingOptions,
-    language,
+    supported_language,
 )
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId, has_invisible
@@ -62,8 +62,8 @@ def read_launch(
 ) -> LaunchInput:
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
     budget = budget or ParsingBudget()
-    reports = structured_reports(parts.structured_reports, limits, budget)
-    attachments = reports + key_images(parts.key_images, limits, budget)
+    reports = read_structured_reports(parts.structured_reports, limits, budget)
+    attachments = reports + read_key_images(parts.key_images, limits, budget)
     sent_tags = _tags(parts.clinical_info, limits)
     tags = fill_tags(sent_tags, reports)
     _require_identity(tags, limits)
@@ -216,7 +216,7 @@ def read_language(code: str | None, pointer: str) -> str | None:
     """Return the supported language for `code`, None for an empty one; raise `BadLaunch`."""
     if not code or not code.strip():
         return None
-    found = language(code)
+    found = supported_language(code)
     if found is None:
         detail = f"the language is not one of {', '.join(LANGUAGES)}"
         raise BadLaunch("unknown_language", detail, pointer=pointer)
@@ -237,7 +237,7 @@ def _template(value: int | str | None) -> int | None:
 NAME_LENGTH = 255
 
 
-def structured_reports(
+def read_structured_reports(
     files: Sequence[str], limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> list[Attachment]:
     """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
@@ -284,7 +284,7 @@ def _parse_report(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dic
     return found
 
 
-def key_images(
+def read_key_images(
     images: Sequence[tuple[str, str, str | None]],
     limits: SizeLimits,
     budget: ParsingBudget | None = None,

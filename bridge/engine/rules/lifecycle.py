@@ -179,7 +179,7 @@ class LifecycleEvent(StrEnum):
 class ReportFact(StrEnum):
     """A condition of a transition."""
 
-    SITE_COOLS = "the site has a sign delay"
+    SITE_HAS_DELAY = "the site has a sign delay"
     COOLING = "the report's own cooling period runs"
     IGNORES_DELAY = "ignoreSignDelay is true"
     PRELIM_READ = "an active preliminary read exists"
@@ -265,7 +265,7 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
     (FINAL, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
     (ADDENDUM, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
     (ADDENDUM, LifecycleEvent.ADDENDUM_RELEASE): (
-        _to(ADDENDUM, ReportFact.SITE_COOLS, ReportFact.ADDENDUM_COOLING),
+        _to(ADDENDUM, ReportFact.SITE_HAS_DELAY, ReportFact.ADDENDUM_COOLING),
     ),
     (ADDENDUM, LifecycleEvent.ADDENDUM_UNSIGN): (
         _to(ADDENDUM, ReportFact.ADDENDUM_COOLING, ReportFact.OTHER_SIGNED_ADDENDUM),
@@ -345,7 +345,7 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
     LifecycleEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_RELEASE: (
-        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_COOLS),
+        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_HAS_DELAY),
         RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),

@@ -23,7 +23,7 @@ ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 
 RENEWED_EVERY_MS = 10_000
-FRESH_MS = 25_000
+EXPIRY_MS = 25_000
 """A window that was not renewed for this time counts as closed."""
 
 HANDOVER = "handover"
@@ -69,7 +69,7 @@ def renew(connection: Connection, streams: Collection[str], now: int) -> None:
 
 def open_conditions(moment: int) -> list[ColumnElement[bool]]:
     """Return the conditions for an open window; `moment` is a `lease_time`."""
-    return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
+    return [WINDOWS.c.seen_at > moment - EXPIRY_MS, WINDOWS.c.seen_at < moment + EXPIRY_MS]
 
 
 def close_windows(connection: Connection, streams: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Stat
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import joined, rewrite
+from bridge.engine.service.launch.creation import join_texts, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
 from bridge.engine.service.report_transitions import apply_event
 from bridge.engine.service.reports.file_screening import screen_files, set_aside
@@ -197,7 +197,7 @@ def initial_text(work: Work, report: Report) -> str:
     """Return the initial text of a report: key findings of its orders, then SR files."""
     orders = orders_of(work.session, key_of(report))
     findings = [str(order.tags.get("KeyFindings", "")) for order in orders]
-    return joined(*findings, *structured_texts(work, report))
+    return join_texts(*findings, *structured_texts(work, report))
 
 
 def structured_texts(work: Work, report: Report) -> list[str]:

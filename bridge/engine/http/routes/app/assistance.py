@@ -20,7 +20,7 @@ from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router
-from bridge.engine.launch import LANGUAGES, language
+from bridge.engine.launch import LANGUAGES, supported_language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.signing.page_state import speech_language
@@ -190,7 +190,7 @@ async def recognize(
     await page.read(lambda work, editor, _: None)  # checks the role on the site
     media_type = request.headers.get("content-type", "")
     text = await transcribe(
-        endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
+        endpoint, await request.body(), media_type, supported_language(spoken) or LANGUAGES[0]
     )
     return JSONResponse({"text": text})
 

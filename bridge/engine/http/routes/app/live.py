@@ -208,25 +208,25 @@ class EventWriter:
 
     def events_for(self, state: StreamState) -> list[str]:
         """Return the events that the page has not received yet."""
-        messages = [message("change", each.data, each.cursor) for each in state.changed]
+        messages = [format_event("change", each.data, each.cursor) for each in state.changed]
         if state.changed:
             self.cursor = state.changed[-1].cursor
         if state.other_windows != self._other_windows:
             self._other_windows = state.other_windows
             others = [each.as_json() for each in state.other_windows]
-            messages.append(message("presence", {"others": others}))
+            messages.append(format_event("presence", {"others": others}))
         if state.target is not None and state.target.sequence != self._sequence:
             self._sequence = state.target.sequence
-            messages.append(message("follow", state.target.as_json()))
+            messages.append(format_event("follow", state.target.as_json()))
         if state.handover not in (0, self._handover):
             self._handover = state.handover
-            messages.append(message("handover", {}))
+            messages.append(format_event("handover", {}))
         if state.end_reason:
-            messages.append(message("ended", {"reason": state.end_reason}))
+            messages.append(format_event("ended", {"reason": state.end_reason}))
         return messages
 
 
-def message(kind: str, data: Mapping[str, Any], cursor: int | None = None) -> str:
-    """Write one event. JSON has no line ends, so the data fits into one line."""
+def format_event(kind: str, data: Mapping[str, Any], cursor: int | None = None) -> str:
+    """Return one event as text. JSON has no line ends, so the data fits into one line."""
     identity = "" if cursor is None else f"id: {cursor}\n"
     return f"{identity}event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
