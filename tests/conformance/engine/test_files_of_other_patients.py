@@ -168,7 +168,7 @@ def test_files_for_a_signed_report_are_ignored_with_a_warning(
     assert "files_not_added" in response["warnings"]
 
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "eager": {},
     "lazy": {"lazyLaunch": True},
     "register": {"lazyLaunch": True, "registerOrder": True},
