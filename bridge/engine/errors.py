@@ -95,8 +95,9 @@ class AuthorNotPermitted(Forbidden):
 
     def __init__(self, action: ReportAction) -> None:
         self.code = f"author_may_not_{action.value}"
+        verb = "make preliminary reads" if action is ReportAction.PRELIM else action.value
         super().__init__(
-            f"the report's owner may not {action.value} on this site: "
+            f"the report's owner may not {verb} on this site: "
             "the role does not permit it, or the owner has left the site"
         )
 
