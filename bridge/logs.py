@@ -82,7 +82,7 @@ class SafeFormatter(logging.Formatter):
         return str(self._render(None, record.name, line))
 
 
-def concerns_the_service(record: logging.LogRecord) -> bool:
+def should_log(record: logging.LogRecord) -> bool:
     """Tell whether to log a record: not those about cancelled tasks and clients that have gone."""
     if record.name == "asyncio" and record.msg == "socket.send() raised exception.":
         return False  # one for each write to a closed connection: clients could flood the log
@@ -126,7 +126,7 @@ def configure(level: str = "INFO", *, as_json: bool = True, stream: TextIO | Non
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(SafeFormatter(as_json=as_json))
-    handler.addFilter(concerns_the_service)
+    handler.addFilter(should_log)
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""ZIP archives that users bring, unpacked in memory within limits."""
+"""ZIP archives from users, unpacked in memory within limits."""
 
 import stat
 import zipfile
@@ -35,7 +35,7 @@ def unpack(data: bytes) -> dict[str, str]:
     except DocumentRefused:
         raise
     except Exception:  # noqa: BLE001  # zipfile raises many errors on malformed archives
-        raise DocumentRefused("this is not a ZIP file that can be read") from None
+        raise DocumentRefused("this is not a readable ZIP file") from None
 
 
 def _is_content(entry: zipfile.ZipInfo) -> bool:
@@ -53,9 +53,9 @@ def _require_limits(entries: Sequence[zipfile.ZipInfo]) -> None:
     for each in entries:
         parts = each.filename.split("/")
         if len(parts) - 1 > PACKAGE.depth:
-            raise DocumentRefused(f"the ZIP has more than {PACKAGE.depth} folders in each other")
+            raise DocumentRefused(f"the ZIP has more than {PACKAGE.depth} nested folders")
         if ".." in parts or "" in parts or "\\" in each.filename:
-            raise DocumentRefused("the ZIP has a file that lies outside of it")
+            raise DocumentRefused("the ZIP has a file name that points outside of it")
         if each.flag_bits & _ENCRYPTED:
             raise DocumentRefused("the ZIP is encrypted")
         if each.compress_type not in _METHODS:

@@ -1,4 +1,4 @@
-"""CSV tables of users, read row by row within limits."""
+"""CSV tables from users, read row by row within limits."""
 
 import csv
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 """
-JSON of users: parse it, and refuse values that the service could not store or send.
+JSON from users: parse it, and refuse values that the service could not store or send.
 
 Refused are bad syntax, bytes that are not UTF-8, NaN and infinity, numbers that are too long, deep
 nesting, repeated names in an object, NUL characters, and unpaired surrogates.
@@ -93,7 +93,7 @@ def _require_storable(value: Any) -> None:
         elif isinstance(item, list):
             pending += item
         elif isinstance(item, str) and not storable(item):
-            raise DocumentRefused("a string holds a NUL character or an unpaired surrogate")
+            raise DocumentRefused("a string contains a NUL character or an unpaired surrogate")
 
 
 def storable(text: str) -> bool:

@@ -1,5 +1,5 @@
 """
-The limits of all documents of users, in one table.
+The limits of all documents from users, in one table.
 
 `size` is in bytes, or in characters for readers of text. `depth` counts levels. `count` counts the
 parts of a document: values, elements or rows. `seconds` is CPU time in a worker process. The memory

@@ -1,4 +1,4 @@
-"""XML of users, parsed within limits, without DTD and entities."""
+"""XML from users, parsed within limits, without DTD and entities."""
 
 import xml.etree.ElementTree as ET
 
@@ -24,7 +24,7 @@ def read(document: bytes) -> ET.Element:
     except (ET.ParseError, ValueError, LookupError) as error:
         if isinstance(error, DocumentRefused):
             raise
-        raise DocumentRefused("is no XML") from None
+        raise DocumentRefused("is not XML") from None
     return root
 
 
@@ -44,7 +44,7 @@ class _Builder(ET.TreeBuilder):
         self._depth += 1
         self._count += 1 + len(attributes)
         if self._depth > PROFILE.depth:
-            raise DocumentRefused(f"has more than {PROFILE.depth} elements in each other")
+            raise DocumentRefused(f"has more than {PROFILE.depth} nested elements")
         if self._count > PROFILE.count:
             raise DocumentRefused(f"has more than {PROFILE.count:,} elements and attributes")
         return super().start(tag, attributes)

@@ -52,7 +52,7 @@ class EngineError(BridgeError):
     """
 
     status: ClassVar[int] = 500
-    text: ClassVar[str] = "the engine refused"
+    text: ClassVar[str] = "the engine refused the request"
     retryable: ClassVar[bool] = False
     code: str = "refused"
 
@@ -95,8 +95,9 @@ class AuthorNotPermitted(Forbidden):
 
     def __init__(self, action: ReportAction) -> None:
         self.code = f"author_may_not_{action.value}"
+        verb = "make preliminary reads" if action is ReportAction.PRELIM else action.value
         super().__init__(
-            f"the report's owner may not {action.value} on this site: "
+            f"the report's owner may not {verb} on this site: "
             "the role does not permit it, or the owner has left the site"
         )
 
@@ -142,7 +143,7 @@ class StateConflict(EngineError):
 
     status = 409
     code = "conflict"
-    text = "conflicts with the present state"
+    text = "the request conflicts with the current state"
 
 
 class OrderChanged(StateConflict):
@@ -171,14 +172,14 @@ class PatientNameMismatch(StateConflict):
     """The patient is known by another name, and `forceUpdatePatientName` is false."""
 
     code = "patient_name_mismatch"
-    text = "reports with this PatientMRN bear another PatientName"
+    text = "reports with this PatientMRN have another PatientName"
 
 
 class MergeConflict(StateConflict):
     """Both patients have started reports for the same accession."""
 
     code = "merge_conflict"
-    text = "both patients have begun reports for the same accession"
+    text = "both patients have started reports for the same accession"
 
 
 class CursorBeyondEnd(StateConflict):
@@ -189,7 +190,7 @@ class CursorBeyondEnd(StateConflict):
 
 
 class CursorOfAnotherFeed(StateConflict):
-    """The change at the cursor is not the one for which the cursor was given out."""
+    """The change at the cursor is not the one for which the cursor was issued."""
 
     code = FeedFault.OTHER_FEED.value
     text = "the cursor belongs to another feed: it was restored or replaced; read it from 0"
@@ -254,14 +255,14 @@ class NoAuthority(Forbidden):
 
 
 class BadAuthority(Forbidden):
-    """`userInfo.Auth` is unknown, expired or revoked, and the header's token is not enough."""
+    """`userInfo.Auth` is unknown, expired or revoked, and the header's token is not sufficient."""
 
     code = "auth_invalid"
     text = "userInfo.Auth is not a valid access token"
 
 
 class LinkGone(NotFound):
-    """The link never existed, or exists no longer. Subclasses: it was valid once."""
+    """The link does not exist. The subclasses are for links that were valid once."""
 
     code = "link_not_found"
     text = "this link does not exist"

@@ -56,7 +56,7 @@ _BY_LANGUAGE = {
 _TRADITIONAL = frozenset({"hant", "tw", "hk", "mo"})
 
 
-def language(code: str) -> str | None:
+def supported_language(code: str) -> str | None:
     """
     Return the supported code for `code`, or None.
 

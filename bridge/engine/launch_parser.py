@@ -3,8 +3,8 @@ Parses the body of a launch into a `LaunchInput`; decodes and checks its files.
 
 Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface document,
 launch). Stored data is not read. Limits are checked before anything is decoded, and one bad file
-refuses the launch. Worker processes read the files. Later, `service.reports.files` checks whether a
-file belongs to the patient.
+refuses the launch. Worker processes read the files. `service.reports.file_screening` later checks
+the patient of the files.
 """
 
 import base64
@@ -26,7 +26,7 @@ from bridge.engine.launch import (
     LaunchInput,
     NamedUser,
     ReportingOptions,
-    language,
+    supported_language,
 )
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId, has_invisible
@@ -62,8 +62,8 @@ def read_launch(
 ) -> LaunchInput:
     """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
     budget = budget or ParsingBudget()
-    reports = structured_reports(parts.structured_reports, limits, budget)
-    attachments = reports + key_images(parts.key_images, limits, budget)
+    reports = read_structured_reports(parts.structured_reports, limits, budget)
+    attachments = reports + read_key_images(parts.key_images, limits, budget)
     sent_tags = _tags(parts.clinical_info, limits)
     tags = fill_tags(sent_tags, reports)
     _require_identity(tags, limits)
@@ -81,7 +81,7 @@ def read_launch(
         lazy=parts.lazy,
         register_order=_register(parts),
         force_name=_force_name(parts),
-        attachments=_distinct(attachments),
+        attachments=_drop_repeated(attachments),
         filled=frozenset(tags.keys() - sent_tags.keys()),
         link_group=parts.link_group,
     )
@@ -126,7 +126,7 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
         raise refusal
     for name in IDENTITY_TAGS:
         if has_invisible(tags[name]):
-            detail = f"{name} has control characters, line ends or marks of direction"
+            detail = f"{name} has control characters, line ends or direction marks"
             raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
         # Only a tag of an SR file can be too long: the HTTP layer has checked the request's tags.
         if len(tags[name].encode()) > limits.tag:
@@ -171,7 +171,7 @@ def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
 
 def _register(parts: LaunchParts) -> bool:
     if parts.register_order and not parts.lazy:
-        detail = "registerOrder goes with lazyLaunch: true"
+        detail = "registerOrder requires lazyLaunch: true"
         raise BadLaunch("register_needs_lazy", detail, pointer="/registerOrder")
     return parts.register_order
 
@@ -184,11 +184,11 @@ def _force_name(parts: LaunchParts) -> bool:
     return parts.force_name
 
 
-def _distinct(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Drop repeated files: SR by SOP instance, images by content."""
+def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Keep one of several files with the same content."""
     found: dict[tuple[FileKind, str], Attachment] = {}
     for each in attachments:
-        found.setdefault((each.kind, each.sop_instance_uid or each.sha256), each)
+        found.setdefault((each.kind, each.sha256), each)
     return tuple(found.values())
 
 
@@ -216,9 +216,9 @@ def read_language(code: str | None, pointer: str) -> str | None:
     """Return the supported language for `code`, None for an empty one; raise `BadLaunch`."""
     if not code or not code.strip():
         return None
-    found = language(code)
+    found = supported_language(code)
     if found is None:
-        detail = f"the language is none of {', '.join(LANGUAGES)}"
+        detail = f"the language is not one of {', '.join(LANGUAGES)}"
         raise BadLaunch("unknown_language", detail, pointer=pointer)
     return found
 
@@ -237,7 +237,7 @@ def _template(value: int | str | None) -> int | None:
 NAME_LENGTH = 255
 
 
-def structured_reports(
+def read_structured_reports(
     files: Sequence[str], limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> list[Attachment]:
     """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
@@ -284,7 +284,7 @@ def _parse_report(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dic
     return found
 
 
-def key_images(
+def read_key_images(
     images: Sequence[tuple[str, str, str | None]],
     limits: SizeLimits,
     budget: ParsingBudget | None = None,

@@ -63,10 +63,10 @@ class ImageFault(StrEnum):
 
 IMAGE_DETAILS = {
     ImageFault.EMPTY: "the image is empty",
-    ImageFault.TOO_LARGE: "the image is larger than this service takes",
+    ImageFault.TOO_LARGE: "the image is larger than this service accepts",
     ImageFault.UNSUPPORTED_TYPE: "the media type is not one of image/png, jpeg, gif, webp",
     ImageFault.NOT_AN_IMAGE: "the data is not a PNG, JPEG, GIF or WebP image",
-    ImageFault.TOO_MANY_PIXELS: "the image has more pixels than this service takes",
+    ImageFault.TOO_MANY_PIXELS: "the image has more pixels than this service accepts",
     ImageFault.MALFORMED: "the image is damaged or incomplete",
     ImageFault.TOO_COSTLY: "the image takes too long to read",
 }

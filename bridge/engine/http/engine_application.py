@@ -187,7 +187,7 @@ IDEMPOTENCY_KEY = {
     "in": "header",
     "required": False,
     "description": "Chosen by the caller. A request that repeats a key is not executed again: it "
-    "gets the first answer. Another request with the same key is 409 `key_reused`",
+    "gets the first response. Another request with the same key is 409 `key_reused`",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
     "example": "5f1c0a52-sign-ACC-2001",
 }

@@ -141,8 +141,8 @@ class EngineState:
         self.provider = None if sso is None else _provider(sso)
 
     async def start(self) -> None:
-        """Seal unsealed answers, store the service token, and start the background work."""
-        await self.work.write(lambda c: idempotency.seal_clear(c, self.keys))
+        """Seal unsealed responses, store the service token, and start the background work."""
+        await self.work.write(lambda c: idempotency.seal_unsealed(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
@@ -154,7 +154,7 @@ class EngineState:
         await self._release_scheduler.tidy()
 
     async def stop(self) -> None:
-        """Stop the background work and answer the waiting requests."""
+        """Stop the background work and respond to the waiting requests."""
         self.stopping = True
         self.work.changed.notify()
         await self.hub.stop()

@@ -19,7 +19,7 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
 from bridge.engine.http.static_files import AppEntry, entry
-from bridge.engine.launch import DEFAULT_LANGUAGE, language
+from bridge.engine.launch import DEFAULT_LANGUAGE, supported_language
 from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.settings import EngineSettings
 
@@ -237,7 +237,7 @@ def language_of(request: Request) -> str:
     """Return the language of a page: AppLanguage of the query, else the browser's first known."""
     accepted = request.headers.get("accept-language", "").split(",")
     candidates = (request.query_params.get("AppLanguage", ""), *accepted)
-    known = (language(each.partition(";")[0]) for each in candidates)
+    known = (supported_language(each.partition(";")[0]) for each in candidates)
     return next((each for each in known if each), DEFAULT_LANGUAGE)
 
 

@@ -89,7 +89,7 @@ VIEW_PAUSE_MS = 5 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A session and its report; `change` and `show` answer with the state of the page."""
+    """A session and its report; `change` and `show` return the state of the page."""
 
     engine: EngineState
     session: BrowserSession
@@ -141,7 +141,7 @@ class ReportPage:
         target: tuple[str, str] | None = None,
     ) -> Response:
         """
-        Change something and answer 204: the report may not be readable afterwards.
+        Change something and return 204: the report may not be readable afterwards.
 
         `state` reads the audited members of `target` before and after the change.
         """

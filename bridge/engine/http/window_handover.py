@@ -109,7 +109,7 @@ async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowA
 
 
 async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
-    """Open the launch that a window follows; answer with the new start data of its page."""
+    """Open the launch that a window follows; return the new start data of its page."""
     engine, session = page.engine, page.session
     context = engine.link_context()
 
@@ -128,8 +128,8 @@ async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
         await wait_for_handover(engine, needed.report_id, session.pk)
         again = partial(apply, handed_over=True)
         opened = await engine.work.change(actor, engine.clock(), again)
-    answer = JSONResponse(html_pages.report_boot(opened))
+    response = JSONResponse(html_pages.report_boot(opened))
     framed = bool(session.details.get("in_frame"))
     cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)
-    answer.headers.append("Set-Cookie", cookie)
-    return answer
+    response.headers.append("Set-Cookie", cookie)
+    return response

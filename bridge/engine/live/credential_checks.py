@@ -73,7 +73,7 @@ class TooBusy(EngineError):
 
     status = 503
     code = "sign_in_busy"
-    text = "too many people sign in at this moment; try again"
+    text = "too many users are signing in at the moment; try again"
     retryable = True
 
 

@@ -198,7 +198,7 @@ class Macro(Record, table=True):
 
 
 class IssuedLink(Record, table=True):
-    """A link that was given out. The payload is sealed; `target` finds the links of one order."""
+    """A link that was issued. The payload is sealed; `target` finds the links of one order."""
 
     __tablename__ = "engine_link"
 

@@ -171,12 +171,12 @@ class ReportFile(Record, table=True):
     name: str = ""
     data: bytes = binary()
     details: dict[str, Any] = json_object()
-    orders: list[int] = json_list()  # orders (keys) that brought it; an unlinked order keeps it
+    orders: list[int] = json_list()  # keys of the orders that it was sent for
     created_at: int = moment()
 
 
 class Share(Record, table=True):
-    """A read-only link to a report that a user gave away; only the hash of the handle is stored."""
+    """A read-only link to a report that a user created; only the hash of the handle is stored."""
 
     __tablename__ = "engine_share"
 

@@ -106,8 +106,8 @@ REASON_TEXTS: Mapping[Reason, str] = {
     Reason.SIGNED: "the report is signed",
     Reason.NOT_OWNED: "the report is assigned to nobody; launch it for a user first",
     Reason.NOT_DRAFT: "the report is not a Draft",
-    Reason.NOT_EDITABLE: "the report cannot be edited in its present status",
-    Reason.BEGUN: "the report is not an empty Ordered report any more, so it is kept",
+    Reason.NOT_EDITABLE: "the report cannot be edited in its current status",
+    Reason.BEGUN: "the report is not an empty Ordered report any more and is not deleted",
     Reason.NOT_SIGNED: "the report is not signed",
     Reason.NOT_FROM_ORDER: "only a Draft that was initially created as Ordered can be reset",
     Reason.NOTHING_TO_RESET: "the report is Ordered and has no content: there is nothing to reset",
@@ -134,7 +134,7 @@ REASON_TEXTS: Mapping[Reason, str] = {
     ),
     Reason.GROUP_HAS_CONTENT: "the group's report has content; reset it first",
     Reason.NO_FILES: "at least one DICOM SR file is needed",
-    Reason.BAD_DOCUMENT: "the document is not of the report's content model",
+    Reason.BAD_DOCUMENT: "the document does not follow the report's content model",
     Reason.IDENTIFIER_MERGED: "the patient identifier was merged into another one",
     Reason.MERGE_CYCLE: "the surviving identifier was itself merged into the prior one",
     Reason.MERGED_ELSEWHERE: "the prior identifier was already merged into another one",
@@ -143,11 +143,11 @@ REASON_TEXTS: Mapping[Reason, str] = {
     Reason.UNKNOWN_LOCATION: "the site has no such location",
     Reason.BAD_CURSOR: "the cursor is not from a response of this endpoint",
     Reason.BAD_SORT: "the sort order is not one of those documented",
-    Reason.TOO_MANY_MACROS: "the largest number of macros exists already; remove some first",
-    Reason.TOO_MANY_TOKENS: "the user has the largest number of access tokens; revoke some first",
+    Reason.TOO_MANY_MACROS: "the maximum number of macros is reached; remove some first",
+    Reason.TOO_MANY_TOKENS: "the user has the maximum number of access tokens; revoke some first",
     Reason.TOO_MANY_WORDS: "at most 20 words can be searched",
-    Reason.TOO_MUCH_TEXT: ("with this text the stored texts would exceed their largest total size"),
-    Reason.TOO_MANY_PRELIM_TAGS: "the site has the largest number of prelim groups or tags",
+    Reason.TOO_MUCH_TEXT: "with this text the stored texts would exceed their maximum total size",
+    Reason.TOO_MANY_PRELIM_TAGS: "the site's maximum number of prelim groups or tags is reached",
 }
 
 
@@ -179,7 +179,7 @@ class LifecycleEvent(StrEnum):
 class ReportFact(StrEnum):
     """A condition of a transition."""
 
-    SITE_COOLS = "the site has a sign delay"
+    SITE_HAS_DELAY = "the site has a sign delay"
     COOLING = "the report's own cooling period runs"
     IGNORES_DELAY = "ignoreSignDelay is true"
     PRELIM_READ = "an active preliminary read exists"
@@ -265,7 +265,7 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
     (FINAL, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
     (ADDENDUM, LifecycleEvent.ADDENDUM_SIGN): (_to(ADDENDUM, ReportFact.OPEN_ADDENDUM),),
     (ADDENDUM, LifecycleEvent.ADDENDUM_RELEASE): (
-        _to(ADDENDUM, ReportFact.SITE_COOLS, ReportFact.ADDENDUM_COOLING),
+        _to(ADDENDUM, ReportFact.SITE_HAS_DELAY, ReportFact.ADDENDUM_COOLING),
     ),
     (ADDENDUM, LifecycleEvent.ADDENDUM_UNSIGN): (
         _to(ADDENDUM, ReportFact.ADDENDUM_COOLING, ReportFact.OTHER_SIGNED_ADDENDUM),
@@ -345,7 +345,7 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
     LifecycleEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_RELEASE: (
-        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_COOLS),
+        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_HAS_DELAY),
         RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
         RefusalRule(FailureCode.COOLING_ELAPSED),
     ),

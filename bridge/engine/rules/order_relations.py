@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
-from bridge.engine.rules.patients import certain_date, same_patient
+from bridge.engine.rules.patients import same_patient, unambiguous_date
 
 MIN_LINKED_ORDERS = 2
 
@@ -104,7 +104,7 @@ class Study:
     @property
     def day(self) -> str:
         """The study date in ISO 8601, empty if it is missing or ambiguous."""
-        found = certain_date(str(self.tags.get("StudyDate", "")))
+        found = unambiguous_date(str(self.tags.get("StudyDate", "")))
         return found.isoformat() if found else ""
 
     def similarity(self, other: "Study") -> int:
@@ -119,17 +119,17 @@ def _folded_tag(study: Study, name: str) -> str:
     return str(study.tags.get(name, "")).strip().casefold()
 
 
-def rank_priors(present: Study, others: Sequence[Study]) -> list[int]:
+def rank_priors(current: Study, others: Sequence[Study]) -> list[int]:
     """Return the indexes of the priors among `others`, the best comparison first."""
     earlier = [
         index
         for index, other in enumerate(others)
-        if not (present.day and other.day and other.day > present.day)
+        if not (current.day and other.day and other.day > current.day)
     ]
     return sorted(
         earlier,
         key=lambda index: (
-            present.similarity(others[index]),
+            current.similarity(others[index]),
             others[index].day,
             others[index].signed_at,
             index,

@@ -55,7 +55,7 @@ def names_conflict(known: str, given: str) -> bool:
     return bool(folded_name(known) and folded_name(given)) and not same_name(known, given)
 
 
-def certain_date(text: str) -> date | None:
+def unambiguous_date(text: str) -> date | None:
     """
     Parse DICOM DA (`19750201`), HL7 with a time, or ISO (`1975-02-01`); None for other texts.
 
@@ -72,7 +72,7 @@ def certain_date(text: str) -> date | None:
 
 def same_birth_date(one: str, other: str) -> bool:
     """Tell whether two dates of birth are the same; a missing date equals no other."""
-    first, second = certain_date(one), certain_date(other)
+    first, second = unambiguous_date(one), unambiguous_date(other)
     if first and second:
         return first == second
     return bool(one.strip()) and one.strip() == other.strip()
@@ -109,8 +109,8 @@ def contradictions(
         same_id = bool(given_id) and given_id in known_ids
         if not any(_may_be_same_person(given_name, each, same_id=same_id) for each in known_names):
             found.append(NAME)
-    dates = {day for each in birth_dates if (day := certain_date(each))}
-    born = certain_date(file.get(BIRTH_DATE, ""))
+    dates = {day for each in birth_dates if (day := unambiguous_date(each))}
+    born = unambiguous_date(file.get(BIRTH_DATE, ""))
     if born and dates and born not in dates:
         found.append(BIRTH_DATE)
     return tuple(found)

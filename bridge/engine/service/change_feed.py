@@ -27,7 +27,6 @@ from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 from bridge.store.statements import (
-    BoundStatement,
     DialectStatement,
     StatementResult,
     bind,
@@ -189,35 +188,18 @@ def read_changes(
     Events of `without` are left out, and the returned cursor is after them. Without changes the
     given cursor is returned.
     """
-    if sites is None:
-        results = execute_all(connection, change_statements(connection, after, limit, without))
-        return read_change_page(results, after, limit, without)
-    newest = execute_bound(connection, bind(connection, _NEWEST))
     omitted = sorted(map(str, without))
+    # The newest cursor is read first, so that no later commit is skipped.
+    read_newest = bind(connection, _NEWEST)
+    if sites is None:
+        listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
+        read_next = bind(connection, _NEXT, after=after, limit=limit, without=listed)
+        newest, page = execute_all(connection, [read_newest, read_next])
+        return _page(newest, page.all(), after, limit, without)
+    newest = execute_bound(connection, read_newest)
     parameters = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
     rows = list(connection.execute(_changes_of_sites(bool(without)), parameters))
     return _page(newest, rows, after, limit, without)
-
-
-def change_statements(
-    connection: Connection, after: int, limit: int, without: Collection[str]
-) -> list[BoundStatement]:
-    """Return the statements of `read_changes` for every site, to be executed first in a batch."""
-    omitted = sorted(map(str, without))
-    listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
-    # The newest cursor is read first, so that no later commit is skipped.
-    return [
-        bind(connection, _NEWEST),
-        bind(connection, _NEXT, after=after, limit=limit, without=listed),
-    ]
-
-
-def read_change_page(
-    results: Sequence[StatementResult], after: int, limit: int, without: Collection[str]
-) -> FeedPage:
-    """Read the results of `change_statements`."""
-    newest, page = results
-    return _page(newest, page.all(), after, limit, without)
 
 
 def _page(

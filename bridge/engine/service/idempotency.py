@@ -52,15 +52,15 @@ class RepeatableRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAnswer:
+class StoredResponse:
     """A stored response; `body` is None for a response without a body."""
 
     body: Any
 
 
-def stored_answer(
+def find_response(
     connection: Connection, keys: KeyRing, repeat: RepeatableRequest
-) -> StoredAnswer | None:
+) -> StoredResponse | None:
     """Return the stored response of a request, None for a new request; raise `KeyReused`."""
     row = connection.execute(
         select(REPEATS.c.response).where(
@@ -77,10 +77,10 @@ def stored_answer(
         raise KeyReused from None
     if stored["digest"] != repeat.digest:
         raise KeyReused
-    return StoredAnswer(stored["body"])
+    return StoredResponse(stored["body"])
 
 
-def store_answer(
+def store_response(
     connection: Connection, keys: KeyRing, repeat: RepeatableRequest, body: Any, now: int
 ) -> None:
     """Store the response to a request, in the transaction of the request."""
@@ -98,7 +98,7 @@ def store_answer(
     )
 
 
-def seal_clear(connection: Connection, keys: KeyRing) -> int:
+def seal_unsealed(connection: Connection, keys: KeyRing) -> int:
     """Seal the responses that releases before 2026-11-24 stored in clear; return their number."""
     rows = connection.execute(select(REPEATS).where(REPEATS.c.request_hash != _SEALED)).all()
     for row in rows:

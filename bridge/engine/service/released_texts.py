@@ -2,7 +2,7 @@
 Texts of released reports, for pages of the change feed and for status records.
 
 Texts, times and people are those of the JSON export without images, tags and preliminary reads. Two
-statements read them for a whole page of the feed.
+statements read them for all reports of a page.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,20 +14,13 @@ from bridge.engine.documents.exports.json_record import timestamp
 from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
-from bridge.engine.service.change_feed import (
-    FeedPage,
-    change_statements,
-    read_change_page,
-    read_changes,
-)
+from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.reports.export import utc_time
 from bridge.store.statements import (
-    BoundStatement,
     StatementResult,
     bind_keys,
     execute_all,
     execute_keys,
-    is_postgresql,
     key_statement,
     stored_json,
 )
@@ -38,7 +31,7 @@ TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 MAX_CHARACTERS: Final = 16_000_000
 """Maximum number of characters of the texts of several reports; the others get no text."""
 
-# Every release runs these statements: they bypass SQLAlchemy's statement objects.
+# Each release is read with these statements: they bypass SQLAlchemy's statement objects.
 _REPORT_TEXTS: Final = key_statement(
     """
     SELECT pk, report_id, content_text, document IS NULL AS is_plain, signed_at, signed_by
@@ -70,20 +63,6 @@ _SIZES: Final = key_statement(
     "text",
 )
 
-# On PostgreSQL these run in one batch with the page and select the reports that it releases.
-_RELEASED_ON_PAGE: Final = """ = ANY(
-        ARRAY(
-            SELECT n.report_id FROM (
-                SELECT report_id, body FROM engine_change
-                WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
-                ORDER BY cursor LIMIT %(limit)s
-            ) AS n WHERE n.body::jsonb #>> '{release,kind}' = ANY(%(kinds)s::text[])
-        )
-    )"""
-_LISTED: Final = " = ANY(%(reports)s::text[])"
-_NEXT_REPORTS: Final = _REPORT_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
-_NEXT_ADDENDA: Final = _ADDENDUM_TEXTS.postgres.replace(_LISTED, _RELEASED_ON_PAGE)
-
 
 def read_with_texts(
     connection: Connection,
@@ -93,25 +72,8 @@ def read_with_texts(
     without: Collection[str] = (),
 ) -> tuple[FeedPage, dict[str, dict[str, Any]]]:
     """Return a page as `read_changes` does, and the texts of the reports that it releases."""
-    if sites is not None or not is_postgresql(connection):
-        page = read_changes(connection, sites, after, limit, without)
-        return page, report_texts(connection, released_reports(page.changes))
-    parameters = {
-        "after": after,
-        "limit": limit,
-        "without": sorted(map(str, without)),
-        "kinds": sorted(TEXT_RELEASES),
-    }
-    statements = [
-        *change_statements(connection, after, limit, without),
-        BoundStatement(_NEXT_REPORTS, parameters),
-        BoundStatement(_NEXT_ADDENDA, {**parameters, "signed": AddendumState.SIGNED.value}),
-    ]
-    *results, found, added = execute_all(connection, statements)
-    page = read_change_page(results, after, limit, without)
-    wanted = released_reports(page.changes)
-    texts = _by_report(found, added) if wanted else {}
-    return page, {name: texts[name] for name in wanted if name in texts}
+    page = read_changes(connection, sites, after, limit, without)
+    return page, report_texts(connection, released_reports(page.changes))
 
 
 def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:

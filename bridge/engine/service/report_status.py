@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, bindparam
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -87,7 +88,7 @@ def status_records(
     """Return the status records of reports, in their order."""
     session.flush()
     keys = [key_of(report) for report in reports]
-    records = _records(session.connection(), keys, now)
+    records = records_by_key(session.connection(), keys, now)
     return [records[key] for key in keys]
 
 
@@ -232,9 +233,15 @@ def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[Re
     return groups
 
 
+_TEXTS: Any = (Report.document, Report.content_text)
+DEFERRED_TEXTS: Final = tuple(map(defer, _TEXTS))
+"""Options of a query for many reports: their texts are loaded on access."""
+
+
 def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
-    """Return reports by their keys."""
-    rows = session.exec(select(Report).where(col(Report.pk).in_(keys)))
+    """Return reports by their keys; their texts are loaded on access."""
+    query = select(Report).options(*DEFERRED_TEXTS).where(col(Report.pk).in_(keys))
+    rows = session.exec(query)
     return {key_of(row): row for row in rows}
 
 
@@ -288,13 +295,14 @@ def query_status(
     if not found and len(set(identities)) == 1:
         raise ReportNotFound
     keys = dict.fromkeys(found[each] for each in identities if each in found)
-    records = _records(connection, list(keys), now)
+    records = records_by_key(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 
 
-def _records(
+def records_by_key(
     connection: Connection, keys: Sequence[int], now: int
 ) -> dict[int, ReportStatusRecord]:
+    """Return the status records of reports by their keys; the texts of the reports are not read."""
     groups = _groups(connection, keys)
     cooling_ends = _addendum_cooling_ends(connection, keys, now)
     # `all()` here and below: fetching rows one by one doubles the cost.

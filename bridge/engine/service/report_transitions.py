@@ -192,7 +192,7 @@ def _facts(
     if ignores_delay:
         yield ReportFact.IGNORES_DELAY
     if summary.sign_delay > 0:
-        yield ReportFact.SITE_COOLS
+        yield ReportFact.SITE_HAS_DELAY
     if is_cooling(report.cooling_until, work.now):
         yield ReportFact.COOLING
     if report.origin is not ReportOrigin.LAUNCH:

@@ -274,7 +274,8 @@ class IntakeHandler:
 
     def _outcome_unknown(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
         """Answer a stored message whose state could not be read."""
-        self._log.error("outcome of a message not read", error=failure.value and describe(failure.value))
+        error = failure.value
+        self._log.error("outcome of a message not read", error=error and describe(error))
         return self._not_applied(message)
 
     def _not_applied(self, message: EvaluatedMessage) -> ReplyPayloads:

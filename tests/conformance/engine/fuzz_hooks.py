@@ -16,7 +16,7 @@ STREAM, ENDLESS = "/reporting/api/session/events", (None, False, "false")
 # Rules that a schema cannot express; and 1.0, which is an integer only in JSON Schema.
 NO_SHAPE = (
     *("bytes in UTF-8", "belong to its SiteID", "either document or text", "language codes"),
-    *("valid integer", "marks of direction", "is not a day"),
+    *("valid integer", "direction marks", "is not a day"),
 )
 SHAPE = {"invalid_request", "not_json"}
 

@@ -168,13 +168,38 @@ def test_files_for_a_signed_report_are_ignored_with_a_warning(
     assert "files_not_added" in response["warnings"]
 
 
-def test_one_instance_with_two_patients_in_an_update(service: Service) -> None:
+WAYS: dict[str, dict[str, Any]] = {
+    "eager": {},
+    "lazy": {"lazyLaunch": True},
+    "register": {"lazyLaunch": True, "registerOrder": True},
+}
+
+
+@pytest.mark.parametrize("way", [*WAYS, "update"])
+@pytest.mark.parametrize("wrong_first", [True, False])
+def test_one_instance_with_two_patients(service: Service, way: str, wrong_first: bool) -> None:
     """The file of the patient is accepted; the other one with its SOP instance is set aside."""
     case = Case(service)
-    case.order("A1", **TAGS)
     sent = files(basic("Mass.", PatientID="P9"), basic("Nodule of 4 mm.", **OWN))
+    sent = sent if wrong_first else sent[::-1]
 
-    response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+    if way == "update":
+        case.order("A1", **TAGS)
+        response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+    else:
+        response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **WAYS[way]))
 
     assert WARNING in response.json()["warnings"]
-    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside", "dicomSR"]
+    page = case.page("A1") if way != "lazy" else service.page(response)
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+    assert [each["kind"] for each in shown(page)] == ["setAside", "dicomSR"]
+
+
+def test_two_versions_of_one_instance_in_a_launch(service: Service) -> None:
+    """If both belong to the patient, the first one is used."""
+    sent = files(basic("Nodule of 4 mm.", **OWN), basic("Nodule of 5 mm.", **OWN))
+
+    response = ok(service.launch(READER, dicomSR=sent, tags=TAGS)).json()
+
+    assert response["warnings"] == []
+    assert Case(service).content("A1") == "Finding: Nodule of 4 mm."

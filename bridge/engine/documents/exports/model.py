@@ -179,11 +179,11 @@ def day_and_time(raw: str) -> str:
     if found := _DATE_TIME.fullmatch(raw):
         zone = f" {found['zone'][:3]}:{found['zone'][3:]}" if found["zone"] else ""
         day = "-".join(filter(None, found.group("year", "month", "day")))
-        return " ".join(filter(None, (day, clock(found["time"] or "")))) + zone
+        return " ".join(filter(None, (day, time_text(found["time"] or "")))) + zone
     return raw
 
 
-def clock(raw: str) -> str:
+def time_text(raw: str) -> str:
     """Format a DICOM TM value as `10:15:00`, without fractions."""
     found = _TIME.fullmatch(raw)
     return ":".join(filter(None, found.groups())) if found else raw

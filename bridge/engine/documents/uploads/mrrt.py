@@ -117,7 +117,7 @@ class _TemplateParser(HTMLParser):
             self._end_line()
         if tag in ("ul", "ol"):
             if len(self._lists) >= MAX_LIST_DEPTH:
-                raise BadTemplate(f"more than {MAX_LIST_DEPTH} lists in each other")
+                raise BadTemplate(f"more than {MAX_LIST_DEPTH} nested lists")
             self._lists.append([])
         self._begin_table_part(tag)
         self._field(tag, values)
@@ -218,7 +218,7 @@ class _TemplateParser(HTMLParser):
         if self._tags > TEMPLATE.count:
             raise BadTemplate(f"more than {TEMPLATE.count} tags")
         if len(self._open) > TEMPLATE.depth:
-            raise BadTemplate(f"more than {TEMPLATE.depth} elements in each other")
+            raise BadTemplate(f"more than {TEMPLATE.depth} nested elements")
 
     def _close(self, tag: str) -> None:
         """Close an element and its children; an end tag without a start tag is ignored."""

@@ -20,7 +20,7 @@ from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 
 from bridge.engine.documents.errors import BadStructuredReport, SrFault
-from bridge.engine.documents.exports.model import clock, day_and_time, person_name
+from bridge.engine.documents.exports.model import day_and_time, person_name, time_text
 from bridge.engine.documents.uploads.sr_file import SrLimits, read_file
 from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
 
@@ -198,7 +198,7 @@ VALUES: Mapping[str, Callable[[Dataset], str]] = {
     "NUM": lambda item: " ".join(part for part in _number(item) if part),
     "PNAME": lambda item: person_name(text_of(item.get("PersonName"))),
     "DATE": lambda item: day_and_time(text_of(item.get("Date"))),
-    "TIME": lambda item: clock(text_of(item.get("Time"))),
+    "TIME": lambda item: time_text(text_of(item.get("Time"))),
     "DATETIME": lambda item: day_and_time(text_of(item.get("DateTime"))),
 }
 """Formatters of leaf values by value type; other types have no text."""

@@ -57,7 +57,7 @@ def _require_indexable(text: str) -> str:
 def _require_visible(text: str) -> str:
     """Refuse invisible characters: two identifiers that differ by one look the same."""
     if has_invisible(text):
-        message = "String should have no control characters, line ends or marks of direction"
+        message = "String should have no control characters, line ends or direction marks"
         raise ValueError(message)
     return text
 

@@ -233,7 +233,7 @@ _MEANINGS = {
     409: "Conflicts with the current state; `changed` may be retried",
     413: "The request is too large",
     429: "Too many requests; see Retry-After",
-    500: "A business rule that the interface document answers with 500 (X-Error-Class: business)",
+    500: "A business rule for which the interface document defines 500 (X-Error-Class: business)",
     501: "A PDF writer, or a font for the text of this report, is not installed",
     503: "The database is not available at the moment",
 }
@@ -312,8 +312,8 @@ class ChangeBody(BaseModel):
     )
     text: ReleasedTextBody | None = Field(
         default=None,
-        description="With `texts`, if the export quota is sufficient. Without the service token, "
-        "the texts of a response have at most 16,000,000 characters together",
+        description="With `texts`, if the export quota is sufficient and the texts of the response "
+        "have at most 16,000,000 characters together",
     )
 
 

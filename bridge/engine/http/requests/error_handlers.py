@@ -1,9 +1,9 @@
 """
 Responses to exceptions: expected ones become problem responses, others a 500.
 
-The middleware sets request ids and response headers, serves HEAD, and answers exceptions that have
-no handler. Only the class and the place of an unexpected exception are logged, never its message,
-because a message may quote patient data.
+The middleware sets request ids and response headers, serves HEAD, and responds to exceptions that
+have no handler. Only the class and the place of an unexpected exception are logged, never its
+message, because a message may quote patient data.
 """
 
 import traceback
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class ResponseEnvelope:
-    """Outermost middleware: sets request id and headers, and answers exceptions with 500."""
+    """Outermost middleware: sets request id and headers, and responds to exceptions with 500."""
 
     def __init__(self, app: ASGIApp, new_id: Callable[[], str]) -> None:
         self._app = app
@@ -77,8 +77,8 @@ class ResponseEnvelope:
             )
             if started:
                 raise
-            answer = INTERNAL.response(instance=scope["path"], request_id=request_id)
-            await answer(scope, receive, send_with_headers)
+            response = INTERNAL.response(instance=scope["path"], request_id=request_id)
+            await response(scope, receive, send_with_headers)
 
 
 class HeadRequests:
@@ -140,14 +140,14 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
         WorkerBusy: lambda _: BUSY,
     }
     for kind, describe in problems.items():
-        application.add_exception_handler(kind, _answer(describe))
+        application.add_exception_handler(kind, _handler(describe))
 
 
-def _answer(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
-    async def answer(request: Request, error: Exception) -> Response:
+def _handler(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
+    async def handle(request: Request, error: Exception) -> Response:
         return respond(request, describe(error))
 
-    return answer
+    return handle
 
 
 def respond(request: Request, problem: Problem) -> Response:
@@ -168,7 +168,7 @@ def problem_of(error: EngineError) -> Problem:
 def validation_problem(errors: Sequence[Any]) -> Problem:
     """Return the 400 for a body or query that fails validation: places and reasons, no values."""
     found = [FieldError(_pointer(each.get("loc", ())), _message(each)) for each in errors]
-    first = found[0] if found else FieldError("", "wrong shape")
+    first = found[0] if found else FieldError("", "not valid")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.pointer or 'body'}: {first.message}{more}"
     return Problem(400, "invalid_request", detail, tuple(found))

@@ -320,9 +320,9 @@ async def require_json_body(request: StrictRequest) -> None:
 
 def _check_query(request: Request) -> None:
     if b"%00" in request.scope.get("query_string", b""):
-        raise bad_request("a query parameter holds a NUL character")
+        raise bad_request("a query parameter contains a NUL character")
     for name in SINGLE_VALUED:
         if len(set(request.query_params.getlist(name))) > 1:
             raise bad_request(
-                "a query parameter contradicts itself", FieldError(name, "is repeated")
+                "a query parameter has several values", FieldError(name, "is repeated")
             )

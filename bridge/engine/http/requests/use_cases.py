@@ -1,7 +1,7 @@
 """
 Calls of use cases by routes: check the role, execute, record the audit event, in one transaction.
 
-A request that repeats an Idempotency-Key gets the stored answer and changes nothing.
+A request that repeats an Idempotency-Key gets the stored response and changes nothing.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
-from bridge.engine.service.idempotency import RepeatableRequest, store_answer, stored_answer
+from bridge.engine.service.idempotency import RepeatableRequest, find_response, store_response
 from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.sites.site_settings import TIME_ZONES
 from bridge.engine.service.work import ActorRef, Work
@@ -137,7 +137,7 @@ async def change_as_administrator(
     state: StateReader | None = None,
 ) -> Response:
     """
-    Change something as an administrator of the site; answer 200.
+    Change something as an administrator of the site; respond with 200.
 
     `apply` returns the changed report (no body), the JSON of the body, or both. `state` reads the
     audited members before and after the change. `urgent`: a receiver waits for the result
@@ -151,7 +151,7 @@ async def change_as_administrator(
         _require(work.connection, caller, site)
         if repeat is not None:
             engine.work.database.serialize(work.connection, repeat.name)
-            if stored := stored_answer(work.connection, engine.keys, repeat):
+            if stored := find_response(work.connection, engine.keys, repeat):
                 return stored.body
         before = None if state is None else state(work.connection)
         result = apply(work)
@@ -163,7 +163,7 @@ async def change_as_administrator(
         event = audit_event(request, action, site.site_id, report_id, target=target)
         work.audit(replace(event, **work.audit_members))
         if repeat is not None:
-            store_answer(work.connection, engine.keys, repeat, body, work.now)
+            store_response(work.connection, engine.keys, repeat, body, work.now)
         return body
 
     body = await engine.work.change(

@@ -6,6 +6,7 @@ Only this module uses authlib.
 """
 
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,10 +100,7 @@ class OidcProvider:
         """
         token = await self._exchange_code(attempt, code)
         claims = await self._claims(token, attempt)
-        if (
-            authenticated_since is not None
-            and _authenticated_at(claims) < authenticated_since - _LEEWAY
-        ):
+        if authenticated_since is not None and not _is_authenticated(claims, authenticated_since):
             raise SignOnFailed("not_asked_again")
         return self._email_of(await self._with_userinfo(str(token.get("access_token")), claims))
 
@@ -210,7 +208,9 @@ class OidcProvider:
         return email
 
 
-def _authenticated_at(claims: Mapping[str, Any]) -> float:
-    """Return the claim auth_time (OpenID Connect Core, 2), 0 if it is missing."""
+def _is_authenticated(claims: Mapping[str, Any], since: int) -> bool:
+    """Tell whether the claim auth_time (OpenID Connect Core, 2) is between `since` and now."""
     auth_time = claims.get("auth_time")
-    return float(auth_time) if isinstance(auth_time, int | float) else 0.0
+    if not isinstance(auth_time, int | float):
+        return False
+    return since - _LEEWAY <= auth_time <= time.time() + _LEEWAY

@@ -243,11 +243,11 @@ async def begin_session(
 
     secret = await engine.work.change(ActorRef(account.id), engine.clock(), apply)
     link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
-    answer = RedirectResponse(link if handle else landing_page(next_page), 303)
-    answer.headers["Cache-Control"] = "no-store"
-    answer.headers.append("Set-Cookie", account_cookie(engine, secret))
-    answer.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
-    return answer
+    response = RedirectResponse(link if handle else landing_page(next_page), 303)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers.append("Set-Cookie", account_cookie(engine, secret))
+    response.headers.append("Set-Cookie", device_cookie(engine, request, account.email))
+    return response
 
 
 async def sign_out(request: Request) -> Response:

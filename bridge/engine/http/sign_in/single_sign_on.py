@@ -97,11 +97,11 @@ async def _finish(request: Request) -> Response:
             end_session(work.connection, before.session, work.now)
         return SignInProof(account, second_factor=True)
 
-    answer = await password_sign_in.begin_session(
+    response = await password_sign_in.begin_session(
         request, account, prove, state["handle"], state["next"]
     )
-    answer.headers.append("Set-Cookie", f"{_COOKIE}=; Max-Age=0{_attributes(engine)}")
-    return answer
+    response.headers.append("Set-Cookie", f"{_COOKIE}=; Max-Age=0{_attributes(engine)}")
+    return response
 
 
 def _failed(request: Request, code: str) -> Response:

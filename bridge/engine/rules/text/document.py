@@ -234,7 +234,7 @@ class _DocumentParser:
 
     def _list_block(self, node: Mapping[str, Any], place: str, depth: int) -> ListBlock:
         if depth > MAX_LIST_DEPTH:
-            raise BadDocument(place, f"more than {MAX_LIST_DEPTH} lists in each other")
+            raise BadDocument(place, f"more than {MAX_LIST_DEPTH} nested lists")
         ordered = node.get("ordered", False)
         if not isinstance(ordered, bool):
             raise BadDocument(f"{place}/ordered", "expected true or false")
@@ -313,7 +313,7 @@ class _DocumentParser:
         if self._characters > self._max_characters:
             raise BadDocument(place, f"more than {MAX_CHARACTERS} characters")
         if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
-            raise BadDocument(place, "holds a NUL character or an unpaired surrogate")
+            raise BadDocument(place, "contains a NUL character or an unpaired surrogate")
         return value.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
     def _count(self, place: str) -> None:

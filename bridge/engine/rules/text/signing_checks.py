@@ -121,7 +121,7 @@ def _lines(document: Document) -> Iterator[_Line]:
     for index, block in enumerate(document.content):
         match block:
             case Heading(title):
-                yield _Line(index, None, (BracketField(title, title),), heading=True)
+                yield _Line(index, None, (Text(title),), heading=True)
             case Paragraph(content):
                 yield _Line(index, None, content)
             case _:

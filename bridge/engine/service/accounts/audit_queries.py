@@ -200,7 +200,7 @@ def _query(query: TrailQuery, chain: Chain) -> Select[Any]:
         email = ACCOUNTS.c.email
     else:
         source, email = chain.table, literal(None, String)
-    # A person's address at the time of the event takes precedence over the account's present one.
+    # A person's address at the time of the event takes precedence over the account's current one.
     email = case(
         (and_(events.origin.in_(_PEOPLE), events.actor.like("%@%")), events.actor), else_=email
     )

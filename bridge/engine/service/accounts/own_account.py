@@ -37,7 +37,7 @@ class WrongPassword(EngineError):
 
     status = 400
     code = "wrong_password"
-    text = "the present password is not right"
+    text = "the current password is wrong"
 
 
 @dataclass(frozen=True, slots=True)

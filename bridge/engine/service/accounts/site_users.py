@@ -87,7 +87,7 @@ def add_member(
     password and no link: system administrators issue links (`service.accounts.enrolment`).
     """
     if not is_email(email):
-        raise BadUser("email is not an acceptable e-mail address", pointer="/email")
+        raise BadUser("email is not a valid e-mail address", pointer="/email")
     member = users.find_member(work.connection, site_id, email)
     if member is None:
         known = users.find_account(work.connection, email)
@@ -107,7 +107,7 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
     """Remove a user from a site and end their access there. Nobody can remove themselves."""
     person = _member(work, site_id, email)
     if person.id == caller.account_id:
-        raise BadUser("nobody removes themselves", pointer="/email")
+        raise BadUser("administrators cannot remove themselves", pointer="/email")
     require_allowed(work, caller, AccountAction.REMOVE, site_id, person.id)
     before = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": {}}

@@ -357,7 +357,7 @@ def rewrite(work: Work, report: Report, text: str) -> None:
     write_first_text(work, report, text)
 
 
-def joined(*texts: str) -> str:
+def join_texts(*texts: str) -> str:
     """Return the distinct texts, separated by blank lines: key findings, then SR files."""
     return "\n\n".join(dict.fromkeys(part for each in texts if (part := each.strip())))
 

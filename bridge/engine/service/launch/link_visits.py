@@ -44,7 +44,7 @@ from bridge.engine.service.report_lookup import (
     lock_patients,
     lock_report_by_id,
 )
-from bridge.engine.service.reports.files import screen_launch
+from bridge.engine.service.reports.file_screening import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work
@@ -143,7 +143,7 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     own_sequence = int(link.payload.get("sync_sequence", 0))
     if own_sequence == target.sequence:
         owner = (link.site_id, account_id)
-        sync_launch.answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
+        sync_launch.record_answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
     return target.sequence if link.opened or not own_sequence else own_sequence
 
 

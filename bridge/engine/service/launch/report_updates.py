@@ -3,7 +3,7 @@ Applies launches to reports, and changes their owners (interface document, State
 
 The reports are locked by the caller or have just been created. Eager launches and first openings of
 links share these functions. The app asks the user before a transfer; the functions are called after
-the answer.
+the user has confirmed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import (
     OrderInput,
     create_draft,
-    joined,
+    join_texts,
     update_order,
     write_first_text,
 )
@@ -118,7 +118,7 @@ def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
 
 def create_report(work: Work, request: LaunchInput, identity: OrderId, owner: SiteUser) -> Report:
     """Create a Draft for a user, with the data of the launch."""
-    text = joined(request.key_findings, *_texts(request.attachments))
+    text = join_texts(request.key_findings, *_texts(request.attachments))
     order = order_input(request, identity)
     report = create_draft(work, identity.site_id, order, owner, text)
     if request.attachments:

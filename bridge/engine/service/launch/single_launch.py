@@ -1,7 +1,7 @@
 """
 Executes one launch: what happens to its report, and the outcome.
 
-It issues no link. Batches are in `launches`.
+It issues no link. Batches are in `batches`.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,8 @@ from bridge.engine.service.report_lookup import (
     lock_report,
 )
 from bridge.engine.service.report_status import reports_by_key
-from bridge.engine.service.reports.files import has_new, screen_launch, set_aside
+from bridge.engine.service.reports.file_screening import screen_launch, set_aside
+from bridge.engine.service.reports.files import has_new
 from bridge.engine.service.reports.patients import update_patient
 from bridge.engine.service.work import Work
 

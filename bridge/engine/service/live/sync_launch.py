@@ -1,7 +1,7 @@
 """
 SyncLaunch: a user's persistent window follows the newest launch (interface document, launch).
 
-The launch stores its target. The window reads the target and opens it, or answers why it does not.
+The launch stores its target. The window reads the target and opens it, or records why it does not.
 A stored target also reaches a window that is temporarily disconnected.
 """
 
@@ -136,7 +136,7 @@ def lock_target(connection: Connection, session: BrowserSession, sequence: int) 
     return _target(row)
 
 
-def answer(
+def record_answer(
     connection: Connection,
     owner: tuple[str, int],
     sequence: int,

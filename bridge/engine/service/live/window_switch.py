@@ -56,7 +56,7 @@ def switch(
 def stay(work: Work, session: BrowserSession, sequence: int, reason: FollowRefusal) -> None:
     """Store that a window stays at its report, and why."""
     owner = (session.site_id, session.account_id)
-    sync_launch.answer(work.connection, owner, sequence, FollowAnswer.REFUSED, reason.value)
+    sync_launch.record_answer(work.connection, owner, sequence, FollowAnswer.REFUSED, reason.value)
 
 
 def leave(work: Work, session: BrowserSession) -> None:

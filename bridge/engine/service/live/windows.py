@@ -23,7 +23,7 @@ ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 
 RENEWED_EVERY_MS = 10_000
-FRESH_MS = 25_000
+EXPIRY_MS = 25_000
 """A window that was not renewed for this time counts as closed."""
 
 HANDOVER = "handover"
@@ -67,9 +67,9 @@ def renew(connection: Connection, streams: Collection[str], now: int) -> None:
     connection.execute(statement.values(seen_at=lease_time(connection, now)))
 
 
-def is_fresh(moment: int) -> list[ColumnElement[bool]]:
+def open_conditions(moment: int) -> list[ColumnElement[bool]]:
     """Return the conditions for an open window; `moment` is a `lease_time`."""
-    return [WINDOWS.c.seen_at > moment - FRESH_MS, WINDOWS.c.seen_at < moment + FRESH_MS]
+    return [WINDOWS.c.seen_at > moment - EXPIRY_MS, WINDOWS.c.seen_at < moment + EXPIRY_MS]
 
 
 def close_windows(connection: Connection, streams: Collection[str]) -> None:
@@ -90,7 +90,7 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
         .where(
             WINDOWS.c.report_id == session.report_id,
             WINDOWS.c.session_pk != session.pk,
-            *is_fresh(lease_time(connection, now)),
+            *open_conditions(lease_time(connection, now)),
         )
         .order_by(WINDOWS.c.session_pk)
     ).all()
@@ -125,7 +125,7 @@ def persistent_windows(
         WINDOWS.c.account_id == account_id,
         WINDOWS.c.site_id == site_id,
         WINDOWS.c.persistent,
-        *is_fresh(lease_time(connection, now)),
+        *open_conditions(lease_time(connection, now)),
     )
     return connection.execute(query).all()
 
@@ -155,7 +155,9 @@ def writing_window(
     if not writer.isdigit() or int(writer) == session_pk:
         return None
     query = select(WINDOWS.c.session_pk).where(
-        WINDOWS.c.session_pk == int(writer), WINDOWS.c.report_id == report_id, *is_fresh(moment)
+        WINDOWS.c.session_pk == int(writer),
+        WINDOWS.c.report_id == report_id,
+        *open_conditions(moment),
     )
     return connection.execute(query).scalars().first()
 

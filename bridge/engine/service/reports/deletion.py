@@ -42,7 +42,7 @@ def delete_report(
     """
     found = lock_orders(work, [identity])[0]
     if found is None:
-        # A link names its order by the patient identifier of its launch, which may be merged since.
+        # A link has the patient identifier of its launch, which may have been merged since then.
         identities = [current_identity(work.connection, identity), identity]
         revoke_links(work.connection, identities, work.now)
         return False

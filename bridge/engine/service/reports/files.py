@@ -1,15 +1,13 @@
 """
-DICOM structured reports and key images of a report. Files of another patient are set aside.
+DICOM structured reports and key images of a report.
 
-A file that contradicts its order stays with the report as evidence, but its text and tags are not
-used. The response has a warning, and the page shows a notice.
-
-Files arrive checked and parsed. Each is stored once per report, and the text of structured reports
-becomes key findings while the report is unedited.
+Files arrive checked and parsed, and `file_screening` has set aside those of another patient. Each
+is stored once per report, and the text of structured reports becomes key findings while the report
+is unedited.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
@@ -19,116 +17,18 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
-from bridge.engine.launch import Attachment, LaunchInput, SetAsideFile
-from bridge.engine.launch_parser import fill_tags
-from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
+from bridge.engine.launch import Attachment, SetAsideFile
+from bridge.engine.records.tables import Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
-from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import joined, rewrite
+from bridge.engine.service.launch.creation import join_texts, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
 from bridge.engine.service.report_transitions import apply_event
+from bridge.engine.service.reports.file_screening import screen_files, set_aside
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ChangeEvent, Work
-
-
-@dataclass(frozen=True, slots=True)
-class _Patient:
-    """Known identifiers, names and birth dates of a patient; several values are alternatives."""
-
-    mrns: frozenset[str]
-    names: tuple[str, ...]
-    birth_dates: tuple[str, ...]
-
-    def extended(self, file: Attachment) -> "_Patient":
-        """Add values that only the file has: the next file must match them."""
-        return replace(
-            self,
-            names=self.names or (file.tags.get(NAME, ""),),
-            birth_dates=self.birth_dates or (file.tags.get(BIRTH_DATE, ""),),
-        )
-
-
-def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> LaunchInput:
-    """Return the launch with the files of another patient set aside, and without their tags."""
-    if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
-        return request
-    own_tags = {name: value for name, value in request.tags.items() if name not in request.filled}
-    patient = _known_patient(work, request.identity.mrn, identity, own_tags)
-    files = _screened(patient, request.attachments)
-    accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
-    tags = fill_tags(own_tags, accepted)
-    if any(patient.names) and NAME not in own_tags:  # the file may spell the stored name otherwise
-        tags.pop(NAME, None)
-    tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
-    filled = frozenset(tags.keys() - own_tags.keys())
-    return replace(request, tags=tags, filled=filled, attachments=files)
-
-
-def screen_files(
-    work: Work, identity: OrderId, order: ReportOrder, files: Sequence[Attachment]
-) -> tuple[Attachment, ...]:
-    """Return the files for a stored order, with those of another patient set aside."""
-    current = OrderId(order.site_id, order.mrn, order.accession)
-    return _screened(_known_patient(work, identity.mrn, current, {}), files)
-
-
-def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
-    """Return the files that were set aside, with the contradicting tags."""
-    return tuple(
-        SetAsideFile(each.sop_instance_uid or "", tuple(each.details["contradicts"]))
-        for each in files
-        if each.kind is FileKind.SET_ASIDE
-    )
-
-
-def _known_patient(
-    work: Work, named: str, identity: OrderId, own_tags: Mapping[str, str]
-) -> _Patient:
-    """Return the patient by the request's tags, else the order's, else those of other orders."""
-    rows = work.session.exec(
-        select(ReportOrder.accession, ReportOrder.tags).where(
-            ReportOrder.site_id == identity.site_id, ReportOrder.mrn == identity.mrn
-        )
-    ).all()
-    stored = [tags for accession, tags in rows if accession == identity.accession]
-    others = [tags for _, tags in rows]
-    values = {
-        tag: next(filter(None, (_values(each, tag) for each in ([own_tags], stored, others))), ())
-        for tag in (NAME, BIRTH_DATE)
-    }
-    priors = work.session.exec(
-        select(PatientPointer.prior_mrn).where(
-            PatientPointer.site_id == identity.site_id, col(PatientPointer.mrn) == identity.mrn
-        )
-    ).all()
-    mrns = frozenset({named.strip(), identity.mrn.strip(), *priors})
-    return _Patient(mrns, values[NAME], values[BIRTH_DATE])
-
-
-def _values(orders: Iterable[Mapping[str, object]], tag: str) -> tuple[str, ...]:
-    values = (str(tags.get(tag) or "") for tags in orders)
-    return tuple(dict.fromkeys(value for value in values if value.strip("^= ")))
-
-
-def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Set files of another patient aside; files with the patient's own id are checked first."""
-    screened = dict(enumerate(files))
-    reports = [index for index, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
-    for index in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
-        file = files[index]
-        found = contradictions(
-            file.tags, mrns=patient.mrns, names=patient.names, birth_dates=patient.birth_dates
-        )
-        if found:
-            details = {"title": file.details.get("title", ""), "contradicts": list(found)}
-            screened[index] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
-        else:
-            patient = patient.extended(file)
-    return tuple(screened.values())
-
 
 FILES = metadata.tables[str(ReportFile.__tablename__)]
 _KnownFiles = dict[tuple[str, ...], ReportFile]
@@ -297,7 +197,7 @@ def initial_text(work: Work, report: Report) -> str:
     """Return the initial text of a report: key findings of its orders, then SR files."""
     orders = orders_of(work.session, key_of(report))
     findings = [str(order.tags.get("KeyFindings", "")) for order in orders]
-    return joined(*findings, *structured_texts(work, report))
+    return join_texts(*findings, *structured_texts(work, report))
 
 
 def structured_texts(work: Work, report: Report) -> list[str]:

@@ -8,7 +8,6 @@ text of that time, so that a page can compare preliminary and final text.
 from typing import Any
 
 from sqlalchemy import ColumnElement
-from sqlalchemy.orm import defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import ReportNotFound
@@ -17,7 +16,7 @@ from bridge.engine.rules.lifecycle import SIGNED
 from bridge.engine.rules.order_relations import AUTO_COMPARED, Study, rank_priors
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
-from bridge.engine.service.report_status import orders_by_report
+from bridge.engine.service.report_status import DEFERRED_TEXTS, orders_by_report
 from bridge.engine.service.report_transitions import (
     addenda_of,
     document_json,
@@ -30,7 +29,7 @@ from bridge.engine.service.work import Work
 SHOWN = 50
 EXAMINED = 1000
 """
-Maximum number of reports that are compared with the present one. Many patients may share a
+Maximum number of reports that are compared with the current one. Many patients may share a
 placeholder identifier.
 """
 _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "StudyTime")
@@ -80,9 +79,7 @@ def _signed(
         col(Report.status).in_(SIGNED),
         *conditions,
     )
-    texts = (Report.document, Report.content_text)
-    query = query.options(*(defer(each) for each in texts))  # type: ignore[arg-type]  # SQLModel's
-    newest = query.order_by(col(Report.pk).desc()).limit(EXAMINED)
+    newest = query.options(*DEFERRED_TEXTS).order_by(col(Report.pk).desc()).limit(EXAMINED)
     return list(work.session.exec(newest))[::-1]
 
 

@@ -1,5 +1,5 @@
 """
-Report shares: read-only links that the report's owner or an administrator gives away.
+Report shares: read-only links that the report's owner or an administrator creates.
 
 Only the hash of a handle is stored. Resetting or deleting the report ends its shares; a recall ends
 those that were created after signing.

@@ -33,7 +33,7 @@ class SigningProhibited(EngineError):
 
     status = 400
     code = "signing_prohibited"
-    text = "the site's checks do not let this report be signed"
+    text = "the site's checks prohibit signing this report"
 
 
 def save(

@@ -6,11 +6,11 @@ unless they made the read themselves. Members read for their group; reviewers re
 (`rules.signing`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, func
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
@@ -32,7 +32,7 @@ from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord, reports_by_key, status_records
+from bridge.engine.service.report_status import ReportStatusRecord, records_by_key
 from bridge.engine.service.report_transitions import (
     apply_event,
     describe_person,
@@ -48,6 +48,9 @@ from bridge.store.statements import execute_bound
 
 MAX_GROUPS, MAX_TAGS = 1000, 100
 """Maximum number of groups of a site, and of tags of a group, that their first use adds."""
+
+MAX_WAITING: Final = 1000
+"""Maximum number of waiting reports that a list has. The next ones follow as these are reviewed."""
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
@@ -115,7 +118,7 @@ def may_own(work: Work, report: Report, account_id: int) -> bool:
     Tell whether a user may own a locked report.
 
     Any member of the site may own a report that is not Preliminary. A Preliminary report may be
-    owned by its present owner, by the reader of its newest active read, and by the reviewers of
+    owned by its current owner, by the reader of its newest active read, and by the reviewers of
     that reader's group.
     """
     if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
@@ -217,7 +220,7 @@ def list_waiting(
     session: Session, site_id: str, group: str, tag: str, now: int
 ) -> list[WaitingReport]:
     """
-    Return the reports that wait in a group and tag, the longest-waiting first.
+    Return the reports that wait in a group and tag, the longest-waiting first, at most MAX_WAITING.
 
     A report waits in the group and tag of its newest read. It has waited since its first unreviewed
     read there. Raise PrelimNotFound for an unknown group or tag.
@@ -225,8 +228,9 @@ def list_waiting(
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:
         raise PrelimNotFound
+    waiting_since = func.min(PrelimRead.read_at)
     rows = session.exec(
-        select(PrelimRead.report_pk, PrelimRead.read_at)
+        select(PrelimRead.report_pk, waiting_since)
         .join(Report, col(Report.pk) == PrelimRead.report_pk)
         .where(
             Report.site_id == site_id,
@@ -237,12 +241,12 @@ def list_waiting(
             col(PrelimRead.reviewed_at).is_(None),
             newest_in(group, tag),
         )
-        .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
-    )
-    waiting_since: dict[int, int] = {}
-    for report_pk, read_at in rows:
-        waiting_since.setdefault(report_pk, read_at)
-    return _with_records(session, waiting_since, now)
+        .group_by(col(PrelimRead.report_pk))
+        .order_by(waiting_since, func.min(PrelimRead.pk))
+        .limit(MAX_WAITING)
+    ).all()
+    records = records_by_key(session.connection(), [key for key, _ in rows], now)
+    return [WaitingReport(records[key], read_at) for key, read_at in rows if key in records]
 
 
 def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
@@ -262,15 +266,3 @@ def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:
     if tag:
         newest_read = newest_read.where(read.tag_name == tag)
     return newest_read.correlate(Report).exists()
-
-
-def _with_records(
-    session: Session, waiting_since: Mapping[int, int], now: int
-) -> list[WaitingReport]:
-    by_key = reports_by_key(session, list(waiting_since))
-    reports: Sequence[Report] = [by_key[key] for key in waiting_since if key in by_key]
-    records = status_records(session, reports, now)
-    return [
-        WaitingReport(record, waiting_since[key_of(report)])
-        for record, report in zip(records, reports, strict=True)
-    ]

@@ -49,7 +49,7 @@ def read_code_map(text: str) -> list[CodeRow]:
 def _row(line: int, row: dict[str, str]) -> CodeRow:
     system, match, code = (row.get(name, "").strip() for name in COLUMNS[:3])
     if system.lower() not in set(CodeSystem) or not match or not code:
-        raise BadCodeMap(f"line {line}: system is cpt or icd10, match and code are needed")
+        raise BadCodeMap(f"line {line}: system must be cpt or icd10; match and code are required")
     if len(match) > MAX_PHRASE:
         raise BadCodeMap(f"line {line}: match has more than {MAX_PHRASE} characters")
     return CodeRow(CodeSystem(system.lower()), match, code, row.get("description", "").strip())

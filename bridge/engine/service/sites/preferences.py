@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 from sqlalchemy import Connection, select
 
 from bridge.engine.documents.exports.model import PageSize
-from bridge.engine.launch import language
+from bridge.engine.launch import supported_language
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningCheck
 from bridge.engine.settings import AccessLifetimes
@@ -24,9 +24,9 @@ _DAY = 24 * 3600
 
 
 def _known_language(code: str) -> str:
-    known = language(code)
+    known = supported_language(code)
     if known is None:
-        message = "is none of the 17 language codes"
+        message = "is not one of the 17 language codes"
         raise ValueError(message)
     return known
 

@@ -49,7 +49,7 @@ class SiteExists(StateConflict):
     """The SiteID is taken."""
 
     code = "site_exists"
-    text = "there is a site with this SiteID already"
+    text = "a site with this SiteID already exists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def add_site(connection: Connection, site: SiteSettings, now: int) -> None:
     """Create a site; raise `SiteExists` or `BadSite`."""
     check_site(site)
     if "/" in site.site_id:  # the URLs of the administrative API could not contain it
-        raise BadSite("the SiteID has a slash", pointer="/SiteID")
+        raise BadSite("the SiteID contains a slash", pointer="/SiteID")
     known = select(SITES.c.site_id).where(SITES.c.site_id == site.site_id)
     if connection.execute(known).first() is not None:
         raise SiteExists
@@ -125,10 +125,10 @@ def check_site(site: SiteSettings) -> None:
     if site.time_zone not in TIME_ZONES:
         raise BadSite("timeZone is not an IANA time zone", pointer="/timeZone")
     if not 0 <= site.sign_delay <= MAX_SIGN_DELAY:
-        raise BadSite(f"signDelay is not 0 to {MAX_SIGN_DELAY} seconds", pointer="/signDelay")
+        raise BadSite(f"signDelay must be 0 to {MAX_SIGN_DELAY} seconds", pointer="/signDelay")
     for index, origin in enumerate(site.host_origins):
         if not is_origin(origin):
-            detail = "a host origin is scheme://host[:port], with no path and no wildcard"
+            detail = "a host origin must be scheme://host[:port], without path and wildcard"
             raise BadSite(detail, pointer=f"/hostOrigins/{index}")
 
 
@@ -378,7 +378,7 @@ def image_uri(uri: str | None, place: str) -> str | None:
         return None
     head, mark, body = uri.partition(";base64,")
     if not head.startswith("data:") or not mark:
-        raise BadSite("an image is a data URI: data:image/png;base64,…", pointer=place)
+        raise BadSite("an image must be a data URI: data:image/png;base64,…", pointer=place)
     try:
         data = base64.b64decode(body, validate=True)
         image = accept(data, head.removeprefix("data:"), IMAGE_LIMITS)

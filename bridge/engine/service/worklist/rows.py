@@ -11,13 +11,19 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, func
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from bridge.engine.records.tables import FeedChange, PrelimRead, Report, ReportOrder, SiteMembership
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
-from bridge.engine.service.worklist.worklist import WorklistQuery, filters, items_of
+from bridge.engine.service.worklist.worklist import (
+    LISTED_COLUMNS,
+    WorklistQuery,
+    filters,
+    items_of,
+)
 
 
 class SortColumn(StrEnum):
@@ -84,6 +90,7 @@ _TAGS = {
 }
 _ANCHOR = col(ReportOrder.position) == 0
 _WAITS = col(PrelimRead.reviewed_at).is_(None) & col(PrelimRead.withdrawn_at).is_(None)
+_TEXTS: Any = (PrelimRead.document, PrelimRead.content_text)
 _OWNER_NAME = select(func.lower(SiteMembership.name)).where(
     SiteMembership.site_id == Report.site_id, SiteMembership.account_id == Report.owner_id
 )
@@ -104,7 +111,7 @@ def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> 
     """Return a range of a site's worklist for an account."""
     conditions = _conditions(session, query, account_id)
     total = session.exec(select(func.count()).select_from(Report).where(*conditions)).one()
-    statement = select(Report).where(*conditions)
+    statement = select(Report).options(LISTED_COLUMNS).where(*conditions)
     if query.sort not in (SortColumn.UPDATED, SortColumn.CREATED):
         anchor = (col(ReportOrder.report_pk) == col(Report.pk)) & _ANCHOR
         statement = statement.join(ReportOrder, anchor, isouter=True)
@@ -159,11 +166,8 @@ def _with_reads(session: Session, reports: list[Report], now: int) -> tuple[Mapp
 
 
 def _reads(session: Session, keys: list[int]) -> dict[int, dict[str, Any]]:
-    rows = session.exec(
-        select(PrelimRead)
-        .where(col(PrelimRead.report_pk).in_(keys), _WAITS)
-        .order_by(col(PrelimRead.read_at))
-    )
+    query = select(PrelimRead).where(col(PrelimRead.report_pk).in_(keys), _WAITS)
+    rows = session.exec(query.options(*map(defer, _TEXTS)).order_by(col(PrelimRead.read_at)))
     return {
         row.report_pk: {
             "group": row.group_name,

@@ -11,9 +11,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, or_
+from sqlalchemy.orm import load_only
 from sqlmodel import Session, col, select
 
 from bridge.email import canonical_email
@@ -40,6 +41,13 @@ class Sort(StrEnum):
     PATIENT = "patient"
     PATIENT_BACKWARDS = "-patient"
 
+
+_LISTED: Any = (
+    *(Report.site_id, Report.owner_id),
+    *(Report.created_at, Report.updated_at, Report.signed_at),
+)
+LISTED_COLUMNS: Final = load_only(*_LISTED, raiseload=True)
+"""The columns of a listed report. Its texts and signature can have megabytes and are not read."""
 
 NOBODY = "none"
 """As reader: reports without an owner."""
@@ -102,7 +110,8 @@ class WorklistResult:
 def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistResult:
     """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
-    statement = select(Report, value).where(Report.site_id == query.site_id)
+    statement = select(Report, value).options(LISTED_COLUMNS)
+    statement = statement.where(Report.site_id == query.site_id)
     if not _sorts_by_time(query.sort):
         statement = statement.join(ReportOrder, _ANCHOR, isouter=True)
     for condition in filters(session, query):
@@ -208,7 +217,7 @@ def _is_storable(value: object) -> bool:
 
 
 def items_of(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
-    """Return reports as worklist items."""
+    """Return reports, of which at least LISTED_COLUMNS are loaded, as worklist items."""
     records = status_records(session, reports, now)
     groups = orders_by_report(session, [key_of(report) for report in reports])
     names = _owner_names(session, reports)

@@ -222,7 +222,7 @@ def test_the_signature_text_follows_the_name(reader: Service) -> None:
 
 
 def test_a_new_password_ends_other_sessions(reader: Service) -> None:
-    """The present password is required; the session that changed it continues."""
+    """The current password is required; the session that changed it continues."""
     other = reader.http.cookies["report_account"]
     reader.sign_in()
     wrong = {"present": "wrong", "wanted": "another horse"}

@@ -4,7 +4,7 @@ import pytest
 
 from bridge.engine.http.engine_state import PublicAddresses
 from bridge.engine.http.requests.request_limits import QuotaMeter
-from bridge.engine.launch import LANGUAGES, first_language, language
+from bridge.engine.launch import LANGUAGES, first_language, supported_language
 from bridge.engine.service.sites.site_settings import is_origin
 from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
@@ -31,13 +31,13 @@ MAPPED = {
 def test_supported_languages_are_not_mapped() -> None:
     """reportingApp: 17 codes."""
     assert len(LANGUAGES) == 17
-    assert all(language(code) == code for code in LANGUAGES)
+    assert all(supported_language(code) == code for code in LANGUAGES)
 
 
 @pytest.mark.parametrize(("code", "expected"), MAPPED.items())
 def test_other_codes_are_mapped(code: str, expected: str | None) -> None:
     """A code of a supported language is mapped to it; other codes are not."""
-    assert language(code) == expected
+    assert supported_language(code) == expected
 
 
 def test_the_first_language_has_precedence() -> None:

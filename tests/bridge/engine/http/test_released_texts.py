@@ -167,8 +167,9 @@ def test_texts_of_status_records_count_as_exports(service: Service) -> None:
     assert (response.status_code, response.json()["code"]) == (400, "too_many_orders")
 
 
+@pytest.mark.parametrize("who", ["service", ADMIN])
 def test_the_texts_of_a_response_are_limited(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     """A text that does not fit is left out with its addenda, and the next one is tried."""
     for accession, findings in (("A1", "Clear."), ("A2", "Nodule."), ("A3", "Normal.")):
@@ -182,8 +183,8 @@ def test_the_texts_of_a_response_are_limited(
     body = {"clinicalInfo": identity("A2"), "ignoreSignDelay": True}
     assert service.post("report/addendum/sign", body).status_code == 200
     monkeypatch.setattr(released_texts, "MAX_CHARACTERS", len("Clear.Nodule.Normal"))
-    feed = releases(service, ADMIN, texts="true")
+    feed = releases(service, who, texts="true")
     assert ["text" in each for each in feed] == [True, False, True, False]
-    found = records(service, "A1", "A2", "A3", who=ADMIN, texts=True)
+    found = records(service, "A1", "A2", "A3", who=who, texts=True)
     assert [each["text"] is not None for each in found] == [True, False, True]
-    assert records(service, "A2", who=ADMIN, texts=True)[0]["text"] is not None
+    assert records(service, "A2", who=who, texts=True)[0]["text"] is not None

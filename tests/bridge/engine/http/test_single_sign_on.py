@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,10 +226,13 @@ def confirm(sign_on: SignOn, session: str, **wrong_claims: Any) -> httpx.Respons
     return sign_on.get(back.headers["location"], f"{session}; {cookie_of(sent)}")
 
 
-def test_a_confirmation_replaces_the_session(sign_on: SignOn) -> None:
+@pytest.mark.parametrize("seconds", [int, float])
+def test_a_confirmation_replaces_the_session(
+    sign_on: SignOn, seconds: Callable[[float], float]
+) -> None:
     """The provider required the credentials again; the old session ends."""
     session = cookie_of(sign_on.sign_in())
-    response = confirm(sign_on, session, auth_time=int(time.time()))
+    response = confirm(sign_on, session, auth_time=seconds(time.time()))
     assert (response.status_code, response.headers["location"]) == (303, "/console")
     assert sign_on.get("/reporting/api/account", cookie_of(response)).json()["email"] == ADA
     assert sign_on.get("/reporting/api/account", session).status_code == 401
@@ -242,9 +245,25 @@ def test_a_confirmation_replaces_the_session(sign_on: SignOn) -> None:
         {"auth_time": 1_600_000_000},
         {"auth_time": "now"},
         {"auth_time": True},
+        {"auth_time": -1},
+        {"auth_time": 4_000_000_000},
+        {"auth_time": 10**400},
+        {"auth_time": float("inf")},
+        {"auth_time": float("nan")},
         {"email": "eve@example.org"},
     ],
-    ids=["no time", "an old time", "a text", "no number", "another account"],
+    ids=[
+        "no time",
+        "an old time",
+        "a text",
+        "no number",
+        "a negative number",
+        "a future time",
+        "a huge number",
+        "infinity",
+        "NaN",
+        "another account",
+    ],
 )
 def test_a_confirmation_without_new_credentials_is_refused(
     sign_on: SignOn, wrong_claims: dict[str, Any]

@@ -127,7 +127,7 @@ def test_the_order_and_depth_of_nested_lists() -> None:
     nested: dict[str, Any] = {"type": "list", "items": [[]]}
     for _ in range(9):
         nested = {"type": "list", "items": [[nested]]}
-    with pytest.raises(BadDocument, match="more than 9 lists in each other"):
+    with pytest.raises(BadDocument, match="more than 9 nested lists"):
         parse({"type": "doc", "content": [nested]})
 
 

@@ -45,7 +45,7 @@ C, P, I_, S = (
     ReportFact.COOLING,
     ReportFact.PRELIM_READ,
     ReportFact.IGNORES_DELAY,
-    ReportFact.SITE_COOLS,
+    ReportFact.SITE_HAS_DELAY,
 )
 A, A2, AC = (
     ReportFact.SIGNED_ADDENDUM,

@@ -5,12 +5,12 @@ import pytest
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import corrected_tags, is_placeholder, merged_tags, search_text
 from bridge.engine.rules.patients import (
-    certain_date,
     contradictions,
     names_conflict,
     same_birth_date,
     same_name,
     same_patient,
+    unambiguous_date,
 )
 from bridge.engine.rules.signing import PrelimGroupPolicy, cooling_end, is_cooling, refuse_prelim
 
@@ -69,9 +69,9 @@ def test_same_birth_date(one: str, other: str, same: bool) -> None:
 
 def test_ambiguous_dates_are_not_parsed() -> None:
     """`01021975` and a thirteenth month give no date."""
-    assert certain_date("01021975") is None
-    assert certain_date("19751301") is None
-    assert certain_date("1975-0201") is None
+    assert unambiguous_date("01021975") is None
+    assert unambiguous_date("19751301") is None
+    assert unambiguous_date("1975-0201") is None
 
 
 def test_same_patient_needs_name_and_date() -> None:

@@ -44,6 +44,15 @@ def test_open_fields_and_sections_without_text_are_empty() -> None:
     ]
 
 
+def test_an_empty_heading_has_no_words() -> None:
+    """Neither the empty section nor its heading shows brackets."""
+    document = Document((Paragraph((Text("Clear."),)), Heading(""), Heading("[Impression]")))
+    assert run_checks(document, []) == [
+        SigningFinding(SigningCheck.EMPTY_FIELD, 1, 0, 0, ""),
+        SigningFinding(SigningCheck.EMPTY_FIELD, 2, 0, 12, "[Impression]"),
+    ]
+
+
 def test_a_report_without_text_is_empty() -> None:
     """Headings alone are not a report."""
     for document in (Document(), Document((Heading("Findings"),)), from_text("  \n")):

@@ -20,7 +20,7 @@ from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.reports.deletion import discard, reset_order
 from bridge.engine.service.reports.order_links import link_orders
-from bridge.engine.service.signing import lease
+from bridge.engine.service.signing import lease, prelims
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign, unsign
@@ -182,6 +182,26 @@ def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
     harness.do(sign, two)
     with harness.work() as work:
         assert len(list_waiting(work.session, SITE, "Night", "CT", harness.now)) == 1
+
+
+def test_the_queue_lists_the_longest_waiting_reports(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue of any length gives a list of limited length."""
+    monkeypatch.setattr(prelims, "MAX_WAITING", 2)
+    orders = [harness.draft(name) for name in ("A1", "A2", "A3")]
+    for order in (*orders[::-1], orders[2]):  # A3 is read twice
+        harness.do(prelim, order, "Night", "CT")
+        harness.later(1)
+
+    def listed() -> list[str]:
+        with harness.work() as work:
+            waiting = list_waiting(work.session, SITE, "Night", "CT", harness.now)
+            return [each.record.orders[0].accession for each in waiting]
+
+    assert listed() == ["A3", "A2"]
+    harness.do(sign, orders[2])
+    assert listed() == ["A2", "A1"]
 
 
 def test_a_report_is_listed_under_its_newest_tag_only(harness: ServiceHarness) -> None:

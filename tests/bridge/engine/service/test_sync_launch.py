@@ -52,7 +52,7 @@ def test_an_older_launch_replaces_no_newer_one(harness: ServiceHarness) -> None:
 
     assert launch(harness, "R1", sequence=1) is None
     with harness.database.write() as connection:
-        sync_launch.answer(connection, (SITE, harness.ann), 1, FollowAnswer.REFUSED)
+        sync_launch.record_answer(connection, (SITE, harness.ann), 1, FollowAnswer.REFUSED)
 
     found = target(harness)
     assert (found.sequence, found.report_id, found.answer) == (2, "R2", FollowAnswer.PENDING)

@@ -1,5 +1,6 @@
 """The worklist query and the change feed."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,8 +12,10 @@ from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients
+from bridge.engine.service.signing.prelims import list_waiting, prelim
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import ActorRef, work_within
+from bridge.engine.service.work import ActorRef, Work, work_within
+from bridge.engine.service.worklist.rows import RowsQuery, read_rows
 from bridge.engine.service.worklist.worklist import (
     MAX_WORDS,
     Sort,
@@ -23,6 +26,7 @@ from bridge.engine.service.worklist.worklist import (
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 from tests.eventually import PATIENCE
+from tests.peak_memory import peak_memory
 
 
 def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
@@ -34,6 +38,26 @@ def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
 def names(page: WorklistResult) -> list[str]:
     """Return the anchors' accessions."""
     return [each["clinicalInfo"][0]["Accession"] for each in page.items]
+
+
+LISTS: dict[str, Callable[[Work], object]] = {
+    "API": lambda work: read_worklist(work.session, WorklistQuery(SITE), work.now),
+    "application": lambda work: read_rows(work.session, RowsQuery(SITE), 1, work.now),
+    "reviews": lambda work: list_waiting(work.session, SITE, "Night", "CT", work.now),
+}
+
+
+@pytest.mark.parametrize("read", LISTS.values(), ids=LISTS)
+def test_lists_read_no_texts(harness: ServiceHarness, read: Callable[[Work], object]) -> None:
+    """A list needs less memory than the text of one of its reports."""
+    text = "Clear lungs. " * 100_000
+    for name in ("A1", "A2"):
+        harness.do(prelim, harness.draft(name, text=text), "Night", "CT")
+    with harness.work() as work:
+        read(work)  # builds statements and mappers
+    with harness.work() as work, peak_memory() as peak:
+        read(work)
+    assert peak.bytes < len(text)
 
 
 def test_pages_continue_after_the_last_one(harness: ServiceHarness) -> None:

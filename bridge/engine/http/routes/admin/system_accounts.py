@@ -120,7 +120,7 @@ async def disable(body: AccountBody, request: Request) -> Response:
 @router.post("/enable", status_code=204, response_class=Response)
 async def enable(body: AccountBody, request: Request) -> Response:
     """Enable a disabled account."""
-    answer = await _change(
+    response = await _change(
         request,
         body.accountId,
         "user-enable",
@@ -129,7 +129,7 @@ async def enable(body: AccountBody, request: Request) -> Response:
     engine = engine_of(request)
     if (roles := engine.roles) is not None:
         await engine.work.run(lambda: roles.resume(system_accounts.key_of(body.accountId)))
-    return answer
+    return response
 
 
 async def _change(

@@ -45,7 +45,7 @@ from bridge.engine.http.requests.use_cases import (
     site_of,
 )
 from bridge.engine.launch import LaunchWarning
-from bridge.engine.launch_parser import structured_reports
+from bridge.engine.launch_parser import read_structured_reports
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.report_updates import unassign
@@ -79,7 +79,7 @@ async def delete(body: DeleteBody, request: Request) -> Response:
             )
         ),
     )
-    # The revocation of pending links of an order without a report is committed all the same.
+    # Links of an order without a report are revoked although the response is 404.
     if deleted and not deleted[-1]:
         raise ReportNotFound
     return response
@@ -101,7 +101,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     engine = engine_of(request)
     await require_site_administrator(request, site_of(body.clinicalInfo))
     texts = [each.fileData for each in body.dicomSR]
-    parsed = await Threads.DOCUMENTS.run(structured_reports, texts, engine.settings.sizes)
+    parsed = await Threads.DOCUMENTS.run(read_structured_reports, texts, engine.settings.sizes)
 
     def update(work: Work, identity: OrderId) -> Report | ReportResult:
         done = update_structured_reports(work, identity, parsed, body.mode)
@@ -137,7 +137,7 @@ async def assign(body: AssignOrderBody, request: Request) -> Response:
 
 
 async def _change_group(request: Request, action: str, body: LinkBody, change: Regroup) -> Response:
-    """Change which orders share a report; answer with the status records of all."""
+    """Change which orders share a report; return the status records of all."""
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"

@@ -173,7 +173,11 @@ async def prelims(
     prelimTag: Annotated[QueryText, Query(examples=["Resident"])],
     request: Request,
 ) -> Response:
-    """Return the reports that wait for review in a group and tag, the longest-waiting first."""
+    """
+    Return the reports that wait for review in a group and tag, the longest-waiting first.
+
+    `reports` has at most 1,000 of them; the next ones follow as these are reviewed.
+    """
     now = engine_of(request).clock()
     found = await read_as_administrator(
         request,

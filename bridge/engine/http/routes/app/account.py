@@ -199,7 +199,7 @@ async def login(request: Request) -> Response:
 @page_router.get("/worklist")
 @page_router.get("/settings")
 @page_router.get("/administration")
-async def place(request: Request) -> Response:
+async def show_app(request: Request) -> Response:
     """Return the page of the app; the app shows the view of the address."""
     engine = engine_of(request)
     signed = None if is_framed(request) else await signed_in_account(engine, request)

@@ -2,8 +2,8 @@
 Writing assistance of the report page: speech recognition, and key findings put into sections.
 
 Nothing is saved or signed here: the page gets text, with suggestions marked. The models are
-OpenAI-compatible endpoints that the installation chooses. A language model answers with numbers of
-lines and headings only, so its words never enter a report. Recordings are relayed to the endpoint
+OpenAI-compatible endpoints that the installation chooses. A language model returns only numbers of
+lines and headings, so its words never enter a report. Recordings are relayed to the endpoint
 and neither stored nor logged.
 """
 
@@ -20,7 +20,7 @@ from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router
-from bridge.engine.launch import LANGUAGES, language
+from bridge.engine.launch import LANGUAGES, supported_language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.signing.page_state import speech_language
@@ -40,15 +40,15 @@ class NotARecording(EngineError):
     """The body is not audio that a browser records."""
 
     status: ClassVar[int] = 415
-    text: ClassVar[str] = "the body is no recording of a kind that is known here"
+    text: ClassVar[str] = "the body is not a recording in a supported audio format"
     code = "not_a_recording"
 
 
 class ModelFailed(EngineError):
-    """The endpoint did not answer, or not as its interface defines."""
+    """The endpoint did not respond, or not as its interface defines."""
 
     status: ClassVar[int] = 502
-    text: ClassVar[str] = "the model's endpoint did not answer as expected"
+    text: ClassVar[str] = "the model's endpoint did not respond as expected"
     retryable: ClassVar[bool] = True
     code = "model_failed"
 
@@ -81,7 +81,7 @@ async def place_lines(
     """
     Return a heading for each line that the model placed; rules place the other lines.
 
-    Raises ModelFailed if the answer is not as requested.
+    Raises ModelFailed if the response is not as requested.
     """
     if not headings or not lines:
         return {}
@@ -101,10 +101,10 @@ async def place_lines(
     return {lines[line]: headings[at] for line, at in _pairs(found, len(lines), len(headings))}
 
 
-def _pairs(answer: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
+def _pairs(response: Any, lines: int, headings: int) -> Iterator[tuple[int, int]]:
     """Yield the pairs of line and heading numbers that are in range."""
     try:
-        pairs = json.loads(answer["choices"][0]["message"]["content"])["places"]
+        pairs = json.loads(response["choices"][0]["message"]["content"])["places"]
     except (LookupError, TypeError, ValueError):
         raise ModelFailed from None
     if not isinstance(pairs, list):
@@ -190,7 +190,7 @@ async def recognize(
     await page.read(lambda work, editor, _: None)  # checks the role on the site
     media_type = request.headers.get("content-type", "")
     text = await transcribe(
-        endpoint, await request.body(), media_type, language(spoken) or LANGUAGES[0]
+        endpoint, await request.body(), media_type, supported_language(spoken) or LANGUAGES[0]
     )
     return JSONResponse({"text": text})
 

@@ -67,7 +67,7 @@ async def events(
     """
     Send server-sent events: changes after Last-Event-ID, presence, launches to follow.
 
-    `once` ends the stream after the present events, for networks that block streams.
+    `once` ends the stream after the current events, for networks that block streams.
     """
     after = int(last_event_id) if last_event_id else None
     stream = page.engine.random(12).hex()
@@ -86,7 +86,7 @@ async def activity(page: ReportPageDep) -> Response:
 
 @router.post("/follow", response_model=dict[str, Any])
 async def follow(body: FollowBody, page: ReportPageDep, request: Request) -> Response:
-    """Open the launch that this window follows; answer with new start data for the page."""
+    """Open the launch that this window follows; return new start data for the page."""
     return await window_handover.follow(page, request, body.sequence)
 
 
@@ -102,7 +102,7 @@ async def stay(body: StayBody, page: ReportPageDep) -> Response:
 
 @router.post("/handed-over", status_code=204, response_class=Response)
 async def handed_over(page: ReportPageDep) -> Response:
-    """Answer the `handover` event: the text of this window is saved, or cannot be saved."""
+    """Respond to the `handover` event: the text of this window is saved, or cannot be saved."""
     session = page.session
     await page.engine.work.write(lambda c: finish_handover(c, session))
     return Response(status_code=204)
@@ -164,7 +164,7 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
 
 
 async def current_events(page: ReportPage, after: int | None, stream: str) -> AsyncIterator[str]:
-    """Yield the present events of a page after a cursor, and end; the page polls."""
+    """Yield the current events of a page after a cursor, and end; the page polls."""
     await _open_window(page, stream)
     writer = EventWriter(await _latest_cursor(page) if after is None else after)
     state = await page.engine.work.read_session(lambda db: _read(db, page, writer.cursor))
@@ -208,25 +208,25 @@ class EventWriter:
 
     def events_for(self, state: StreamState) -> list[str]:
         """Return the events that the page has not received yet."""
-        messages = [message("change", each.data, each.cursor) for each in state.changed]
+        messages = [format_event("change", each.data, each.cursor) for each in state.changed]
         if state.changed:
             self.cursor = state.changed[-1].cursor
         if state.other_windows != self._other_windows:
             self._other_windows = state.other_windows
             others = [each.as_json() for each in state.other_windows]
-            messages.append(message("presence", {"others": others}))
+            messages.append(format_event("presence", {"others": others}))
         if state.target is not None and state.target.sequence != self._sequence:
             self._sequence = state.target.sequence
-            messages.append(message("follow", state.target.as_json()))
+            messages.append(format_event("follow", state.target.as_json()))
         if state.handover not in (0, self._handover):
             self._handover = state.handover
-            messages.append(message("handover", {}))
+            messages.append(format_event("handover", {}))
         if state.end_reason:
-            messages.append(message("ended", {"reason": state.end_reason}))
+            messages.append(format_event("ended", {"reason": state.end_reason}))
         return messages
 
 
-def message(kind: str, data: Mapping[str, Any], cursor: int | None = None) -> str:
-    """Write one event. JSON has no line ends, so the data fits into one line."""
+def format_event(kind: str, data: Mapping[str, Any], cursor: int | None = None) -> str:
+    """Return one event as text. JSON has no line ends, so the data fits into one line."""
     identity = "" if cursor is None else f"id: {cursor}\n"
     return f"{identity}event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

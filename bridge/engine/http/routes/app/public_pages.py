@@ -103,7 +103,7 @@ health_router = APIRouter(tags=["Health"])
 
 @health_router.get("/healthz", response_model=dict[str, str])
 async def healthz() -> Response:
-    """Answer 200 while the process runs."""
+    """Respond with 200 while the process runs."""
     return JSONResponse({"status": "ok"})
 
 
@@ -111,7 +111,7 @@ async def healthz() -> Response:
     "/readyz", response_model=dict[str, str], responses={503: {"description": "Not yet"}}
 )
 async def readyz(request: Request) -> Response:
-    """Answer 200 if the database responds, else 503."""
+    """Respond with 200 if the database is reachable, else with 503."""
     engine = engine_of(request)
     try:
         await engine.work.read(lambda connection: connection.execute(text("SELECT 1")).scalar())
