@@ -8,7 +8,7 @@ receiver follow from the history. Reads deliveries and sent messages; changes no
 from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -30,8 +30,9 @@ ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 _NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
 _DELIVERED = key_statement(
     """
-    SELECT id, report_id, release_key, event FROM delivery
-    WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
+    SELECT id, report_id, release_key, event, state FROM delivery
+    WHERE report_id IN :reports AND destination = :destination AND state IN (:done, :claimed)
+    ORDER BY id
     """,
     "reports",
     "text",
@@ -54,32 +55,51 @@ class DeliveredEvent:
     sequence: int = 0
 
 
-def delivered_before(
-    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
-) -> dict[int, list[DeliveredEvent]]:
+@dataclass(frozen=True, slots=True)
+class DeliveryHistory:
     """
-    Read what a receiver got before each of these deliveries, by delivery id.
+    The other messages to a receiver about the report and orders of one delivery, oldest first.
 
-    Contains only messages about the same report and orders, in the order of delivery.
+    `newer` are events of later releases that were delivered nevertheless: an operator had skipped
+    this delivery. `newer_in_progress` are those that are being sent at the moment.
     """
+
+    delivered: list[DeliveredEvent] = field(default_factory=list)
+    newer: frozenset[ResultEvent] = frozenset()
+    newer_in_progress: frozenset[ResultEvent] = frozenset()
+
+
+def read_histories(
+    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
+) -> dict[int, DeliveryHistory]:
+    """Read the histories of claimed deliveries to a receiver, by delivery id."""
     reports = sorted({each.report_id for each in deliveries})
     answer = execute_keys(
-        connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
+        connection,
+        _DELIVERED,
+        reports,
+        destination=destination,
+        done=QueueState.DONE.value,
+        claimed=QueueState.CLAIMED.value,
     )
-    delivered: defaultdict[str, list[Any]] = defaultdict(list)
+    by_report: defaultdict[str, list[Any]] = defaultdict(list)
     for row in answer.all():
-        delivered[row.report_id].append(row)
-    return {
-        each.delivery_id: _delivered_events(each, delivered[each.report_id]) for each in deliveries
-    }
+        by_report[row.report_id].append(row)
+    return {each.delivery_id: _history(each, by_report[each.report_id]) for each in deliveries}
 
 
-def _delivered_events(delivery: ClaimedDelivery, rows: Iterable[Any]) -> list[DeliveredEvent]:
+def _history(delivery: ClaimedDelivery, rows: Iterable[Any]) -> DeliveryHistory:
     delivered: list[DeliveredEvent] = []
+    newer: dict[bool, set[ResultEvent]] = {True: set(), False: set()}  # by whether it is delivered
     for row in rows:
-        if row.id < delivery.delivery_id and share_an_order(delivery.release_key, row.release_key):
-            delivered.append(as_delivered_event(delivered, ResultEvent(row.event), row.release_key))
-    return delivered
+        if not share_an_order(delivery.release_key, row.release_key):
+            continue
+        event, is_done = ResultEvent(row.event), row.state == QueueState.DONE
+        if row.id > delivery.delivery_id:
+            newer[is_done].add(event)
+        if is_done and row.id != delivery.delivery_id:
+            delivered.append(as_delivered_event(delivered, event, row.release_key))
+    return DeliveryHistory(delivered, frozenset(newer[True]), frozenset(newer[False]))
 
 
 def as_delivered_event(

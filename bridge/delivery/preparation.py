@@ -15,17 +15,21 @@ from dataclasses import dataclass, field
 from bridge.delivery.composer import (
     EVENTS_WITHOUT_TEXT,
     Composer,
-    CompositionError,
     DeliveryContext,
     MessagePlan,
-    ReportGone,
-    ReportNotSigned,
-    ReportUnstable,
-    StoredMessageDamaged,
+    is_superseded,
     plan_message,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
 from bridge.delivery.destinations import CompiledDestination, key_of
+from bridge.delivery.errors import (
+    CompositionError,
+    ReportGone,
+    ReportNotSigned,
+    ReportUnstable,
+    StoredMessageDamaged,
+    Superseded,
+)
 from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without_message
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -156,7 +160,7 @@ def _check_signed(plan: MessagePlan, export: ReportExport) -> None:
     signed = export.report.signed_at is not None
     if plan.event is ResultEvent.PRELIMINARY and signed:
         raise ReportGone
-    delivered = {each.event for each in plan.context.delivered}
+    delivered = {each.event for each in plan.context.history.delivered}
     if plan.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
         if not signed or len(export.addenda) < plan.addenda:
             raise ReportGone
@@ -171,8 +175,8 @@ PreparedDelivery = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
 @dataclass(frozen=True, slots=True)
 class ClaimedDeliveries:
     """
-    Claimed deliveries, the definition of their destination, and by delivery id the contexts of
-    those without a stored message.
+    Claimed deliveries, the definition of their destination, and by delivery id their contexts.
+    There are none after an error of the database.
     """
 
     destination: CompiledDestination
@@ -217,9 +221,9 @@ class Preparation:
     ) -> ClaimedDeliveries:
         claimed = self._outbox.claim(current().name, now, limit)
         destination = current()  # after the claim: a retry uses what was activated before it
-        fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
+        intact = [each for each in claimed if not each.is_damaged]
         try:
-            contexts = self._composer.look_up(fresh, destination) if fresh else {}
+            contexts = self._composer.look_up(intact, destination) if intact else {}
         except StoreError:
             contexts = {}
         return ClaimedDeliveries(destination, claimed, contexts)
@@ -229,21 +233,32 @@ class Preparation:
         results: dict[int, bytes | DeliveryOutcome] = {}
         plans: list[MessagePlan] = []
         for each in claimed.deliveries:
-            if each.is_damaged:
-                results[each.delivery_id] = self._damaged(each)
-            elif each.payload is not None:
-                results[each.delivery_id] = each.payload
-            elif each.delivery_id not in claimed.contexts:
-                results[each.delivery_id] = self._unstored(each)
+            planned = self._plan(each, claimed)
+            if isinstance(planned, MessagePlan):
+                plans.append(planned)
             else:
-                try:
-                    context = claimed.contexts[each.delivery_id]
-                    plans.append(plan_message(each, context, claimed.destination))
-                except CompositionError as error:
-                    results[each.delivery_id] = outcome_without_message(each, error)
+                results[each.delivery_id] = planned
         if plans:
             results |= await self._composed(plans)
         return [(each, results[each.delivery_id]) for each in claimed.deliveries]
+
+    def _plan(
+        self, delivery: ClaimedDelivery, claimed: ClaimedDeliveries
+    ) -> MessagePlan | bytes | DeliveryOutcome:
+        """Return the plan of a message, or its stored bytes, or the outcome if there is none."""
+        context, destination = claimed.contexts.get(delivery.delivery_id), claimed.destination
+        if delivery.is_damaged:
+            return self._damaged(delivery)
+        if context is None:
+            return self._postponed(delivery, "store")
+        if is_superseded(delivery, context.history.newer_in_progress, destination):
+            return self._postponed(delivery, "newer_in_progress")
+        try:
+            if is_superseded(delivery, context.history.newer, destination):
+                raise Superseded
+            return delivery.payload or plan_message(delivery, context, destination)
+        except CompositionError as error:
+            return outcome_without_message(delivery, error)
 
     async def _composed(self, plans: Sequence[MessagePlan]) -> dict[int, bytes | DeliveryOutcome]:
         """
@@ -311,10 +326,10 @@ class Preparation:
         try:
             kept = self._outbox.store_payloads(messages)
         except StoreUnavailable:
-            return {each: self._unstored(deliveries[each]) for each in messages}
+            return {each: self._postponed(deliveries[each], "store") for each in messages}
         except StoreError:
             if len(messages) == 1:
-                return {each: self._unstored(deliveries[each]) for each in messages}
+                return {each: self._postponed(deliveries[each], "store") for each in messages}
             alone = [self._store({each: one}, deliveries) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
         return {
@@ -327,7 +342,7 @@ class Preparation:
         self._on_error(f"delivery {delivery.delivery_id} is damaged and not sent", error)
         return outcome_without_message(delivery, error)
 
-    def _unstored(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
+    def _postponed(self, delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
         return self._outcome_policy.after_composition_failure(
-            delivery, FailureKind.TRANSIENT, "store", None
+            delivery, FailureKind.TRANSIENT, code, None
         )

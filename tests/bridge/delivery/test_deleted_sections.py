@@ -9,8 +9,8 @@ from sqlalchemy import text
 from bridge.delivery.delivery_history import (
     DeliveredEvent,
     current_observations,
-    delivered_before,
     observations_sent_before,
+    read_histories,
 )
 from bridge.engine_client import OrderKey
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
@@ -122,8 +122,8 @@ def test_the_history_of_one_order(database: Database) -> None:
         (claimed,) = outbox.claim("ris", NOW, 1)
         claims.append(claimed)
         with database.read() as connection:
-            before = delivered_before(connection, [claimed], "ris")[claimed.delivery_id]
-            history.append((before, observations_sent_before(connection, claimed)))
+            (before,) = read_histories(connection, [claimed], "ris").values()
+            history.append((before.delivered, observations_sent_before(connection, claimed)))
         outbox.store_payloads({claimed.delivery_id: (message, "1")})
         outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW)
     first = ([DeliveredEvent(ResultEvent.FINAL)], (SentSection("1", "LN", "1"),))
