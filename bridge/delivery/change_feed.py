@@ -326,9 +326,9 @@ class ChangeFeedReader:
                 self._processor.restart, self._name, self._requested_cursor, code
             )
         except Exception as error:  # noqa: BLE001  # the service refuses the cursor again
-            self._log.warning("feed not restarted", error=describe(error))
+            self._log.warning("change feed not restarted", error=describe(error))
 
     async def _pause(self, error: Exception) -> None:
         self._failures += 1
-        self._log.warning("feed not read", error=describe(error), trace=stack_frames(error))
+        self._log.warning("change feed not read", error=describe(error), trace=stack_frames(error))
         await asyncio.sleep(self._policy.delay(self._failures, self._random))

@@ -312,7 +312,7 @@ class Preparation:
             case CompositionError():
                 return outcome_without_message(plan.delivery, error)
             case Exception():  # unexpected: park the delivery for an operator
-                self._on_error("not composed", error)
+                self._on_error("message not composed", error)
                 return give_up(plan.delivery, "not_composed")
             case _:
                 raise error

@@ -320,7 +320,7 @@ class OutcomePolicy:
             QueueEvent.POSTPONED,
             failure,
             code,
-            "not composed yet",
+            "not sent yet",
             self._clock() + wait,
             tries=tries,
             created_at=delivery.created_at,

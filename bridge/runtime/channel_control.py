@@ -117,7 +117,7 @@ class ChannelControl:
             self._tasks.discard(done)
             self._pausing.discard(name)
             if not done.cancelled() and (error := done.exception()) is not None:
-                self._log.error("pause not written down", error=describe(error))
+                self._log.error("pause not stored", error=describe(error))
 
         task.add_done_callback(on_written)
 
@@ -212,12 +212,12 @@ class ActivationFollower(Generic[Compiled]):
         except StoreError:
             raise
         except (BridgeError, MappingError) as error:
-            self._log.error("not adopted", error=describe(error))
+            self._log.error("definitions not applied", error=describe(error))
         else:
             await self._adopt(found)
             self._again_at = now + RETRY_SECONDS
             if latest != self._known:
-                self._log.info("adopted", version=latest)
+                self._log.info("definitions applied", version=latest)
         self._known = latest  # also if it does not compile: only another activation corrects it
 
 

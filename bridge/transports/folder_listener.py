@@ -195,7 +195,7 @@ class FolderListener:
             return
         count = await Threads.FOLDERS.run(self._folder.ignored)
         if count > self._ignored:
-            self._log.warning("entries ignored: not plain files", count=count)
+            self._log.warning("entries ignored: not regular files", count=count)
         self._ignored = count
 
     async def _process(self, name: str, size: int) -> bool:
@@ -213,7 +213,7 @@ class FolderListener:
         try:
             await Threads.FOLDERS.run(self._move, name, disposition, [*replies, *source.late])
         except OSError as error:
-            self._log.error("file not put aside", error=describe(error))
+            self._log.error("file not moved", error=describe(error))
             return not self._may_try_again(name)
         self._attempts.pop(name, None)
         return True

@@ -43,6 +43,12 @@ _OPTIONS_UNSUPPORTED: Final = frozenset({501, 505})
 """Server errors that mean that OPTIONS is not supported."""
 
 
+def _no_answer(host: str) -> str:
+    return (
+        f"no answer from {host} within {_TIMEOUT:g} s: it is down or slow, or a firewall blocks it"
+    )
+
+
 def ask_web(
     settings: Settings,
     destination: DestinationSettings,
@@ -57,7 +63,7 @@ def ask_web(
     except TransportError:
         return  # `check_home` reports the reason
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
+        message = _no_answer(host)
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.RemoteProtocolError:
         message = f"{host} does not answer as HTTP does: is that its port?"
@@ -158,7 +164,7 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
             status = response.status_code  # the body is not needed
             is_html = "html" in response.headers.get("content-type", "")
     except httpx.TimeoutException:
-        message = f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a wall"
+        message = _no_answer(host)
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:
