@@ -20,8 +20,8 @@ from bridge.delivery.delivery_history import (
     as_delivered_event,
     document_names,
     events_since_cancellation,
-    observations_sent_before,
     read_histories,
+    read_sent_observations,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
 from bridge.delivery.errors import (
@@ -147,7 +147,7 @@ class Composer:
                 needs_sections = history.delivered and uses_sections(
                     destination, ResultEvent(each.event)
                 )
-                sections = observations_sent_before(connection, each) if needs_sections else ()
+                sections = read_sent_observations(connection, each) if needs_sections else ()
                 survivors = _survivors(connection, each, orders)
                 found[each.delivery_id] = DeliveryContext(history, orders, sections, survivors)
         return found

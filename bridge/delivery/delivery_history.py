@@ -174,7 +174,7 @@ def _sequence(release_key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def observations_sent_before(
+def read_sent_observations(
     connection: Connection, delivery: ClaimedDelivery
 ) -> tuple[SentSection, ...] | None:
     """

@@ -48,8 +48,8 @@ NOT_FOUND = "report_not_found"
 PRELIM_NOT_FOUND = frozenset({NOT_FOUND, "prelim_read_not_found"})
 """Error codes of the report service for a preliminary read that does not exist any more."""
 
-ASK_AGAIN = 60.0
-"""Seconds until a service that refused a call for several texts gets such a call again."""
+UNSUPPORTED_RETRY_SECONDS = 60.0
+"""Seconds for which a service that refused a call for several texts gets no such call."""
 
 _ATTEMPTS = 3
 """How often a report is read to get a text and files of the same version."""
@@ -71,7 +71,7 @@ class ReportTexts:
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
-        self._singly_until = 0.0  # loop time
+        self._no_batch_until = 0.0  # loop time
 
     async def read(self, plans: Sequence[MessagePlan]) -> list[ReportContent | BaseException]:
         """Return the content of each plan, in order, or its EngineFailure or CompositionError."""
@@ -83,7 +83,7 @@ class ReportTexts:
 
     async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKey, ReportExport]:
         """Read many signed reports in one call per token; unsigned and unknown ones are absent."""
-        if asyncio.get_running_loop().time() < self._singly_until:
+        if asyncio.get_running_loop().time() < self._no_batch_until:
             return {}
         by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
         for order in dict.fromkeys(map(_order, plans)):
@@ -98,7 +98,7 @@ class ReportTexts:
             elif not isinstance(answer, EngineFailure):
                 raise answer
             elif answer.failure is FailureKind.PERMANENT and answer.code != NOT_FOUND:
-                self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
+                self._no_batch_until = asyncio.get_running_loop().time() + UNSUPPORTED_RETRY_SECONDS
         return found
 
     async def _content(self, plan: MessagePlan, signed: ReportExport | None) -> ReportContent:
