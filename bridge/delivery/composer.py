@@ -76,12 +76,10 @@ class DeliveryContext:
     """
     What the bridge's database holds for one delivery: its history and its orders.
 
-    A delivery whose message is stored needs no orders.
-
-    After a patient merge an order is found by site and accession alone. `survivors` are the
-    surviving MRNs of such orders, by the position of the order, if the merge is newer than the
-    delivery. `sent_sections` are the sections that the receiver has; None if one of the messages
-    that contain them is damaged.
+    A delivery whose message is stored needs no orders. After a patient merge an order is found by
+    site and accession alone. `survivors` are the surviving MRNs of such orders, by the position of
+    the order, if the merge is newer than the delivery. `sent_sections` are the sections that the
+    receiver has; None if one of the messages that contain them is damaged.
     """
 
     history: DeliveryHistory
@@ -216,7 +214,7 @@ def is_superseded(
     delivery: ClaimedDelivery, newer: Iterable[ResultEvent], destination: CompiledDestination
 ) -> bool:
     """
-    Tell whether a message would replace one of these newer messages at the receiver.
+    Tell whether a message would replace one of the newer messages that the receiver has.
 
     A separate addendum replaces nothing, and a status message no text. A delivery that the receiver
     accepted before is repeated in any case.

@@ -30,9 +30,8 @@ ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 _NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
 _DELIVERED = key_statement(
     """
-    SELECT id, report_id, release_key, event, state FROM delivery
-    WHERE report_id IN :reports AND destination = :destination AND state IN (:done, :claimed)
-    ORDER BY id
+    SELECT id, report_id, release_key, event FROM delivery
+    WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
     """,
     "reports",
     "text",
@@ -58,15 +57,14 @@ class DeliveredEvent:
 @dataclass(frozen=True, slots=True)
 class DeliveryHistory:
     """
-    The other messages to a receiver about the report and orders of one delivery, oldest first.
+    The accepted messages about the report and orders of one delivery, in the order of release.
 
-    `newer` are events of later releases that were delivered nevertheless: an operator had skipped
-    this delivery. `newer_in_progress` are those that are being sent at the moment.
+    `newer` are the events of those that were released after this delivery: an operator had skipped
+    it.
     """
 
     delivered: list[DeliveredEvent] = field(default_factory=list)
     newer: frozenset[ResultEvent] = frozenset()
-    newer_in_progress: frozenset[ResultEvent] = frozenset()
 
 
 def read_histories(
@@ -75,12 +73,7 @@ def read_histories(
     """Read the histories of claimed deliveries to a receiver, by delivery id."""
     reports = sorted({each.report_id for each in deliveries})
     answer = execute_keys(
-        connection,
-        _DELIVERED,
-        reports,
-        destination=destination,
-        done=QueueState.DONE.value,
-        claimed=QueueState.CLAIMED.value,
+        connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
     )
     by_report: defaultdict[str, list[Any]] = defaultdict(list)
     for row in answer.all():
@@ -90,16 +83,14 @@ def read_histories(
 
 def _history(delivery: ClaimedDelivery, rows: Iterable[Any]) -> DeliveryHistory:
     delivered: list[DeliveredEvent] = []
-    newer: dict[bool, set[ResultEvent]] = {True: set(), False: set()}  # by whether it is delivered
+    newer: set[ResultEvent] = set()
     for row in rows:
-        if not share_an_order(delivery.release_key, row.release_key):
-            continue
-        event, is_done = ResultEvent(row.event), row.state == QueueState.DONE
-        if row.id > delivery.delivery_id:
-            newer[is_done].add(event)
-        if is_done and row.id != delivery.delivery_id:
+        if share_an_order(delivery.release_key, row.release_key):
+            event = ResultEvent(row.event)
             delivered.append(as_delivered_event(delivered, event, row.release_key))
-    return DeliveryHistory(delivered, frozenset(newer[True]), frozenset(newer[False]))
+            if row.id > delivery.delivery_id:
+                newer.add(event)
+    return DeliveryHistory(delivered, frozenset(newer))
 
 
 def as_delivered_event(

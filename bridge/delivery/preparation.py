@@ -250,9 +250,7 @@ class Preparation:
         if delivery.is_damaged:
             return self._damaged(delivery)
         if context is None:
-            return self._postponed(delivery, "store")
-        if is_superseded(delivery, context.history.newer_in_progress, destination):
-            return self._postponed(delivery, "newer_in_progress")
+            return self._unstored(delivery)
         try:
             if is_superseded(delivery, context.history.newer, destination):
                 raise Superseded
@@ -326,10 +324,10 @@ class Preparation:
         try:
             kept = self._outbox.store_payloads(messages)
         except StoreUnavailable:
-            return {each: self._postponed(deliveries[each], "store") for each in messages}
+            return {each: self._unstored(deliveries[each]) for each in messages}
         except StoreError:
             if len(messages) == 1:
-                return {each: self._postponed(deliveries[each], "store") for each in messages}
+                return {each: self._unstored(deliveries[each]) for each in messages}
             alone = [self._store({each: one}, deliveries) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
         return {
@@ -342,7 +340,7 @@ class Preparation:
         self._on_error(f"delivery {delivery.delivery_id} is damaged and not sent", error)
         return outcome_without_message(delivery, error)
 
-    def _postponed(self, delivery: ClaimedDelivery, code: str) -> DeliveryOutcome:
+    def _unstored(self, delivery: ClaimedDelivery) -> DeliveryOutcome:
         return self._outcome_policy.after_composition_failure(
-            delivery, FailureKind.TRANSIENT, code, None
+            delivery, FailureKind.TRANSIENT, "store", None
         )

@@ -320,7 +320,7 @@ class OutcomePolicy:
             QueueEvent.POSTPONED,
             failure,
             code,
-            "not sent yet",
+            "not composed yet",
             self._clock() + wait,
             tries=tries,
             created_at=delivery.created_at,

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.destinations import CompiledDestination
+from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.operations import retry_delivery, skip_delivery
+from bridge.queue.outbox import Outbox
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
@@ -99,6 +102,28 @@ async def test_a_result_that_was_never_composed(tmp_path: Path, database: Databa
             ("addendum", "done", "AA"),
         ]
         assert len(hospital.receivers["ris"].sent) == 1
+
+
+async def test_a_newer_result_that_is_being_sent(tmp_path: Path, database: Database) -> None:
+    """The retried result waits for the outcome of the newer one, which another node sends."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        hospital.couriers[0].pause()
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await hospital.follow()
+        ((number,),) = hospital.rows("SELECT id FROM delivery")
+        skip_delivery(database, number)
+        await sign_addendum(page, "Addition.")
+        await hospital.follow()
+        other = Outbox(database, "another")
+        (newer,) = other.claim("ris", hospital.time(), 1)
+        retry_delivery(database, number)
+        hospital.couriers[0].resume()
+        assert Outbox(database, "third").claim("ris", hospital.time(), 1) == []
+        other.settle([DeliveryOutcome(newer.delivery_id, QueueEvent.ACCEPTED)], hospital.time())
+        ignored = ("final", "ignored", "superseded")
+        await eventually_async(lambda: hospital.rows(DELIVERIES)[0] == ignored)
+        assert hospital.receivers["ris"].sent == []
 
 
 def documents() -> CompiledDestination:
