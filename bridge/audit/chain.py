@@ -31,8 +31,8 @@ from bridge.audit.events import (
     GENESIS,
     AuditEvent,
     event_hash,
-    form_around,
     is_well_formed,
+    split_canonical_form,
 )
 from bridge.store.database import Database
 from bridge.store.statements import (
@@ -166,7 +166,7 @@ def _append_one(table: Table) -> str:
     """
     name = table.name
     columns = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
-    values = ", ".join(f"%({each})s::{_kind_of(each)}" for each in columns)
+    values = ", ".join(f"%({each})s::{_sql_type_of(each)}" for each in columns)
     # Nodes of an earlier release take their numbers from the server's sequence.
     return f"""
         WITH known AS (
@@ -189,7 +189,7 @@ def _append_one(table: Table) -> str:
 
 
 def _bind_event(statement: str, members: Mapping[str, Any]) -> BoundStatement:
-    head, middle, tail = form_around(members)
+    head, middle, tail = split_canonical_form(members)
     documents = {
         name: None if members[name] is None else to_json(members[name]).decode()
         for name in _DOCUMENTS
@@ -198,7 +198,7 @@ def _bind_event(statement: str, members: Mapping[str, Any]) -> BoundStatement:
     return BoundStatement(statement, {**members, **documents, **form})
 
 
-def _kind_of(name: str) -> str:
+def _sql_type_of(name: str) -> str:
     if name in _DOCUMENTS:
         return "json"
     return "bigint" if name in (*_INTEGERS, "version") else "text"

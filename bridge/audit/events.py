@@ -117,7 +117,7 @@ def event_hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical({name: row[name] for name in members}).encode()).hexdigest()
 
 
-def form_around(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def split_canonical_form(row: Mapping[str, Any]) -> tuple[str, str, str]:
     """
     Return the canonical form of an event that has no predecessor yet, in three parts.
 

@@ -48,7 +48,7 @@ Depths = Mapping[str, Mapping[QueueState, Depth]]
 Names = Collection[str] | None
 
 
-def figures(
+def read_figures(
     database: Database, now: int, *, listeners: Names = None, destinations: Names = None
 ) -> dict[str, Any]:
     """

@@ -226,7 +226,7 @@ def _key(order: OrderKey) -> OrderIndexKey:
 
 PAGE = 200  # changes processed in one transaction; a larger one would delay other writers
 WAIT = 20.0  # seconds that the service may hold a call open until a change happens
-COURIERS_FIRST = 0.008
+COURIER_HEAD_START = 0.008
 """Seconds until the next call after deliveries were queued, so that couriers start first."""
 IGNORED_EVENTS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",
@@ -234,7 +234,7 @@ IGNORED_EVENTS = (
     "addendum_signed",
 )  # fmt: skip
 """Events for which no destination gets a message: launches, edits, and signatures in the delay."""
-ASK_AGAIN = 300.0  # seconds until a service without the feed is asked for it again
+UNSUPPORTED_RETRY_SECONDS = 300.0  # then a service without the feed is asked for it again
 
 _REPLACED = frozenset(FeedFault)
 
@@ -258,7 +258,7 @@ class ChangeFeedReader:
         wait: float = WAIT,
     ) -> None:
         """`notify` is called after deliveries were queued."""
-        self._log = structlog.get_logger("follower")
+        self._log = structlog.get_logger("change_feed")
         self._feed = feed
         self._processor = processor
         self._metrics = metrics
@@ -295,7 +295,7 @@ class ChangeFeedReader:
                 self._metrics.changes.labels(change.event).inc()
             if queued:
                 self._notify()
-                await asyncio.sleep(COURIERS_FIRST)
+                await asyncio.sleep(COURIER_HEAD_START)
         return len(page.changes)
 
     async def _run(self) -> None:
@@ -312,7 +312,7 @@ class ChangeFeedReader:
         self._metrics.engine_failures.labels(failure.failure.value, failure.code).inc()
         if failure.is_unsupported or failure.code == "unreadable":
             self.supported = False  # the status poll replaces the feed
-            await asyncio.sleep(ASK_AGAIN)
+            await asyncio.sleep(UNSUPPORTED_RETRY_SECONDS)
             return
         if failure.code in _REPLACED:
             await self._restart(failure.code)
@@ -326,9 +326,9 @@ class ChangeFeedReader:
                 self._processor.restart, self._name, self._requested_cursor, code
             )
         except Exception as error:  # noqa: BLE001  # the service refuses the cursor again
-            self._log.warning("feed not restarted", error=describe(error))
+            self._log.warning("change feed not restarted", error=describe(error))
 
     async def _pause(self, error: Exception) -> None:
         self._failures += 1
-        self._log.warning("feed not read", error=describe(error), trace=stack_frames(error))
+        self._log.warning("change feed not read", error=describe(error), trace=stack_frames(error))
         await asyncio.sleep(self._policy.delay(self._failures, self._random))

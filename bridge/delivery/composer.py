@@ -1,20 +1,10 @@
 """
 Composer: writes the message of one delivery from its orders, the report text and the mapping.
 
-Reads the order index and earlier deliveries. `ReportTexts` reads the report service. Errors:
-
-* CompositionError
-    * NoDefinitionForEvent   no mapping of the destination has a message for the event
-    * ReportNotSigned        the report is not signed any more
-    * UnmappedCodeRefused    a code is not in its code table, and the definition refuses it
-    * ReportUnstable         the report changed each time it was read
-    * StoredMessageDamaged   the stored message, or an earlier one, does not have its digest
-    * NothingToSend          there is nothing to send any more
-        * NothingToRetract   the receiver never got the text that would be withdrawn
-        * ReportGone         the report or addendum was deleted or recalled before it was sent
+Reads the order index and earlier deliveries. `ReportTexts` reads the report service.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -24,16 +14,23 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bridge.delivery.delivery_history import (
+    ADDENDUM_EVENTS,
     DeliveredEvent,
+    DeliveryHistory,
     as_delivered_event,
-    delivered_before,
     document_names,
     events_since_cancellation,
-    observations_sent_before,
+    read_histories,
+    read_sent_observations,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
+from bridge.delivery.errors import (
+    NoDefinitionForEvent,
+    NothingToRetract,
+    StoredMessageDamaged,
+    UnmappedCodeRefused,
+)
 from bridge.engine_client.models import ExportedPerson, ReportExport
-from bridge.errors import BridgeError
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
@@ -53,77 +50,6 @@ from mappings.outbound.results import (
     SignedAddendum,
     Signer,
 )
-
-
-class CompositionError(BridgeError):
-    """No message can be composed, and another attempt would fail, too."""
-
-    code = "not_composed"
-
-
-class NoDefinitionForEvent(CompositionError):
-    """No mapping of the destination has a message for an event."""
-
-    code = "no_definition"
-
-    def __init__(self, event: str) -> None:
-        super().__init__(f"no definition has a message for {event}")
-
-
-class ReportNotSigned(CompositionError):
-    """The report is not signed any more."""
-
-    code = "not_signed"
-
-    def __init__(self) -> None:
-        super().__init__("the report is not signed any more")
-
-
-class UnmappedCodeRefused(CompositionError):
-    """A code is not in its code table, and the definition has `unknown: refuse`."""
-
-    code = "unknown_code"
-
-
-class ReportUnstable(CompositionError):
-    """The report changed between the readings of its text and of its files."""
-
-    code = "unsettled"
-
-    def __init__(self) -> None:
-        super().__init__("the report changed each time it was read")
-
-
-class StoredMessageDamaged(CompositionError):
-    """The stored bytes of a message have changed since it was composed."""
-
-    code = "content_damaged"
-
-    def __init__(self) -> None:
-        super().__init__("a stored message does not have the digest with which it was stored")
-
-
-class NothingToSend(CompositionError):
-    """There is nothing to send any more, and no operator has to act."""
-
-
-class NothingToRetract(NothingToSend):
-    """The receiver never got the text that this delivery would withdraw."""
-
-    code = "never_told"
-
-    def __init__(self) -> None:
-        super().__init__("the receiver never received the report")
-
-
-class ReportGone(NothingToSend):
-    """A preliminary report or early addendum was deleted or recalled before it was sent."""
-
-    code = "gone"
-
-    def __init__(self) -> None:
-        super().__init__("the report or addendum was deleted or recalled")
-
 
 EVENTS_WITHOUT_TEXT = frozenset({ResultEvent.RECALL, ResultEvent.ORDER_STATUS})
 """Events whose messages carry no text of the report."""
@@ -148,16 +74,16 @@ WITHDRAWN = "This report has been withdrawn."
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
     """
-    What the bridge's database holds for one delivery: its orders, and what was delivered before.
+    What the bridge's database holds for one delivery: its history and its orders.
 
-    After a patient merge an order is found by site and accession alone. `survivors` are the
-    surviving MRNs of such orders, by the position of the order, if the merge is newer than the
-    delivery. `sent_sections` are the sections that the receiver has; None if one of the messages
-    that contain them is damaged.
+    A delivery whose message is stored needs no orders. After a patient merge an order is found by
+    site and accession alone. `survivors` are the surviving MRNs of such orders, by the position of
+    the order, if the merge is newer than the delivery. `sent_sections` are the sections that the
+    receiver has; None if one of the messages that contain them is damaged.
     """
 
-    orders: list[IndexedOrder | None]
-    delivered: list[DeliveredEvent]
+    history: DeliveryHistory
+    orders: list[IndexedOrder | None] = field(default_factory=list)
     sent_sections: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
 
@@ -209,16 +135,19 @@ class Composer:
     def look_up(
         self, deliveries: Sequence[ClaimedDelivery], destination: CompiledDestination
     ) -> dict[int, DeliveryContext]:
-        """Read the context of deliveries, by delivery id. Blocking. Raises StoreError."""
-        found: dict[int, DeliveryContext] = {}
+        """Read the contexts of deliveries, by delivery id. Blocking. Raises StoreError."""
+        fresh = [each for each in deliveries if each.payload is None]
         with self._database.read_committed() as connection:
-            delivered_events = delivered_before(connection, deliveries, destination.name)
-            for each, orders in zip(deliveries, find_orders(connection, deliveries), strict=True):
-                delivered = delivered_events[each.delivery_id]
-                needs_sections = delivered and uses_sections(destination, ResultEvent(each.event))
-                sections = observations_sent_before(connection, each) if needs_sections else ()
+            histories = read_histories(connection, deliveries, destination.name)
+            found = {each: DeliveryContext(history) for each, history in histories.items()}
+            for each, orders in zip(fresh, find_orders(connection, fresh), strict=True):
+                history = histories[each.delivery_id]
+                needs_sections = history.delivered and uses_sections(
+                    destination, ResultEvent(each.event)
+                )
+                sections = read_sent_observations(connection, each) if needs_sections else ()
                 survivors = _survivors(connection, each, orders)
-                found[each.delivery_id] = DeliveryContext(orders, delivered, sections, survivors)
+                found[each.delivery_id] = DeliveryContext(history, orders, sections, survivors)
         return found
 
     def write(
@@ -228,7 +157,7 @@ class Composer:
         delivery, context, destination = plan.delivery, plan.context, plan.destination
         orders = delivery.orders["orders"]
         name = control_id(destination.name, delivery.release_key)
-        delivered = [*context.delivered, plan.delivered_event]
+        delivered = [*context.history.delivered, plan.delivered_event]
         unmapped: list[UnmappedCode] = []
         result_context = ResultContext(
             event=plan.event,
@@ -246,7 +175,7 @@ class Composer:
             destination=dict(destination.fields),
             report_status=str(delivery.orders["status"]),
             time_zone=destination.time_zone,
-            earlier=events_since_cancellation(context.delivered),
+            earlier=events_since_cancellation(context.history.delivered),
             files=files,
             sent_sections=context.sent_sections or (),
             document=document_names(delivery.report_id, delivery.release_key, delivered),
@@ -269,16 +198,40 @@ def plan_message(
     if context.sent_sections is None:
         raise StoredMessageDamaged
     delivered_event = as_delivered_event(
-        context.delivered, ResultEvent(delivery.event), delivery.release_key
+        context.history.delivered, ResultEvent(delivery.event), delivery.release_key
     )
     event = delivered_event.event
     mapping = destination.mapping_for(event)
     if mapping is None or not delivery.orders["orders"]:
         raise NoDefinitionForEvent(delivery.event)
-    earlier = events_since_cancellation(context.delivered)
+    earlier = events_since_cancellation(context.history.delivered)
     if event in RETRACTABLE_EVENTS and RETRACTABLE_EVENTS[event].isdisjoint(earlier):
         raise NothingToRetract
     return MessagePlan(delivery, context, delivered_event, mapping, destination)
+
+
+def is_superseded(
+    delivery: ClaimedDelivery, newer: Iterable[ResultEvent], destination: CompiledDestination
+) -> bool:
+    """
+    Tell whether a message would replace one of the newer messages that the receiver has.
+
+    A separate addendum replaces nothing, and a status message no text. A delivery that the receiver
+    accepted before is repeated in any case.
+    """
+    event = ResultEvent(delivery.event)
+    if delivery.is_repeat or _is_separate(event, destination):
+        return False
+    replaced = [each for each in newer if not _is_separate(each, destination)]
+    return bool(replaced) and (
+        event in EVENTS_WITHOUT_TEXT or not EVENTS_WITHOUT_TEXT.issuperset(replaced)
+    )
+
+
+def _is_separate(event: ResultEvent, destination: CompiledDestination) -> bool:
+    """Tell whether the message of an event is about an addendum without its report."""
+    mapping = destination.mapping_for(event) if event in ADDENDUM_EVENTS else None
+    return mapping is not None and mapping.style.layout.has_separate_addenda
 
 
 def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:

@@ -165,7 +165,7 @@ class Courier:
                 elif not await self._deliver(batch):
                     await self._wait_for_wakeup(POLL_SECONDS)
             except StoreError as error:
-                self._log_error("nothing delivered", error)
+                self._log_error("deliveries not claimed or stored", error)
                 await self._wait_for_wakeup(DATABASE_PAUSE)
         await self._outcomes.flush()
 
@@ -373,7 +373,7 @@ class OutcomeWriter:
             try:
                 await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
-                self._log_error("outcomes not stored yet", error)
+                self._log_error("outcomes not stored, trying again", error)
                 await asyncio.sleep(DATABASE_PAUSE)
             except StoreError as error:  # the leases expire, and the messages are sent again
                 self._log_error("outcomes not stored", error)

@@ -8,7 +8,7 @@ receiver follow from the history. Reads deliveries and sent messages; changes no
 from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -54,32 +54,43 @@ class DeliveredEvent:
     sequence: int = 0
 
 
-def delivered_before(
-    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
-) -> dict[int, list[DeliveredEvent]]:
+@dataclass(frozen=True, slots=True)
+class DeliveryHistory:
     """
-    Read what a receiver got before each of these deliveries, by delivery id.
+    The accepted messages about the report and orders of one delivery, in the order of release.
 
-    Contains only messages about the same report and orders, in the order of delivery.
+    `newer` are the events of those that were released after this delivery: an operator had skipped
+    it.
     """
+
+    delivered: list[DeliveredEvent] = field(default_factory=list)
+    newer: frozenset[ResultEvent] = frozenset()
+
+
+def read_histories(
+    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
+) -> dict[int, DeliveryHistory]:
+    """Read the histories of claimed deliveries to a receiver, by delivery id."""
     reports = sorted({each.report_id for each in deliveries})
     answer = execute_keys(
         connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
     )
-    delivered: defaultdict[str, list[Any]] = defaultdict(list)
+    by_report: defaultdict[str, list[Any]] = defaultdict(list)
     for row in answer.all():
-        delivered[row.report_id].append(row)
-    return {
-        each.delivery_id: _delivered_events(each, delivered[each.report_id]) for each in deliveries
-    }
+        by_report[row.report_id].append(row)
+    return {each.delivery_id: _history(each, by_report[each.report_id]) for each in deliveries}
 
 
-def _delivered_events(delivery: ClaimedDelivery, rows: Iterable[Any]) -> list[DeliveredEvent]:
+def _history(delivery: ClaimedDelivery, rows: Iterable[Any]) -> DeliveryHistory:
     delivered: list[DeliveredEvent] = []
+    newer: set[ResultEvent] = set()
     for row in rows:
-        if row.id < delivery.delivery_id and share_an_order(delivery.release_key, row.release_key):
-            delivered.append(as_delivered_event(delivered, ResultEvent(row.event), row.release_key))
-    return delivered
+        if share_an_order(delivery.release_key, row.release_key):
+            event = ResultEvent(row.event)
+            delivered.append(as_delivered_event(delivered, event, row.release_key))
+            if row.id > delivery.delivery_id:
+                newer.add(event)
+    return DeliveryHistory(delivered, frozenset(newer))
 
 
 def as_delivered_event(
@@ -154,7 +165,7 @@ def _sequence(release_key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def observations_sent_before(
+def read_sent_observations(
     connection: Connection, delivery: ClaimedDelivery
 ) -> tuple[SentSection, ...] | None:
     """

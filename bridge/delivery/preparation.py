@@ -15,17 +15,21 @@ from dataclasses import dataclass, field
 from bridge.delivery.composer import (
     EVENTS_WITHOUT_TEXT,
     Composer,
-    CompositionError,
     DeliveryContext,
     MessagePlan,
-    ReportGone,
-    ReportNotSigned,
-    ReportUnstable,
-    StoredMessageDamaged,
+    is_superseded,
     plan_message,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
 from bridge.delivery.destinations import CompiledDestination, key_of
+from bridge.delivery.errors import (
+    CompositionError,
+    ReportGone,
+    ReportNotSigned,
+    ReportUnstable,
+    StoredMessageDamaged,
+    Superseded,
+)
 from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without_message
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -44,8 +48,8 @@ NOT_FOUND = "report_not_found"
 PRELIM_NOT_FOUND = frozenset({NOT_FOUND, "prelim_read_not_found"})
 """Error codes of the report service for a preliminary read that does not exist any more."""
 
-ASK_AGAIN = 60.0
-"""Seconds until a service that refused a call for several texts gets such a call again."""
+UNSUPPORTED_RETRY_SECONDS = 60.0
+"""Seconds for which a service that refused a call for several texts gets no such call."""
 
 _ATTEMPTS = 3
 """How often a report is read to get a text and files of the same version."""
@@ -67,7 +71,7 @@ class ReportTexts:
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
-        self._singly_until = 0.0  # loop time
+        self._no_batch_until = 0.0  # loop time
 
     async def read(self, plans: Sequence[MessagePlan]) -> list[ReportContent | BaseException]:
         """Return the content of each plan, in order, or its EngineFailure or CompositionError."""
@@ -79,7 +83,7 @@ class ReportTexts:
 
     async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKey, ReportExport]:
         """Read many signed reports in one call per token; unsigned and unknown ones are absent."""
-        if asyncio.get_running_loop().time() < self._singly_until:
+        if asyncio.get_running_loop().time() < self._no_batch_until:
             return {}
         by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
         for order in dict.fromkeys(map(_order, plans)):
@@ -94,7 +98,7 @@ class ReportTexts:
             elif not isinstance(answer, EngineFailure):
                 raise answer
             elif answer.failure is FailureKind.PERMANENT and answer.code != NOT_FOUND:
-                self._singly_until = asyncio.get_running_loop().time() + ASK_AGAIN
+                self._no_batch_until = asyncio.get_running_loop().time() + UNSUPPORTED_RETRY_SECONDS
         return found
 
     async def _content(self, plan: MessagePlan, signed: ReportExport | None) -> ReportContent:
@@ -156,7 +160,7 @@ def _check_signed(plan: MessagePlan, export: ReportExport) -> None:
     signed = export.report.signed_at is not None
     if plan.event is ResultEvent.PRELIMINARY and signed:
         raise ReportGone
-    delivered = {each.event for each in plan.context.delivered}
+    delivered = {each.event for each in plan.context.history.delivered}
     if plan.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
         if not signed or len(export.addenda) < plan.addenda:
             raise ReportGone
@@ -171,8 +175,8 @@ PreparedDelivery = tuple[ClaimedDelivery, bytes | DeliveryOutcome]
 @dataclass(frozen=True, slots=True)
 class ClaimedDeliveries:
     """
-    Claimed deliveries, the definition of their destination, and by delivery id the contexts of
-    those without a stored message.
+    Claimed deliveries, the definition of their destination, and by delivery id their contexts.
+    There are none after an error of the database.
     """
 
     destination: CompiledDestination
@@ -217,9 +221,9 @@ class Preparation:
     ) -> ClaimedDeliveries:
         claimed = self._outbox.claim(current().name, now, limit)
         destination = current()  # after the claim: a retry uses what was activated before it
-        fresh = [each for each in claimed if each.payload is None and not each.is_damaged]
+        intact = [each for each in claimed if not each.is_damaged]
         try:
-            contexts = self._composer.look_up(fresh, destination) if fresh else {}
+            contexts = self._composer.look_up(intact, destination) if intact else {}
         except StoreError:
             contexts = {}
         return ClaimedDeliveries(destination, claimed, contexts)
@@ -229,21 +233,30 @@ class Preparation:
         results: dict[int, bytes | DeliveryOutcome] = {}
         plans: list[MessagePlan] = []
         for each in claimed.deliveries:
-            if each.is_damaged:
-                results[each.delivery_id] = self._damaged(each)
-            elif each.payload is not None:
-                results[each.delivery_id] = each.payload
-            elif each.delivery_id not in claimed.contexts:
-                results[each.delivery_id] = self._unstored(each)
+            planned = self._plan(each, claimed)
+            if isinstance(planned, MessagePlan):
+                plans.append(planned)
             else:
-                try:
-                    context = claimed.contexts[each.delivery_id]
-                    plans.append(plan_message(each, context, claimed.destination))
-                except CompositionError as error:
-                    results[each.delivery_id] = outcome_without_message(each, error)
+                results[each.delivery_id] = planned
         if plans:
             results |= await self._composed(plans)
         return [(each, results[each.delivery_id]) for each in claimed.deliveries]
+
+    def _plan(
+        self, delivery: ClaimedDelivery, claimed: ClaimedDeliveries
+    ) -> MessagePlan | bytes | DeliveryOutcome:
+        """Return the plan of a message, or its stored bytes, or the outcome if there is none."""
+        context, destination = claimed.contexts.get(delivery.delivery_id), claimed.destination
+        if delivery.is_damaged:
+            return self._damaged(delivery)
+        if context is None:
+            return self._unstored(delivery)
+        try:
+            if is_superseded(delivery, context.history.newer, destination):
+                raise Superseded
+            return delivery.payload or plan_message(delivery, context, destination)
+        except CompositionError as error:
+            return outcome_without_message(delivery, error)
 
     async def _composed(self, plans: Sequence[MessagePlan]) -> dict[int, bytes | DeliveryOutcome]:
         """
@@ -297,7 +310,7 @@ class Preparation:
             case CompositionError():
                 return outcome_without_message(plan.delivery, error)
             case Exception():  # unexpected: park the delivery for an operator
-                self._on_error("not composed", error)
+                self._on_error("message not composed", error)
                 return give_up(plan.delivery, "not_composed")
             case _:
                 raise error

@@ -215,7 +215,11 @@ class Reconciler:
             self._metrics.differences.labels(finding.difference.value).inc()
         if findings:
             kinds = sorted({finding.difference.value for finding in findings})
-            self._log.warning("both sides differ", count=len(findings), reason=", ".join(kinds))
+            self._log.warning(
+                "orders differ from the report service",
+                count=len(findings),
+                reason=", ".join(kinds),
+            )
         return findings
 
     async def _compared(

@@ -17,8 +17,8 @@ from enum import StrEnum
 from random import Random
 from types import MappingProxyType
 
-from bridge.delivery.composer import CompositionError, NothingToSend
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.errors import CompositionError, NothingToSend
 from bridge.errors import BridgeError, FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome

@@ -147,7 +147,7 @@ def _condition_to_raise(row: Row[Any]) -> AlertCondition:
     found = _condition(row)
     if row.recurrences < MAX_RECURRENCES:
         return found
-    return replace(found, text=f"{found.text}; it comes and goes")
+    return replace(found, text=f"{found.text}; the condition keeps returning")
 
 
 def _condition(row: Row[Any]) -> AlertCondition:

@@ -127,11 +127,11 @@ def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[A
 def _queues(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
     for name, queue in snapshot.queues.items():
         if limits.queue_depth and queue.waiting >= limits.queue_depth:
-            text = f"{queue.waiting} wait in {name}"
+            text = f"{queue.waiting} entries wait in {name}"
             yield AlertCondition(f"depth:{name}", AlertSeverity.CRITICAL, text)
         age = 0 if queue.oldest is None else snapshot.now - queue.oldest
         if limits.queue_age and age >= limits.queue_age:
-            text = f"the oldest in {name} has waited for {duration(age)}"
+            text = f"the oldest entry in {name} has waited for {format_duration(age)}"
             yield AlertCondition(f"age:{name}", AlertSeverity.CRITICAL, text)
         if limits.parked and queue.parked >= limits.parked:
             text = f"{queue.parked} parked in {name} need attention"
@@ -145,7 +145,7 @@ def _silence(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[Aler
         last = snapshot.last_message.get(name)
         quiet = snapshot.now - max(last or 0, 0 if last else snapshot.started_at)
         if quiet >= limit:
-            text = f"nothing has come in at listener {name} for {duration(quiet)}"
+            text = f"listener {name} has received no message for {format_duration(quiet)}"
             yield AlertCondition(f"silence:{name}", AlertSeverity.WARNING, text)
 
 
@@ -158,7 +158,9 @@ def _certificates(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator
     for name in dict.fromkeys(name for files in snapshot.files for name in files.certificates):
         own = [(each.host, each.certificates.get(name)) for each in snapshot.files]
         soon = [
-            (host, life.ends) for host, life in own if life and _ends_soon(life, snapshot, limits)
+            (host, validity.ends)
+            for host, validity in own
+            if validity and _ends_soon(validity, snapshot, limits)
         ]
         past = [host for host, ends in soon if ends <= snapshot.now]
         key = f"certificate:{name.removeprefix('certificate of ')}"
@@ -166,14 +168,15 @@ def _certificates(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator
             text = f"the {name} has expired{_on_hosts(snapshot, past)}"
             yield AlertCondition(key, AlertSeverity.CRITICAL, text)
         elif soon:
-            left = duration(min(ends for _, ends in soon) - snapshot.now)
+            left = format_duration(min(ends for _, ends in soon) - snapshot.now)
             text = f"the {name} expires in {left}{_on_hosts(snapshot, [host for host, _ in soon])}"
             yield AlertCondition(key, AlertSeverity.WARNING, text)
 
 
-def _ends_soon(life: Validity, snapshot: SystemSnapshot, limits: AlertThresholds) -> bool:
-    left = life.ends - snapshot.now
-    soon = min(limits.certificate, (life.ends - life.begins) // 4)  # some are valid for a week only
+def _ends_soon(validity: Validity, snapshot: SystemSnapshot, limits: AlertThresholds) -> bool:
+    left = validity.ends - snapshot.now
+    # Some certificates are valid for only a week.
+    soon = min(limits.certificate, (validity.ends - validity.begins) // 4)
     return left <= 0 or left < soon
 
 
@@ -203,7 +206,7 @@ def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCo
         if each.disk_free is not None and each.disk_free < limits.disk_free
     }
     if full:
-        text = f"less than {limits.disk_free // 2**20} MiB are left on the disk of HOME"
+        text = f"less than {limits.disk_free // 2**20} MiB are free on the disk of HOME"
         yield AlertCondition("disk", AlertSeverity.CRITICAL, text + _on_hosts(snapshot, full))
 
 
@@ -243,7 +246,7 @@ def _codes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
         yield AlertCondition(f"codes:{mapping} {table}", AlertSeverity.WARNING, text)
 
 
-def duration(milliseconds: int) -> str:
+def format_duration(milliseconds: int) -> str:
     """Format a duration in its largest unit: `3 d`, `2 h`, `5 min`, `10 s`."""
     for name, size in (("d", DAY), ("h", 3_600_000), ("min", 60_000)):
         if milliseconds >= size:

@@ -44,7 +44,7 @@ class ProbeTarget:
 
 
 async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
-    """Resolve the name, connect, do the TLS handshake, and see if the connection stays open."""
+    """Resolve the name, connect, do the TLS handshake, and check that the connection stays open."""
     steps: list[ProbeStep] = []
     began = time.monotonic()
     try:
@@ -56,9 +56,11 @@ async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
     except TimeoutError:
         steps.append(_failed(steps, began, "timeout"))
     except ssl.SSLCertVerificationError as error:
-        steps.append(ProbeStep("tls", False, f"certificate: {error.verify_message}", _since(began)))
+        steps.append(
+            ProbeStep("tls", False, f"certificate: {error.verify_message}", _elapsed_ms(began))
+        )
     except ssl.SSLError as error:
-        steps.append(ProbeStep("tls", False, (error.reason or "tls").lower(), _since(began)))
+        steps.append(ProbeStep("tls", False, (error.reason or "tls").lower(), _elapsed_ms(began)))
     except OSError as error:
         code = os.strerror(error.errno) if error.errno and error.errno > 0 else "not found"
         steps.append(_failed(steps, began, code.lower()))
@@ -80,8 +82,8 @@ def probe_port(host: str, port: int) -> ProbeStep:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            return ProbeStep("free", False, (error.strerror or "").lower(), _since(began))
-    return ProbeStep("free", True, "", _since(began))
+            return ProbeStep("free", False, (error.strerror or "").lower(), _elapsed_ms(began))
+    return ProbeStep("free", True, "", _elapsed_ms(began))
 
 
 async def _resolve(target: ProbeTarget) -> str:
@@ -101,14 +103,14 @@ async def _connect(target: ProbeTarget, steps: list[ProbeStep], began: float) ->
             steps.append(_done("tls", began, _version(writer)))
             steps.append(_certificate(writer))
         began = time.monotonic()
-        stays = await _stays(reader)
+        stays = await _stays_open(reader)
         why = "" if stays else "closed by the other side"
-        steps.append(ProbeStep("stays", stays, why, _since(began)))
+        steps.append(ProbeStep("stays", stays, why, _elapsed_ms(began)))
     finally:
         writer.transport.abort()
 
 
-async def _stays(reader: asyncio.StreamReader) -> bool:
+async def _stays_open(reader: asyncio.StreamReader) -> bool:
     try:
         return bool(await asyncio.wait_for(reader.read(1), _CLOSE_SECONDS))
     except TimeoutError:
@@ -134,28 +136,28 @@ def _certificate(writer: asyncio.StreamWriter) -> ProbeStep:
 def _folder(path: Path) -> list[ProbeStep]:
     began = time.monotonic()
     if not path.is_dir():
-        return [ProbeStep("folder", False, "there is no such folder", _since(began))]
+        return [ProbeStep("folder", False, "there is no such folder", _elapsed_ms(began))]
     try:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
         return [
             ProbeStep("folder", True),
-            ProbeStep("write", False, (error.strerror or "").lower(), _since(began)),
+            ProbeStep("write", False, (error.strerror or "").lower(), _elapsed_ms(began)),
         ]
-    return [ProbeStep("folder", True), ProbeStep("write", True, "", _since(began))]
+    return [ProbeStep("folder", True), ProbeStep("write", True, "", _elapsed_ms(began))]
 
 
 def _done(name: str, began: float, code: str = "") -> ProbeStep:
-    return ProbeStep(name, True, code, _since(began))
+    return ProbeStep(name, True, code, _elapsed_ms(began))
 
 
 def _failed(steps: list[ProbeStep], began: float, code: str) -> ProbeStep:
     """Return the failure of the step after the last successful one."""
     following = {"resolve": "connect", "connect": "tls"}
     name = following.get(steps[-1].name, "stays") if steps else "resolve"
-    return ProbeStep(name, False, code, _since(began))
+    return ProbeStep(name, False, code, _elapsed_ms(began))
 
 
-def _since(began: float) -> int:
+def _elapsed_ms(began: float) -> int:
     return round((time.monotonic() - began) * 1000)

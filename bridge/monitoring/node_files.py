@@ -24,7 +24,7 @@ _END_OF_LIST = b"-----END X509 CRL-----"
 
 def expiry_times(files: Mapping[str, Path]) -> dict[str, int]:
     """Return when the first certificate of each file expires (ms), by the owner of the file."""
-    return {owner: life.ends for owner, life in certificate_chains(files).items()}
+    return {owner: validity.ends for owner, validity in certificate_chains(files).items()}
 
 
 def certificate_chains(files: Mapping[str, Path]) -> dict[str, Validity]:
@@ -56,8 +56,8 @@ def _validities(
     return found
 
 
-def _end(life: Validity) -> int:
-    return life.ends
+def _end(validity: Validity) -> int:
+    return validity.ends
 
 
 def _certificates(data: bytes) -> list[Validity]:
@@ -115,8 +115,8 @@ def save_node_files(
     now: int,
 ) -> None:
     """Store the files of a node (`now` in ms, `free` in bytes)."""
-    lives = {name: [life.begins, life.ends] for name, life in certificates.items()}
-    files = json.dumps({"certificates": lives, "disk_free": free})
+    validities = {name: [validity.begins, validity.ends] for name, validity in certificates.items()}
+    files = json.dumps({"certificates": validities, "disk_free": free})
     row = {"node": address.node, "host": address.host, "files": files, "at": now}
     with database.write() as connection:
         connection.execute(_SAVE, row)
@@ -131,6 +131,6 @@ def files_of_other_nodes(database: Database, node: str, after: int) -> list[Node
 
 
 def _read(host: str, files: Mapping[str, Mapping[str, tuple[int, int]]]) -> NodeFiles:
-    lives = {name: Validity(*life) for name, life in files["certificates"].items()}
+    validities = {name: Validity(*validity) for name, validity in files["certificates"].items()}
     free = files["disk_free"]
-    return NodeFiles(host, lives, free if isinstance(free, int) else None)
+    return NodeFiles(host, validities, free if isinstance(free, int) else None)

@@ -140,10 +140,10 @@ class TracedSender:
         delivery = current_delivery.get()
         if delivery is None or self._find_key is None:
             return self._send(payload, None)
-        sending = self._send_of(payload, self._find_key, delivery)
+        sending = self._send_with_key(payload, self._find_key, delivery)
         return Deferred.fromFuture(asyncio.ensure_future(sending))
 
-    async def _send_of(
+    async def _send_with_key(
         self, payload: bytes, find_key: TraceKeyFinder, delivery: ClaimedDelivery
     ) -> bytes:
         key = None
@@ -207,7 +207,7 @@ def _ended(outcome: Any, span: Span) -> Any:
     return outcome
 
 
-PATIENCE: Final = 3.0
+SHUTDOWN_SECONDS: Final = 3.0
 """Seconds that a stop waits for the collector to accept the last spans."""
 
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")
@@ -258,7 +258,7 @@ def open_tracer(endpoint: str, share: float) -> tuple[Tracer, Callable[[], None]
     )
 
 
-def shut_down_within(end: Callable[[], object], patience: float = PATIENCE) -> None:
+def shut_down_within(end: Callable[[], object], patience: float = SHUTDOWN_SECONDS) -> None:
     """Export the remaining spans, or drop them after `patience` seconds."""
     ending = Thread(target=end, name="traces", daemon=True)
     ending.start()

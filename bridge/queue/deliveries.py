@@ -39,7 +39,7 @@ class ClaimedDelivery:
 
     `tries` counts the attempts to send, and failures to compose. `attempts` also counts claims that
     were returned unsent. `is_damaged`: the stored message does not have its digest; `payload` is
-    None then, and nothing may be sent.
+    None then, and nothing may be sent. `is_repeat`: the receiver has accepted it before.
     """
 
     delivery_id: int
@@ -55,6 +55,7 @@ class ClaimedDelivery:
     created_at: int
     tries: int = 0
     is_damaged: bool = False
+    is_repeat: bool = False
 
 
 current_delivery: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)

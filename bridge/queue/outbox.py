@@ -145,6 +145,7 @@ def read_claim(row: Row[Any]) -> ClaimedDelivery:
         created_at=row.created_at,
         tries=row.tries or 0,
         is_damaged=is_damaged,
+        is_repeat=row.acknowledged_at is not None,
     )
 
 
@@ -177,7 +178,7 @@ _READ_CLAIMS = text("""
     SELECT d.id, d.destination, d.report_id, d.release_key, d.event, d.orders, d.control_id,
         CASE WHEN b.edition <> '' AND d.attempts = 1 AND d.tries IS NULL THEN NULL
             ELSE b.payload END AS payload,
-        b.digest, d.attempts, d.release_at, d.created_at, d.tries
+        b.digest, d.attempts, d.release_at, d.created_at, d.tries, d.acknowledged_at
     FROM delivery AS d LEFT JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.id IN :ids ORDER BY d.id
 """).bindparams(bindparam("ids", expanding=True))

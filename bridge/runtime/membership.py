@@ -133,7 +133,7 @@ class Membership:
         if count := await Threads.LEASES.run(
             self._failover.requeue_claims_of_failed_nodes, now_ms()
         ):
-            self._log.warning("requeued the claims of a failed node", count=count)
+            self._log.warning("claims of a failed node queued again", count=count)
             self._wake()
 
     def _wake(self) -> None:

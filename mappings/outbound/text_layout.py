@@ -150,6 +150,11 @@ class TextLayout:
         """OBX-2 of the text."""
         return "FT" if self.layout == "formatted" else "TX"
 
+    @property
+    def has_separate_addenda(self) -> bool:
+        """Whether the message of an addendum contains the addendum without the report."""
+        return self.addenda in ("newest", CHILD)
+
     def in_child(self, context: ResultContext) -> bool:
         """
         Tell whether a message is about a child order. Every addendum, sent or withdrawn,

@@ -109,7 +109,7 @@ def test_replay(running: House) -> None:
 
 
 def test_reconcile(running: House) -> None:
-    """`concerns reconcile` compares at once and counts the orders that only one side has."""
+    """`exceptions reconcile` compares at once and counts the orders that only one side has."""
     with Sender(running.mllp_port) as sender:
         assert verdict(sender.ask(order(5095)))[0] == "AA"
     running.settle()
@@ -117,7 +117,7 @@ def test_reconcile(running: House) -> None:
     body = {"clinicalInfo": named, "reportingApp": {}, "response": {"type": "link"}}
     ordered = {"lazyLaunch": True, "registerOrder": True}
     running.post("/api/report/launch/clinical", body | ordered)
-    comparison = json.loads(running.bridge("concerns", "reconcile", "--json"))["last"]
+    comparison = json.loads(running.bridge("exceptions", "reconcile", "--json"))["last"]
 
     assert comparison["orders"] >= 1
     assert comparison["ended_at"] is not None

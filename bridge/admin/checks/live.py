@@ -44,6 +44,12 @@ _OPTIONS_UNSUPPORTED: Final = frozenset({501, 505})
 """Server errors that mean that OPTIONS is not supported."""
 
 
+def _no_answer(host: str) -> str:
+    return (
+        f"no answer from {host} within {_TIMEOUT:g} s: it is down or slow, or a firewall blocks it"
+    )
+
+
 def _http_destination(
     settings: Settings,
     destination: DestinationSettings,
@@ -58,9 +64,7 @@ def _http_destination(
     except TransportError:
         return  # `check_home` reports the reason
     except httpx.TimeoutException:
-        message = (
-            f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a firewall"
-        )
+        message = _no_answer(host)
         yield CheckFinding(CheckSeverity.ERROR, place, message)
     except httpx.RemoteProtocolError:
         message = f"{host} does not respond with HTTP: check the port"
@@ -164,9 +168,7 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
             status = response.status_code  # the body is not needed
             is_html = "html" in response.headers.get("content-type", "")
     except httpx.TimeoutException:
-        message = (
-            f"no answer from {host} within {_TIMEOUT:g} s: it is down, slow or behind a firewall"
-        )
+        message = _no_answer(host)
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
         return
     except httpx.HTTPError as error:

@@ -101,9 +101,9 @@ class GrantBody(_Body):
     @model_validator(mode="after")
     def _is_consistent(self) -> "GrantBody":
         if self.role is ConsoleRole.SITE_ADMINISTRATOR and not self.sites:
-            raise ValueError("a site administrator has sites")
+            raise ValueError("a site administrator needs at least one site")
         if self.role in ALL_SITES_ROLES and self.sites:
-            raise ValueError("no site limits this role")
+            raise ValueError("this role cannot be limited to sites")
         return self
 
     def grant(self, email: str) -> Grant:
@@ -164,7 +164,7 @@ class OrderSearchBody(_Body):
     @model_validator(mode="after")
     def _has_one_number(self) -> "OrderSearchBody":
         if bool(self.accession.strip()) == bool(self.patient.strip()):
-            raise ValueError("one number is asked for")
+            raise ValueError("give either an order number or a patient id")
         return self
 
     def number(self) -> tuple[NumberKind, str]:

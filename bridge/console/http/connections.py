@@ -121,7 +121,7 @@ def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str
         for each in _states(call.context, kind):
             if each["name"] == name and _visible_sites(call.user, each["sites"]) is not None:
                 if not _may_change(call.user, each["sites"]):
-                    raise PermissionDenied("change what serves others' sites too")
+                    raise PermissionDenied("change a connection that also serves other sites")
                 return list(each["sites"])
         raise NoSuchItem
 

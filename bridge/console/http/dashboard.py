@@ -10,7 +10,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import NoSuchItem
 from bridge.console import dashboard
 from bridge.console.context import ConsoleContext
-from bridge.console.dashboard import figures
+from bridge.console.dashboard import read_figures
 from bridge.console.http.connections import visible_channels
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
 from bridge.console.http.messages import sites_of_message
@@ -53,7 +53,7 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
         for kind, listed in channels.items()
     }
     limited = call.user.grant.reach is not None
-    found = figures(
+    found = read_figures(
         call.context.database,
         call.context.clock(),
         listeners=names["listeners"] if limited else None,

@@ -194,7 +194,7 @@ async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
         call.user.grant.require(each)
     require_fresh(call.user.authenticated_at, call.context.clock())
     if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
-        raise InvalidState("choose those that are parked, or those that were refused")
+        raise InvalidState("search by the state parked or refused")
     ids, more = await Threads.CONSOLE.run(_oldest_ids, call.context, query)
     message_replay = await Threads.CONSOLE.run(_message_replay, call.context)
     result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}

@@ -79,7 +79,8 @@ class AuditBuffer:
                 await self._executor.run(partial(self._record, some, counts))
             except StoreError as error:
                 events = some + events
-                log.warning("audit_waits", failure=type(error).__name__, count=len(events))
+                failure, count = type(error).__name__, len(events)
+                log.warning("audit_events_not_stored", failure=failure, count=count)
                 self._waiting = events + self._waiting
                 self._tally.give_back(counts)
                 return

@@ -119,7 +119,7 @@ class StreamHub:
             try:
                 await self._wake_changed()
             except StoreError as error:
-                log.warning("live_glance_failed", failure=type(error).__name__)
+                log.warning("live_changes_not_read", failure=type(error).__name__)
             await asyncio.sleep(PAUSE_SECONDS)
             await wait_notified(notification, POLL_SECONDS)
         for watch in self._watches:
@@ -161,7 +161,7 @@ class StreamHub:
         try:
             await self._executor.run(writing)
         except StoreError as error:
-            log.warning("live_windows_not_kept", failure=type(error).__name__)
+            log.warning("live_windows_not_stored", failure=type(error).__name__)
 
 
 def _wake_if_changed(watch: StreamWatch, snapshot: LiveSnapshot, *, first: bool) -> None:

@@ -323,7 +323,7 @@ class Worker:
                     return
                 settled = await self._async_inbox.settle(outcomes, now)
             except StoreUnavailable as error:
-                _log.warning("%d outcomes not stored yet: %s", len(outcomes), error)
+                _log.warning("%d outcomes not stored, trying again: %s", len(outcomes), error)
                 self._unconfirmed.possible |= claim_next
                 claim_next = False
                 await asyncio.sleep(_STORE_RETRY_SECONDS)

@@ -41,7 +41,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str, str, str]] = {
     ("mapping", "diff", "orders", "--from", "files"): (
         *("compare", "messages", "last 100 of mapping orders", "success"),
     ),
-    ("concerns", "seen", "--all"): ("mark as seen", "exceptions", "all", "success"),
+    ("exceptions", "seen", "--all"): ("mark as seen", "exceptions", "all", "success"),
 }
 
 

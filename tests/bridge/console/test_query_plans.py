@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery, search_messages
-from bridge.console.dashboard import figures
+from bridge.console.dashboard import read_figures
 from bridge.queue import queries
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
@@ -68,7 +68,7 @@ def test_parked_rows_use_the_partial_index(
         ),
         lambda store: search_messages(store.database, MessageQuery(text="locked")),
         lambda store: search_messages(store.database, MessageQuery(sites=frozenset({"odd"}))),
-        lambda store: figures(store.database, START + 3_000_000),
+        lambda store: read_figures(store.database, START + 3_000_000),
     ],
 )
 def test_no_query_scans_a_table(

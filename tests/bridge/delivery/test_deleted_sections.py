@@ -9,8 +9,8 @@ from sqlalchemy import text
 from bridge.delivery.delivery_history import (
     DeliveredEvent,
     current_observations,
-    delivered_before,
-    observations_sent_before,
+    read_histories,
+    read_sent_observations,
 )
 from bridge.engine_client import OrderKey
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
@@ -108,7 +108,7 @@ def test_sections_of_another_receiver(database: Database) -> None:
         (claimed,) = outbox.claim(destination_name, NOW, 1)
         claimed = replace(claimed, release_key="R1:final:2:all")
         with database.read() as connection:
-            found = observations_sent_before(connection, claimed)
+            found = read_sent_observations(connection, claimed)
         assert found == (SentSection(destination_name, "LN", "1"),)
 
 
@@ -122,15 +122,15 @@ def test_the_history_of_one_order(database: Database) -> None:
         (claimed,) = outbox.claim("ris", NOW, 1)
         claims.append(claimed)
         with database.read() as connection:
-            before = delivered_before(connection, [claimed], "ris")[claimed.delivery_id]
-            history.append((before, observations_sent_before(connection, claimed)))
+            (before,) = read_histories(connection, [claimed], "ris").values()
+            history.append((before.delivered, read_sent_observations(connection, claimed)))
         outbox.store_payloads({claimed.delivery_id: (message, "1")})
         outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED)], NOW)
     first = ([DeliveredEvent(ResultEvent.FINAL)], (SentSection("1", "LN", "1"),))
     assert history == [([], ()), ([], ()), first]
     with database.write() as connection:
         connection.execute(text("UPDATE delivery_body SET payload = :other"), {"other": b"MSH|"})
-        assert observations_sent_before(connection, claims[-1]) is None
+        assert read_sent_observations(connection, claims[-1]) is None
 
 
 def test_current_observations() -> None:

@@ -29,7 +29,7 @@ class OutcomeHarness:
         self.paused: list[str] = []
         self.tries: Counter[int] = Counter()
         self.breaker = CircuitBreaker(POLICY, 2, Random(1))
-        self.appraiser = OutcomePolicy(
+        self.policy = OutcomePolicy(
             destination,
             self.breaker,
             Metrics(),
@@ -40,7 +40,7 @@ class OutcomeHarness:
 
     def outcome_of(self, kind: ReplyKind, detail: str = "", number: int = 1) -> Any:
         """Return the outcome of one reply."""
-        outcome = self.appraiser.after_reply(
+        outcome = self.policy.after_reply(
             delivery(number, self.tries[number]), kind, detail, None, NOW
         )
         self.tries[number] = outcome.tries

@@ -31,8 +31,8 @@ from bridge.monitoring.conditions import (
     QueueBacklog,
     SystemSnapshot,
     Validity,
-    duration,
     find_conditions,
+    format_duration,
 )
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
@@ -120,7 +120,7 @@ def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: l
 
 def test_durations() -> None:
     """A duration is shown in its largest unit."""
-    assert [duration(each) for each in (999, 60_000, 7_200_000, 3 * DAY)] == [
+    assert [format_duration(each) for each in (999, 60_000, 7_200_000, 3 * DAY)] == [
         "0 s", "1 min", "2 h", "3 d",
     ]  # fmt: skip
 

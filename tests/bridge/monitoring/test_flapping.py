@@ -21,7 +21,7 @@ NOW = 100 * DAY
 SOON, FINE, PAST = Validity(0, NOW + 3 * DAY), Validity(0, NOW + 90 * DAY), Validity(0, NOW - 1)
 CERTIFICATE = "certificate of listener a"
 SIGHT = SystemSnapshot(NOW, NOW, {}, {}, {}, {CERTIFICATE: FINE}, disk_free=99, host="one")
-FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 wait in x")
+FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 entries wait in x")
 
 
 def texts(*other_nodes: NodeFiles) -> list[str]:
@@ -42,7 +42,7 @@ def test_files_of_other_nodes(database: Database) -> None:
     near, *further = node_files.files_of_other_nodes(database, "me", NOW - 1)
     assert texts(near) == [
         f"the {CERTIFICATE} expires in 3 d on host-b",
-        "less than 0 MiB are left on the disk of HOME on host-b",
+        "less than 0 MiB are free on the disk of HOME on host-b",
     ]
     assert texts(near, *further)[0] == f"the {CERTIFICATE} has expired on host-c"
     assert texts() == []
@@ -60,7 +60,7 @@ def test_a_flapping_condition(database: Database) -> None:
     assert [each.event for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]
-    assert notices[-1].condition.text == f"{FLAP.text}; it comes and goes"
+    assert notices[-1].condition.text == f"{FLAP.text}; the condition keeps returning"
     assert list_alerts(database)[0]["cleared_at"] is None
     assert update_alerts(database, [], 47, 0, hold=10) == []
     (router,) = update_alerts(database, [], 48, 0, hold=10)

@@ -47,7 +47,7 @@ QUERIES: dict[str, Query] = {
     "recent": lambda store: queries.messages(store, Filter(since=_ROWS - 20, limit=1000)),
     "queued deliveries": lambda store: queries.deliveries(store, Filter(state=QueueState.QUEUED)),
     "of a report": lambda store: queries.deliveries(store, Filter(report_id="r7")),
-    "dashboard": lambda store: dashboard.figures(store, NOW + _HOUR),
+    "dashboard": lambda store: dashboard.read_figures(store, NOW + _HOUR),
     "page: queued": lambda store: search_messages(store, MessageQuery(state=QueueState.QUEUED)),
     "page: parked": lambda store: search_messages(
         store, MessageQuery(state=QueueState.PARKED, text="x")

@@ -76,6 +76,17 @@ async def test_a_repetition_replaces_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_names_of_other_programs(tmp_path: Path) -> None:
+    """Files that the sender did not name neither stop it nor are replaced."""
+    names = ["²-A.hl7", "000000000000009-X-A.hl7", "9-A.hl7", "notes.hl7"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"other")
+    await send(sender(tmp_path), result("A"))
+    assert [(tmp_path / name).read_bytes() for name in names] == [b"other"] * len(names)
+    assert len(sent(tmp_path)) == len(names) + 1
+
+
+@pytest.mark.anyio
 async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     """With replies enabled, the acknowledgment of this message decides."""
     waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))

@@ -16,7 +16,7 @@ from typing import Any
 from bridge.engine.rules.text.negation import affirms, is_denied, is_unspaced, split
 
 MAX_PHRASE = 300
-"""Maximum characters of a phrase; it bounds the steps for each word of a text."""
+"""Maximum characters of a phrase. Each word in a text needs at most this many steps."""
 
 _MAX_OCCURRENCES = 200
 """Occurrences of one phrase that are examined; later ones are ignored."""

@@ -140,7 +140,7 @@ def _bare_text(inline: Inline) -> str:
 
 def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and text of each sentence after `start`, without suggested ones."""
-    # NUL characters stand for suggested text: a sentence with one is left out.
+    # NUL characters replace suggested text: a sentence with one is left out.
     text = "".join(
         "\u0000" * len(_bare_text(each))
         if isinstance(each, Text) and Mark.SUGGESTED in each.marks

@@ -232,7 +232,7 @@ def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) 
         assert "archive" not in {**overview["outbox"], **overview["sent"]}
     response = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
     assert response.status_code == FORBIDDEN
-    assert "serves others' sites too" in response.json()["detail"]
+    assert "also serves other sites" in response.json()["detail"]
     assert console.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
     all_destinations = console.call("editor", "GET", "/api/channels").json()["destinations"]
     assert not any(each["shared"] for each in all_destinations)

@@ -19,7 +19,7 @@ export interface Connection {
 }
 
 export interface SettingError {
-  /** Empty if the error concerns the whole table. */
+  /** Empty if the error is about the whole table. */
   field: string;
   text: string;
 }

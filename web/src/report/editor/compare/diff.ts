@@ -7,7 +7,7 @@ export interface Piece {
   text: string;
 }
 
-/** Words, numbers with their decimals, single signs and spaces; each CJK sign is a word. */
+/** Words, numbers with their decimals, single symbols and spaces; each CJK character is a word. */
 const WORDS =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]|\d+(?:[.,]\d+)*|[\p{L}\p{M}\p{N}_]+|\s+|[^\s\p{L}\p{M}\p{N}_]/gu;
 

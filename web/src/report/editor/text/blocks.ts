@@ -14,7 +14,7 @@ interface Line {
   /** The position of the text in the document. */
   start: number;
   selected: boolean;
-  /** The table, if this entry stands for a table between lines. */
+  /** The table, if this entry is a table between lines. */
   block?: Inner;
 }
 

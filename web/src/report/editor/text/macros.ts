@@ -23,7 +23,7 @@ export function macroBefore(text: string, macros: readonly Macro[]): Macro | und
   return fits.sort((one, other) => other.trigger.length - one.trigger.length)[0];
 }
 
-/** A space after the trigger expands it if it begins with a sign; otherwise Tab does. */
+/** A space after the trigger expands it if it begins with a symbol; otherwise Tab does. */
 export function expandsBySpace(macro: Macro): boolean {
   return /^[^\p{L}\p{N}]/u.test(macro.trigger);
 }
