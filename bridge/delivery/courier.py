@@ -83,7 +83,7 @@ class Courier:
         Send by `sender`; `clock` is in milliseconds, `poll` and `timer` in seconds.
 
         `session` is that of the heartbeat lock of the outbox's owner.
-        `on_pause` is called with the reply when the reply policy pauses the destination.
+        When the reply policy pauses the destination, `on_pause` is called with the kind of reply.
         """
         self.destination = destination
         self._log = structlog.get_logger("courier").bind(destination=destination.name)
@@ -145,7 +145,7 @@ class Courier:
         self._wakeup.set()
 
     def adopt(self, destination: CompiledDestination) -> None:
-        """Use another definition for messages that are composed from now on."""
+        """Use other settings for messages that are composed from now on."""
         self.destination = destination
 
     def notify(self) -> None:
@@ -296,7 +296,7 @@ class Courier:
                     self._leases[each].ends_at = ends_at
 
     async def correct_due_times(self) -> None:
-        """Make retries due that a wrong clock put too far ahead. Raises StoreError."""
+        """Make retries due whose time a wrong clock set too late. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
         if await Threads.DELIVERY.run(self._outbox.correct_due_times, name, self._clock(), longest):
             self._wakeup.set()

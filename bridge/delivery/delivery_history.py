@@ -5,6 +5,7 @@ The document numbers (TXA-12, TXA-13) and the OBX segments that a later message 
 receiver follow from the history. Reads deliveries and sent messages; changes nothing.
 """
 
+import re
 from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,10 @@ ALL_ORDERS = "all"
 """The end of the release key of a message about all orders of a report."""
 
 FINAL_EVENTS = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent.RETRACTION})
+"""Events after which a final text is a correction; a retraction contains the final text again."""
 ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
+
+_TIME = re.compile(rf"(:(?:{ALL_ORDERS}|[0-9a-f]{{12}})):[0-9]+\Z")  # after the part of the order
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
 _DELIVERED = key_statement(
@@ -59,8 +63,8 @@ class DeliveryHistory:
     """
     The accepted messages about the report and orders of one delivery, in the order of release.
 
-    `newer` are the events of those that were released after this delivery: an operator had skipped
-    it.
+    `newer` are the events of messages that were queued after this delivery: an operator skipped the
+    delivery and retries it later.
     """
 
     delivered: list[DeliveredEvent] = field(default_factory=list)
@@ -157,12 +161,17 @@ def share_an_order(one: str, other: str) -> bool:
 
 def _order_part(release_key: str) -> str:
     """Return the part of a release key that names the order, or `ALL_ORDERS`."""
-    return release_key.rpartition(":")[2]
+    return _without_time(release_key).rpartition(":")[2]
 
 
 def _sequence(release_key: str) -> int:
-    number = release_key.split(":")[-2]
+    number = _without_time(release_key).split(":")[-2]
     return int(number) if number.isdecimal() else 0
+
+
+def _without_time(release_key: str) -> str:
+    """Remove the time of a release that reuses a key, after a restore of the report service."""
+    return _TIME.sub(r"\1", release_key)
 
 
 def read_sent_observations(

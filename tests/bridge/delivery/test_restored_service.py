@@ -10,6 +10,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
+from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
@@ -45,7 +46,11 @@ def newest(hospital: Hospital) -> int:
 async def test_a_report_signed_again_is_delivered_again(
     tmp_path: Path, database: Database, *, grown: bool
 ) -> None:
-    """The feed is read from its beginning; earlier results are not sent twice."""
+    """
+    The feed is read from its beginning; earlier results are not sent twice.
+
+    A report that the receiver has, and that is signed again, is sent as a correction.
+    """
     async with open_hospital(tmp_path, database, destination()) as hospital:
         for number in range(3):
             await hospital.send(order(f"ID{number}", f"A{number}"))
@@ -73,6 +78,9 @@ async def test_a_report_signed_again_is_delivered_again(
         await hospital.feed_reader.stop()
         sent_bytes = b"".join(sent)
         assert all(part in sent_bytes for part in (b"First.", b"Second.", b"Other."))
+        (second,) = [each for each in sent if b"Second." in each]
+        (observation_request,) = Message.parse(second).named("OBR")
+        assert observation_request.value("OBR-25") == "C", "the receiver has the first text"
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"
         assert hospital.rows("SELECT code FROM exception WHERE kind = 'feed'") == [(code,)]
         await hospital.follow()
