@@ -203,3 +203,24 @@ def test_two_versions_of_one_instance_in_a_launch(service: Service) -> None:
 
     assert response["warnings"] == []
     assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
+
+
+def test_a_file_without_a_name_does_not_hide_a_contradiction(service: Service) -> None:
+    """If the order has no name, the first file that has one counts for the files after it."""
+    texts = {
+        "1.2.3.7": {},
+        "1.2.3.8": {"PatientName": "Doe^Jane"},
+        "1.2.3.9": {"PatientName": "Roe"},
+    }
+    sent = files(
+        *(
+            basic(f"Text {uid}.", PatientID="P1", SOPInstanceUID=uid, **name)
+            for uid, name in texts.items()
+        )
+    )
+
+    response = ok(service.launch(READER, dicomSR=sent))
+
+    rejected = response.json()["filesSetAside"]
+    assert [each["contradicts"] for each in rejected] == [["PatientName"]]
+    assert "1.2.3.9" not in Case(service).content("A1")

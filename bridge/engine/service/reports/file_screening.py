@@ -31,8 +31,8 @@ class _Patient:
         """Add values that only the file has: the next file must match them."""
         return replace(
             self,
-            names=self.names or (file.tags.get(NAME, ""),),
-            birth_dates=self.birth_dates or (file.tags.get(BIRTH_DATE, ""),),
+            names=self.names or _values([file.tags], NAME),
+            birth_dates=self.birth_dates or _values([file.tags], BIRTH_DATE),
         )
 
 
@@ -45,7 +45,7 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> Launch
     files = _first_versions(_screened(patient, request.attachments))
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
     tags = fill_tags(own_tags, accepted)
-    if any(patient.names) and NAME not in own_tags:  # the file may spell the stored name otherwise
+    if patient.names and NAME not in own_tags:  # the file may spell the name in another way
         tags.pop(NAME, None)
     tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
     filled = frozenset(tags.keys() - own_tags.keys())
@@ -70,7 +70,7 @@ def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
 
 
 def _known_patient(
-    work: Work, named: str, identity: OrderId, own_tags: Mapping[str, str]
+    work: Work, requested_mrn: str, identity: OrderId, own_tags: Mapping[str, str]
 ) -> _Patient:
     """Return the patient by the request's tags, else the order's, else those of other orders."""
     rows = work.session.exec(
@@ -89,7 +89,7 @@ def _known_patient(
             PatientPointer.site_id == identity.site_id, col(PatientPointer.mrn) == identity.mrn
         )
     ).all()
-    mrns = frozenset({named.strip(), identity.mrn.strip(), *priors})
+    mrns = frozenset({requested_mrn.strip(), identity.mrn.strip(), *priors})
     return _Patient(mrns, values[NAME], values[BIRTH_DATE])
 
 
