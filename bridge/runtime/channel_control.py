@@ -34,7 +34,7 @@ from bridge.store.records import mapping_versions
 from mappings.language.diagnostics import MappingError
 
 STORE_SECONDS = 10.0
-"""Seconds after which a node stores again that channels were active or are loaded."""
+"""Seconds between the times when a node stores that channels were active or are loaded."""
 
 
 class PausableChannel(Protocol):
@@ -68,7 +68,7 @@ class ChannelControl:
         self._metrics = metrics
         self._clock = clock
         self._paused: set[str] = set()
-        self._pausing: set[str] = set()  # paused by `pause_for`, not stored yet
+        self._pausing: dict[str, str] = {}  # reasons of `pause_by_policy` that are not stored yet
         self._counts = counts
         self._stored_counts: dict[str, int] = {}
         self._stored_at = 0
@@ -98,30 +98,39 @@ class ChannelControl:
             self._paused.discard(name)
 
     def disconnect(self, name: str) -> None:
-        """Control a channel no more; its state in the database does not change."""
+        """Stop controlling a channel; its state in the database does not change."""
         self._channels.pop(name, None)
         self._paused.discard(name)
         self._metrics.paused.labels(self._kind.value, name).set(0)
 
-    def pause_for(self, name: str, reason: str) -> None:
-        """Pause a channel at once and store it as an operator would. On the event loop's thread."""
+    def pause_by_policy(self, name: str, reason: str) -> None:
+        """
+        Store that the reply policy paused a channel, as an operator would pause it.
+
+        A pause that cannot be stored is stored by a later check. Until then this node keeps it. On
+        the event loop's thread.
+        """
         self._paused.add(name)
-        self._pausing.add(name)
-        write = Threads.LEASES.run(
-            pause, self._database, self._kind, name, self._clock(), f"reply: {reason}"
-        )
-        task = asyncio.create_task(write)
+        self._pausing[name] = reason
+        task = asyncio.create_task(self._store_pauses())
         self._tasks.add(task)
 
-        def on_written(done: "asyncio.Task[None]") -> None:
+        def log_failure(done: "asyncio.Task[None]") -> None:
             self._tasks.discard(done)
-            self._pausing.discard(name)
             if not done.cancelled() and (error := done.exception()) is not None:
-                self._log.error("pause not stored", error=describe(error))
+                self._log.error("pause not stored, trying again", error=describe(error))
 
-        task.add_done_callback(on_written)
+        task.add_done_callback(log_failure)
+
+    async def _store_pauses(self) -> None:
+        for name, reason in [*self._pausing.items()]:
+            now, by = self._clock(), f"reply: {reason}"
+            await Threads.LEASES.run(pause, self._database, self._kind, name, now, by)
+            self._pausing.pop(name, None)
 
     async def _check(self) -> None:
+        if not self._tasks:
+            await self._store_pauses()
         stored = await Threads.LEASES.run(read_channels, self._database, self._kind)
         self._apply(stored)
         await self._store_loaded(stored)

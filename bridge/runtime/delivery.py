@@ -298,7 +298,7 @@ class DeliveryParts:
             courier.notify()
 
     def _control_pause(self, name: str, reason: str) -> None:
-        self._control.pause_for(name, reason)
+        self._control.pause_by_policy(name, reason)
 
     async def _start_couriers(self) -> None:
         await Threads.LEASES.run(self._outbox.requeue_expired_claims, now_ms(), include_own=True)
