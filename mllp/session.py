@@ -1,4 +1,6 @@
-"""The session of a server connection: frames to the handler, replies in the order of the frames.
+"""
+The session of a server connection: it passes frames to the handler, and writes the replies in the
+order of the frames.
 
 Limits the number of unanswered frames and the time of a frame. Knows no transport: it gets
 bytes, a read gate, and functions to write and to end.
@@ -53,7 +55,7 @@ class ReplyQueue:
         self._slots.append(slot)
         return slot
 
-    def ready(self) -> list[bytes]:
+    def take_ready(self) -> list[bytes]:
         """
         Remove and return the payloads that may leave: those before the first unanswered
         frame.
@@ -166,7 +168,7 @@ class ServerSession:
             self._deadline.stop()
 
     def release(self, reason: PauseReason) -> None:
-        """Continue, if this was the last reason to pause."""
+        """Remove a reason to pause. Without the last one, reading continues."""
         if self._gate.release(reason):
             self.proceed()
         else:
@@ -332,7 +334,7 @@ class ServerSession:
         """Write the replies that may leave; tell whether frames can be accepted again."""
         if self._stopped:
             return False
-        if payloads := self._replies.ready():
+        if payloads := self._replies.take_ready():
             self._write(b"".join(map(frame, payloads)))
         if not self._pause_reasons:
             return False

@@ -1,10 +1,10 @@
 """
-Lanes: claim the first message of each lane, release it, and scan from a watermark.
+Lanes of a queue: `Lanes` claims the first row of each lane and settles it.
 
 A row may be claimed if no unfinished row precedes it in any of its lanes. A row that turns out to
 wait for another is marked `blocked` and becomes a candidate again when that row leaves the lane.
-Each row is skipped at most once for each row that it waits for, so a claim costs the same with any
-backlog.
+A claim skips a row only once for each row that it waits for. So the cost of a claim does not depend
+on the backlog.
 
 Candidates are nearly always among the newest rows. So most scans start at a watermark. All
 partitions are scanned every few seconds only, for rows that were postponed long ago or replayed.
@@ -42,7 +42,7 @@ OLD_ROWS_SCAN_SECONDS = 0.25
 """Seconds between full scans after a notification that old rows may be due."""
 
 MARGIN_IDS = 20_000
-"""Ids below the newest known one that other transactions may still commit."""
+"""Number of ids below the newest known id that other transactions may still commit."""
 
 PARTITION_STEP = 100_000
 """Scan positions are rounded to multiples of this number, so that few statements are prepared."""
@@ -100,20 +100,17 @@ _WINDOW = 200  # candidates of a scan: blocked rows must not hide free ones
 
 @dataclass(frozen=True, slots=True)
 class LaneClaim:
-    """
-    Ids of claimed rows in order, and what the claim left behind.
-
-    `scan_incomplete`: all scanned rows are blocked and there are more. Several short transactions
-    scan a long backlog. `more`: other rows may be free as well. `undecided`: some rows wait for one
-    that is just leaving its lane, or another claim is examining them; no notification will follow.
-    `acknowledged`: rows whose acknowledgment was stored with the claim.
-    """
+    """Ids of claimed rows in order, and what the claim left behind."""
 
     ids: list[int]
     scan_incomplete: bool
+    """All scanned rows are blocked, and there are more: the next transaction scans them."""
     more: bool
+    """Other rows may be free as well."""
     undecided: bool
+    """Some rows wait for a row that is just leaving its lane, or another claim examines them."""
     acknowledged: list[int]
+    """Rows whose acknowledgment was stored with the claim."""
 
 
 _NOTHING_CLAIMED = LaneClaim([], scan_incomplete=False, more=False, undecided=True, acknowledged=[])
@@ -133,8 +130,8 @@ class Lanes:
         session: CurrentSession = no_heartbeat_session,
     ) -> None:
         """
-        With `parked_block` parked rows keep their position. With the `session` of a heartbeat lock
-        rows are claimed only on a server that holds the heartbeat lock of the node.
+        With `parked_block`, parked rows keep their position. If `session` is given, a claim gets
+        nothing unless the server of the database holds the node's heartbeat lock.
 
         `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
         """
@@ -170,8 +167,8 @@ class Lanes:
         destination: str = "",
     ) -> LaneClaim:
         """Claim up to `limit` rows for the owner; of the outbox, those of a destination."""
-        if self._needs_lock and self._try_lock(connection, lock_name(owner)):
-            return _NOTHING_CLAIMED  # the heartbeat session is one of another server, or has ended
+        if self._has_lost_heartbeat(connection, owner):
+            return _NOTHING_CLAIMED
         window = max(limit, _WINDOW)
         lease_until = claim_time(connection, now) + lease
         position = self._watermark.position(self._timer())
@@ -200,6 +197,10 @@ class Lanes:
         return LaneClaim(
             claimed, scan_incomplete=True, more=True, undecided=True, acknowledged=acknowledged
         )
+
+    def _has_lost_heartbeat(self, connection: Connection, owner: str) -> bool:
+        """Tell whether the node's heartbeat lock is free: its session ended, or is elsewhere."""
+        return self._needs_lock and self._try_lock(connection, lock_name(owner))
 
     def expect_old_rows(self) -> None:
         """Scan old rows soon. From any thread."""
@@ -237,9 +238,10 @@ class Lanes:
         """
         Requeue rows that `owner` claimed, and rows whose lease has expired.
 
-        A lease that ends later than any lease can was made before a reboot, or by a clock that was
-        set. Rows whose owner holds its heartbeat lock are skipped: clocks differ. Attempts are
-        kept, so that a message that kills each worker is parked in the end.
+        If a lease ends later than the longest lease allows, the clock was set or the machine has
+        rebooted since: it counts as expired. Rows whose owner holds its heartbeat lock are skipped,
+        because clocks differ; those of `own`, which is this process, are not. Attempts are kept, so
+        that a message that kills each worker is parked in the end.
         """
         moment = claim_time(connection, now)
         parameters = {"owner": owner, "now": moment, "latest": moment + _MAX_LEASE}

@@ -41,19 +41,19 @@ def compile_all_or_first(
     entries: dict[str, YamlNode], context: CompilationContext, *, only_first: bool, raw: bool
 ) -> Rule:
     """Compile the rules `all` and `first`."""
-    paths = _paths(entries["first" if only_first else "all"], context)
+    paths = _read_paths(entries["first" if only_first else "all"], context)
     if not paths:
         return no_value
     segment = paths[0].segment
     after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
     readers = [compile_all(paths, after=each, raw=raw) for each in after]
-    where = _where(entries, segment, context)
+    where = _compile_where(entries, segment, context)
     separator = separator_of(entries, context)
 
     def get(scope: MessageScope) -> str:
         if segment not in scope.own.by_name and segment not in scope.header.by_name:
             return ""
-        visible = scope if where is None else _filtered(scope, segment, where)
+        visible = scope if where is None else _filter_segment(scope, segment, where)
         values = [value for read in readers for value in read(visible) if value]
         if not values:
             return ""
@@ -65,7 +65,7 @@ def compile_all_or_first(
     return get
 
 
-def _paths(node: YamlNode, context: CompilationContext) -> list[Path]:
+def _read_paths(node: YamlNode, context: CompilationContext) -> list[Path]:
     """Read one path, or several into the same field."""
     paths: list[Path] = []
     for item in context.diagnostics.read_items(node):
@@ -82,7 +82,7 @@ def _paths(node: YamlNode, context: CompilationContext) -> list[Path]:
     return paths
 
 
-def _where(
+def _compile_where(
     entries: dict[str, YamlNode], segment: str, context: CompilationContext
 ) -> Condition | None:
     if "where" not in entries:
@@ -94,19 +94,19 @@ def _where(
     return compile_condition(entries["where"], context.diagnostics)
 
 
-def _filtered(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
+def _filter_segment(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
     """Return a scope that sees only the segments of a name for which a condition holds."""
     return scope.restricted_to(
         [each for each in scope.all_positions(segment) if where(scope.single(each))]
     )
 
 
-PRODUCERS = ("from", "first", "all", "join", "const", "age", "hook")
+SOURCES = ("from", "first", "all", "join", "const", "age", "hook")
 MODIFIERS = (
     *("extract", "as", "codes", "codes_back", "unknown"),
     *("when", "where", "after", "separator", "default", "required"),
 )
-KEYS = PRODUCERS + MODIFIERS
+KEYS = SOURCES + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
 _POSITIONAL = frozenset({"^", "&"})
 """Component separators. They make the position of a value matter, so empty values are kept."""
@@ -115,23 +115,23 @@ _POSITIONAL = frozenset({"^", "&"})
 def compile_rule(node: YamlNode, context: CompilationContext, *, raw: bool = False) -> Rule:
     """Compile a rule. A rule with errors returns ""."""
     if isinstance(node.value, str):
-        return _path(node, context, raw=raw)
+        return _compile_path(node, context, raw=raw)
     if isinstance(node.value, list):
         report_unreachable(node.value, context.diagnostics)
-        return _first_of([compile_rule(item, context, raw=raw) for item in node.value])
+        return _take_first([compile_rule(item, context, raw=raw) for item in node.value])
     if isinstance(node.value, dict):
         return _compile_mapping(node, context, raw=raw)
     context.diagnostics.error(node, "empty", "a path such as PID-3.1 is expected here")
     return no_value
 
 
-def _path(node: YamlNode, context: CompilationContext, *, raw: bool) -> Rule:
+def _compile_path(node: YamlNode, context: CompilationContext, *, raw: bool) -> Rule:
     text = context.diagnostics.read_text(node)
     context.paths.append(text)
     return compile_path(text, node, context.diagnostics, raw=raw)
 
 
-def _first_of(rules: list[Rule]) -> Rule:
+def _take_first(rules: list[Rule]) -> Rule:
     """Return the first value, or the null if all rules return a null or nothing."""
     if len(rules) == 1:
         return rules[0]
@@ -151,26 +151,26 @@ def _first_of(rules: list[Rule]) -> Rule:
 
 def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) -> Rule:
     entries = context.diagnostics.read_mapping(node, KEYS)
-    named = [key for key in PRODUCERS if key in entries]
+    named = [key for key in SOURCES if key in entries]
     if len(named) > 1:
         both = " and ".join(named)
         context.diagnostics.error(node, "rule", f"{both} exclude each other: keep one")
     if not named and "default" not in entries:
-        sources = ", ".join(PRODUCERS)
+        sources = ", ".join(SOURCES)
         context.diagnostics.error(node, "rule", f"the rule has no source; give one of {sources}")
     report_without_effect(entries, context.diagnostics)
     chosen = transforms.compile_transforms(entries.get("as"), context.diagnostics)
     keep = raw or any(each.raw for each in chosen)
-    rule = _producer(named[0], entries, context, raw=keep) if named else no_value
+    rule = _compile_source(named[0], entries, context, raw=keep) if named else no_value
     if "extract" in entries:
         search = compile_pattern(entries["extract"], context.diagnostics)
-        rule = _extracted(rule, search)
+        rule = _extract(rule, search)
     for transform in chosen:
-        rule = _transformed(rule, transform)
-    return _modified(rule, entries, context)
+        rule = _apply_transform(rule, transform)
+    return _compile_modifiers(rule, entries, context)
 
 
-def _producer(
+def _compile_source(
     name: str, entries: dict[str, YamlNode], context: CompilationContext, *, raw: bool
 ) -> Rule:
     node = entries[name]
@@ -180,18 +180,18 @@ def _producer(
         parts = [
             compile_rule(item, context, raw=raw) for item in context.diagnostics.read_items(node)
         ]
-        return _joined(parts, separator_of(entries, context))
+        return _join(parts, separator_of(entries, context))
     if name == "const":
         text = context.diagnostics.read_text(node)
         return lambda scope: text
     if name == "age":
-        return _age(node, context)
+        return _compile_age(node, context)
     if name == "hook":
-        return _hooked(node, context)
+        return _compile_hook(node, context)
     return compile_rule(node, context, raw=raw)
 
 
-def _joined(parts: list[Rule], separator: str) -> Rule:
+def _join(parts: list[Rule], separator: str) -> Rule:
     """Join values. Component separators keep empty positions. Only nulls result in a null."""
     positional = separator in _POSITIONAL
 
@@ -210,7 +210,7 @@ def _joined(parts: list[Rule], separator: str) -> Rule:
     return get
 
 
-def _age(node: YamlNode, context: CompilationContext) -> Rule:
+def _compile_age(node: YamlNode, context: CompilationContext) -> Rule:
     entries = context.diagnostics.read_mapping(node, ("of", "on"))
     if "of" not in entries:
         context.diagnostics.error(node, "rule", "age needs `of`: the place of the birth date")
@@ -220,12 +220,12 @@ def _age(node: YamlNode, context: CompilationContext) -> Rule:
     return lambda scope: transforms.age(birth(scope), day(scope), scope)
 
 
-def _hooked(node: YamlNode, context: CompilationContext) -> Rule:
+def _compile_hook(node: YamlNode, context: CompilationContext) -> Rule:
     hook = context.hook(node)
     return no_value if hook is None else hook.value
 
 
-def _extracted(rule: Rule, search: Search) -> Rule:
+def _extract(rule: Rule, search: Search) -> Rule:
     """Return what a pattern finds in a value, "" if it does not match."""
 
     def get(scope: MessageScope) -> str:
@@ -235,7 +235,7 @@ def _extracted(rule: Rule, search: Search) -> Rule:
     return get
 
 
-def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
+def _apply_transform(rule: Rule, transform: transforms.Transform) -> Rule:
     apply = transform.apply
 
     def get(scope: MessageScope) -> str:
@@ -245,7 +245,9 @@ def _transformed(rule: Rule, transform: transforms.Transform) -> Rule:
     return get
 
 
-def _modified(rule: Rule, entries: dict[str, YamlNode], context: CompilationContext) -> Rule:
+def _compile_modifiers(
+    rule: Rule, entries: dict[str, YamlNode], context: CompilationContext
+) -> Rule:
     """Apply the modifiers of a rule: code table, condition, default."""
     named = [key for key in ("codes", "codes_back") if key in entries]
     if len(named) > 1:
@@ -253,17 +255,19 @@ def _modified(rule: Rule, entries: dict[str, YamlNode], context: CompilationCont
             entries["codes_back"].at_key(), "codes", "codes or codes_back: keep one"
         )
     if named:
-        rule = _coded(rule, named[0], entries, context)
+        rule = _compile_codes(rule, named[0], entries, context)
     if "when" in entries:
         condition = compile_condition(entries["when"], context.diagnostics)
-        rule = _conditional(rule, condition)
+        rule = _add_condition(rule, condition)
     if "default" in entries:
         text = context.diagnostics.read_text(entries["default"])
-        rule = _defaulting(rule, text)
+        rule = _add_default(rule, text)
     return rule
 
 
-def _coded(rule: Rule, key: str, entries: dict[str, YamlNode], context: CompilationContext) -> Rule:
+def _compile_codes(
+    rule: Rule, key: str, entries: dict[str, YamlNode], context: CompilationContext
+) -> Rule:
     table = context.table(entries[key])
     policy = "keep"
     if "unknown" in entries:
@@ -317,11 +321,11 @@ def _check_codes(
             )
 
 
-def _conditional(rule: Rule, condition: Condition) -> Rule:
+def _add_condition(rule: Rule, condition: Condition) -> Rule:
     return lambda scope: rule(scope) if condition(scope) else ""
 
 
-def _defaulting(rule: Rule, text: str) -> Rule:
+def _add_default(rule: Rule, text: str) -> Rule:
     if text == LISTENER:
         return lambda scope: without_null(rule(scope)) or scope.defaults.site
     return lambda scope: without_null(rule(scope)) or text

@@ -14,7 +14,7 @@ def test_replies_leave_in_frame_order(order: list[int]) -> None:
     left: list[bytes] = []
     for number in order:
         slots[number].replies = [bytes([number])]
-        left += queue.ready()
+        left += queue.take_ready()
 
     assert left == [bytes([number]) for number in range(6)]
     assert len(queue) == 0
@@ -26,7 +26,7 @@ def test_none_and_several() -> None:
     first, second = queue.reserve(), queue.reserve()
     first.replies, second.replies = [], [b"CA", b"AA"]
 
-    assert queue.ready() == [b"CA", b"AA"]
+    assert queue.take_ready() == [b"CA", b"AA"]
 
 
 def test_a_failure_blocks_later_replies() -> None:
@@ -39,6 +39,6 @@ def test_a_failure_blocks_later_replies() -> None:
 
     slots[0].replies = [b"1"]
 
-    assert queue.ready() == [b"1"]
+    assert queue.take_ready() == [b"1"]
     assert queue.is_blocked
-    assert queue.ready() == []
+    assert queue.take_ready() == []

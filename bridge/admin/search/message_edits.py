@@ -80,7 +80,9 @@ def _delimiters(line: str) -> str:
 def _require_valid_segment(line: str, number: int, separator: str) -> None:
     name = line[:3]
     if not _SEGMENT_NAME.fullmatch(name) or line[3:4] not in {"", separator}:
-        raise InvalidEdit(f"line {number}", "a segment begins with three letters and a separator")
+        raise InvalidEdit(
+            f"line {number}", "a segment begins with a name such as PID, and a separator"
+        )
     if number > 1 and name == "MSH":
         raise InvalidEdit(f"line {number}", "a message has only one MSH")
     if _CONTROL_CHARACTER.search(line):

@@ -133,9 +133,9 @@ class IntakeHandler:
             self.store(frame, self.prepare(frame, peer), reply)
             return
         now = self._clock()
-        self._store(EvaluatedMessage(payload, self._evaluate(frame, now), peer, now), reply)
+        self._store_message(EvaluatedMessage(payload, self._evaluate(frame, now), peer, now), reply)
 
-    def _store(
+    def _store_message(
         self, message: EvaluatedMessage, reply: ReplyCallback, arrival: Arrival | None = None
     ) -> None:
         try:
@@ -148,7 +148,7 @@ class IntakeHandler:
             self._inbox.submit(arrival, partial(self._on_stored, reply, message))
         except Exception as error:  # noqa: BLE001  # there is always an answer
             self._report_error(error)
-            reply(self._unavailable(message))
+            reply(self._reply_unavailable(message))
 
     def unframed(self, error: FramingError, head: bytes) -> bytes:
         """
@@ -177,7 +177,7 @@ class IntakeHandler:
         try:
             if isinstance(stored, BaseException):
                 self._report_error(stored)
-                replies: ReplyPayloads | Deferred[ReplyPayloads] = self._unavailable(message)
+                replies: ReplyPayloads | Deferred[ReplyPayloads] = self._reply_unavailable(message)
             else:
                 replies = self._replies_to_stored(stored, message)
         except Exception:  # noqa: BLE001  # the connection closes unanswered
@@ -191,12 +191,14 @@ class IntakeHandler:
     def _replies_to_stored(
         self, receipt: Receipt, message: EvaluatedMessage
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        return self._answered(receipt, message, self._with_commit_block(split_replies(receipt.ack)))
+        return self._reply_to_stored(
+            receipt, message, self._with_commit_block(split_replies(receipt.ack))
+        )
 
-    def _answered(
+    def _reply_to_stored(
         self, receipt: Receipt, message: EvaluatedMessage, replies: ReplyPayloads
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
-        """Return the replies to a stored message; with `applied` they wait for the engine."""
+        """Return the replies to a stored message; with `applied` the engine answers first."""
         self._counter.stored(receipt, message.verdict)
         self._inbox.acknowledged(receipt.message_id)
         verdict = message.verdict
@@ -206,7 +208,7 @@ class IntakeHandler:
             and not verdict.refusals
             and AckCode(receipt.ack_code).positive
         ):
-            return self._when_applied(receipt, replies, message)
+            return self._reply_when_applied(receipt, replies, message)
         return replies
 
     def _store_parts(self, message: EvaluatedMessage, arrival: Arrival) -> Deferred[ReplyPayloads]:
@@ -217,14 +219,14 @@ class IntakeHandler:
 
         parts = self._acknowledgments.split_parts(arrival, message.verdict)
         stored = Deferred.fromFuture(self._inbox.accept_many(parts))
-        stored.addCallbacks(answer, self._not_stored, errbackArgs=(message,))
+        stored.addCallbacks(answer, self._reply_not_stored, errbackArgs=(message,))
         return stored  # type: ignore[return-value]  # it gives what its callback gives
 
-    def _not_stored(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
+    def _reply_not_stored(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
         self._report_error(failure.value)
-        return self._unavailable(message)
+        return self._reply_unavailable(message)
 
-    def _unavailable(self, message: EvaluatedMessage) -> ReplyPayloads:
+    def _reply_unavailable(self, message: EvaluatedMessage) -> ReplyPayloads:
         """Answer negatively: the message was not stored and must be sent again."""
         self._counter.refused(
             message.verdict.refusals[0] if message.verdict.refusals else InternalError()
@@ -238,7 +240,7 @@ class IntakeHandler:
     def _with_commit_block(self, replies: Sequence[bytes]) -> ReplyPayloads:
         return [COMMIT_ACK, *replies] if self._policy.commit_blocks else replies
 
-    def _when_applied(
+    def _reply_when_applied(
         self, receipt: Receipt, replies: ReplyPayloads, message: EvaluatedMessage
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
         """
@@ -257,7 +259,12 @@ class IntakeHandler:
             all_applied(self._completions.wait(each, limit) for each in ids)
         )
         answer: Deferred[ReplyPayloads] = applied.addCallbacks(
-            self._applied, self._outcome_unknown, (application, message), {}, (message,), {}
+            self._reply_by_state,
+            self._reply_unknown_outcome,
+            (application, message),
+            {},
+            (message,),
+            {},
         )
         if not message.peer.accepts_later_frames:
             return answer.addCallback(lambda later: [*commit, *later])
@@ -266,20 +273,20 @@ class IntakeHandler:
             return commit
         return answer
 
-    def _applied(
+    def _reply_by_state(
         self, state: QueueState, positive: ReplyPayloads, message: EvaluatedMessage
     ) -> ReplyPayloads:
         """Answer by the final state."""
-        return positive if state in APPLIED else self._not_applied(message)
+        return positive if state in APPLIED else self._reply_not_applied(message)
 
-    def _outcome_unknown(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
+    def _reply_unknown_outcome(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
         """Answer a stored message whose state could not be read."""
         error = failure.value
         self._log.error("outcome of a message not read", error=error and describe(error))
-        return self._not_applied(message)
+        return self._reply_not_applied(message)
 
-    def _not_applied(self, message: EvaluatedMessage) -> ReplyPayloads:
-        """Answer with an error, so that the sender asks again."""
+    def _reply_not_applied(self, message: EvaluatedMessage) -> ReplyPayloads:
+        """Answer with an error, so that the sender sends the message again."""
         verdict = message.verdict._replace(refusals=(InternalError(),))
         return self._acknowledgments.application_reply(verdict, message.payload, self._clock())
 
@@ -312,7 +319,7 @@ class IntakeHandler:
         if looks_like_batch(frame.payload):
             self._store_batch(frame, messages, arrivals).addCallbacks(reply, reply)
         else:
-            self._store(messages[0], reply, None if arrivals is None else arrivals[0])
+            self._store_message(messages[0], reply, None if arrivals is None else arrivals[0])
 
     def _store_batch(
         self, frame: Frame, messages: Sequence[EvaluatedMessage], arrivals: Sequence[Arrival] | None
@@ -346,7 +353,7 @@ class IntakeHandler:
     ) -> ReplyPayloads | Deferred[ReplyPayloads]:
         """Answer a stored batch; `receipts` are those of each message's parts."""
         replies = [
-            self._answered(own[0], with_part_ids(message, own), split_replies(own[0].ack))
+            self._reply_to_stored(own[0], with_part_ids(message, own), split_replies(own[0].ack))
             for message, own in zip(messages, receipts, strict=True)
         ]
         if not any(isinstance(each, Deferred) for each in replies):
@@ -358,7 +365,7 @@ class IntakeHandler:
         return [COMMIT_ACK]
 
     def _refuse_batch(self, frame: Frame, messages: Sequence[EvaluatedMessage]) -> ReplyPayloads:
-        return self._join_replies(frame, [self._unavailable(each) for each in messages])
+        return self._join_replies(frame, [self._reply_unavailable(each) for each in messages])
 
     def _join_replies(self, frame: Frame, replies: Sequence[ReplyPayloads]) -> ReplyPayloads:
         flat = [ack for each in replies for ack in each[-1:]]
