@@ -110,7 +110,7 @@ def test_a_destination_is_added_changed_disabled_and_rolled_back(console: Consol
         assert not any(two.encode() in each for each in first.received)
         off = {"address": f"http://127.0.0.1:{web.port}/hl7", "enabled": False}
         console.put("destination", "street", off)
-        eventually(lambda: house.log().count(" ended ") > 1)
+        eventually(lambda: house.log().count(" disconnected ") > 1)
         three = signed(house)
         body = {"reason": "on again", "begun_on": console.version("destination", "street")}
         done = console.call("POST", "connections/destination/street/rollback", body)

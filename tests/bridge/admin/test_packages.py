@@ -126,9 +126,9 @@ LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"PK\x03\x04 no zip", "not a ZIP file"),
+        (b"PK\x03\x04 no zip", "not a readable ZIP file"),
         (zipped(), "there is no interface.toml"),
-        (zipped(interface_0toml=LISTENER, ___0__evil_0yaml="x"), "lies outside"),
+        (zipped(interface_0toml=LISTENER, ___0__evil_0yaml="x"), "points outside"),
         (zipped(interface_0toml=LISTENER, mappings__x_0sh="x"), "do not belong to an interface"),
         (zipped(interface_0toml=LISTENER + "[sign_in]\npasswords = false\n"), "more than listen"),
         (zipped(interface_0toml="x = "), "Invalid value"),

@@ -184,7 +184,7 @@ def test_a_token_needs_a_recent_proof_of_identity(
     dialog = page.get_by_role("dialog", name="Confirm your identity")
     dialog.get_by_label("Password").fill("not this one")
     dialog.get_by_role("button", name="Continue").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("not right")
+    expect(dialog.get_by_role("alert")).to_contain_text("is wrong")
     dialog.get_by_label("Password").fill(PASSWORD)
     dialog.get_by_role("button", name="Continue").click()
     token = page.get_by_label("Access token", exact=True)
