@@ -37,7 +37,7 @@ from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.language.diagnostics import Issue
 from mappings.language.scope import ListenerDefaults
 
-_MERGE = b"MRG"
+_MERGES = b"\rMRG", b"\nMRG"  # other text can contain MRG, such as 4MRGN
 _CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
 _SLICE_BYTES = 256 * 2**10  # bytes that are searched at once, in about 50 µs
 _PAUSE_SECONDS = 0.0002  # seconds between two slices, so that other threads get the GIL
@@ -117,11 +117,12 @@ class PatientCheck:
 
 
 def _has_merge(payload: bytes) -> bool:
-    """Search for MRG in slices, with pauses between them."""
+    """Search for a segment MRG in slices, with pauses between them."""
     if len(payload) <= _SLICE_BYTES:
-        return _MERGE in payload
+        return any(each in payload for each in _MERGES)
     for end in range(_SLICE_BYTES, len(payload) + _SLICE_BYTES, _SLICE_BYTES):
-        if payload.find(_MERGE, end - _SLICE_BYTES, end + len(_MERGE) - 1) >= 0:
+        start = max(0, end - _SLICE_BYTES - len(_MERGES[0]) + 1)
+        if any(payload.find(each, start, end) >= 0 for each in _MERGES):
             return True
         time.sleep(_PAUSE_SECONDS)  # large messages are evaluated on a thread
     return False

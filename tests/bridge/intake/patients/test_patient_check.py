@@ -93,9 +93,13 @@ async def test_a_circular_merge(database: Database) -> None:
 
 
 def test_no_unneeded_lookups(database: Database) -> None:
-    """With redirects only merges are looked up, with `stored` nothing."""
+    """With redirects only merges are looked up, whatever a text contains, with `stored` nothing."""
     known = merged_patient_check(LISTENING, database)
     assert known is not None
-    assert [known.applies_to(each) for each in (order(), adt("A40", "A", "B"))] == [False, True]
+    text, merge = order() + b"NTE|1||MRSA, 4MRGN\r", adt("A40", "A", "B")
+    assert [known.applies_to(each) for each in (order(), text, merge)] == [False, False, True]
+    long = b"NTE|1||" + b"x" * 2**20 + b"\r"
+    separator = merge.index(b"PID|")
+    assert known.applies_to(merge[:separator] + long + merge[separator:].replace(b"\r", b"\n"))
     stored = replace(LISTENING, merged=MergedPatients.REFUSE, acknowledge=Acknowledge.STORED)
     assert merged_patient_check(stored, database) is None
