@@ -139,6 +139,12 @@ REFUSED = {
         TooMuchShared,
         "PID[1]",
     ),
+    "many MRG after many numbers": (
+        "A40",
+        ("PID|1||M1" + "~M2" * 1000, *["MRG|M5"] * 100),
+        TooMuchShared,
+        "PID[1]",
+    ),
     "many authorities of one number": (
         "A40",
         ("PID|1||" + "~".join(f"M1^^^A{at}^MR" for at in range(51)), "MRG|M0^^^NORTH^MR"),
