@@ -178,6 +178,23 @@ def test_merged_identifiers(mrg: str, prior: str) -> None:
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", prior)
 
 
+OF_OTHER_TYPES = {
+    "after one of another type": ("N0^^^STATE^NH~P0^^^NORTH^PI", "P0"),
+    "after one without authority": ("N0^^^^NH~P0^^^^PI", "P0"),
+    "after one without a type": ("X0~P0^^^NORTH^PI", "P0"),
+    "after a record number": ("P0^^^NORTH^PI~M0^^^NORTH^MR", "P0"),
+    "of another authority": ("X0~P0^^^SOUTH^PI", "X0"),
+    "only of another type": ("N0^^^^NH", "N0"),
+}
+
+
+@pytest.mark.parametrize(("mrg", "prior"), OF_OTHER_TYPES.values(), ids=OF_OTHER_TYPES)
+def test_merged_identifiers_without_a_record_number(mrg: str, prior: str) -> None:
+    """If PID-3 has no MR, the prior number has the type of the number that is the MRN."""
+    (event,) = events("A40", "PID|1||P1^^^NORTH^PI~N1^^^STATE^NH||Doe^Jane", f"MRG|{mrg}")
+    assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "P1", prior)
+
+
 SEVERAL = {
     "two of one type": (["M0^^^NORTH^MR~N0^^^STATE^NH~M9^^^NORTH^MR"], ["M0", "M9"]),
     "including the survivor's own": (["M0^^^NORTH^MR~M1^^^NORTH^MR"], ["M0"]),
