@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.workers.host import MEBIBYTE, WorkerBusy, WorkerFailed, WorkerTimeout
 from bridge.workers.pool import HOOKS, WorkerPool
-from mappings.language.hooks import HookStopped, set_hook_executor
+from mappings.language.hooks import HooksBusy, HookStopped, set_hook_executor
 
 SECONDS = 5.0
 """Wall-clock limit of a call; a busy machine needs more than the processor time."""
@@ -63,7 +63,7 @@ class WorkerHookRunner:
         except WorkerTimeout:
             raise HookStopped("was stopped: it took too long") from None
         except WorkerBusy:
-            raise HookStopped("was not called: all worker processes are busy") from None
+            raise HooksBusy("was not called: all worker processes are busy") from None
         except WorkerFailed as error:
             raise HookStopped(_reason(error.names, source)) from None
 

@@ -97,6 +97,7 @@ def _fields(written: list[bytes]) -> dict[str, str]:
 
 
 _OTHER = "7"
+_OTHER_YEAR = 1904  # a leap year, so that 29 February exists
 MAX_FIELDS = 500
 """Limit of the fields of a message that are tried. Further fields are not reported."""
 
@@ -199,7 +200,11 @@ def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[Res
         yield "filler", text, _with(context, [replace(order, filler=each) for each in fillers])
     yield "report.text", context.report_text, [replace(context, report_text="")]
     if (at := context.signed_at) is not None:
-        yield "report.signedAt", at.isoformat(), [replace(context, signed_at=at.replace(year=1900))]
+        yield (
+            "report.signedAt",
+            at.isoformat(),
+            [replace(context, signed_at=at.replace(year=_OTHER_YEAR))],
+        )
     signer = context.signed_by
     others = {
         "name": replace(signer, name="Other Person"),

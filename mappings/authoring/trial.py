@@ -112,9 +112,9 @@ def try_message(
         return _refused(refusal)
     pre_check = mapping.pre_check(message, defaults)
     issues = pre_check.issues
-    if not mapping.accepts(message.header):
+    if not mapping.accepts(message.header, charset):
         issues = (Issue("MSH-9", "accept", "this mapping does not accept the message"), *issues)
-    accepted = not pre_check.refusals and mapping.accepts(message.header)
+    accepted = not pre_check.refusals and mapping.accepts(message.header, charset)
     tracked = _TrackedMessage.parse(raw, fallback=charset)
     events: list[OrderEvent] = []
     parked = False

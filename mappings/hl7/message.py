@@ -266,8 +266,8 @@ def find_nul(payload: bytes, head: Header) -> str:
     Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
 
     A field contains NUL as a byte or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). Databases and
-    reports cannot hold it. NUL bytes around a message come from transports and are ignored. Raises
-    MalformedMessage.
+    reports cannot hold it. NUL bytes around a message come from transports and are ignored. A
+    character beyond ASCII in UTF-16 (`\X00E0\`) is no NUL. Raises MalformedMessage.
     """
     marks = head.delimiters
     lines.require_few_parts(payload, marks)
@@ -295,7 +295,7 @@ def _nul_position(line: bytes, mark: bytes) -> int | None:
     """Return the position of the first NUL in a segment, None without NUL."""
     found = [at] if (at := line.find(_NUL)) >= 0 else []
     for escape in _hexadecimal_escapes(mark).finditer(line) if mark else ():
-        if 0 in bytes.fromhex(escape[1].decode()):
+        if 0 in bytes.fromhex((escape[1] or b"").decode()):
             found.append(escape.start())
             break
     return min(found, default=None)
@@ -303,8 +303,20 @@ def _nul_position(line: bytes, mark: bytes) -> int | None:
 
 @lru_cache(maxsize=64)
 def _hexadecimal_escapes(mark: bytes) -> re.Pattern[bytes]:
-    """Return the possessive pattern of hexadecimal escapes; its search takes linear time."""
-    return re.compile(re.escape(mark) + rb"[Xx]((?:[0-9A-Fa-f]{2})++)" + re.escape(mark))
+    r"""
+    Return the possessive pattern of hexadecimal escapes; its search takes linear time.
+
+    Group 1 has the digits. It is empty for an escape that `unescape` reads as a character in
+    UTF-16: `\X00E0\` that is not adjacent to others, because adjacent ones form one text. A match
+    does not contain the final mark, which may be the first one of the next escape.
+    """
+    mark, pair = re.escape(mark), rb"[0-9A-Fa-f]{2}"
+    utf_16 = (
+        rb"(?<!%(pair)s%(mark)s)%(mark)s[Xx]00[89A-Fa-f][0-9A-Fa-f]"
+        rb"(?=%(mark)s(?!%(mark)s[Xx]%(pair)s))"
+    )
+    any_bytes = rb"%(mark)s[Xx]((?:%(pair)s)++)(?=%(mark)s)"
+    return re.compile((utf_16 + rb"|" + any_bytes) % {b"mark": mark, b"pair": pair})
 
 
 def _location_after(before: bytes, name: str, number: int, marks: Delimiters) -> str:

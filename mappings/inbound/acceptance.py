@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mappings.hl7 import charset
+from mappings.hl7.delimiters import Delimiters
+from mappings.hl7.escapes import unescape
 from mappings.hl7.header import Header
 from mappings.hl7.refusals import (
     MessageRefusal,
@@ -31,6 +34,7 @@ VERSIONS = frozenset(
 PROCESSING_IDS = frozenset({"P", "D", "T"})
 """The codes of table 0103 (MSH-11). `VERSIONS` has those of table 0104 (MSH-12)."""
 _FIRST_OF_SENDER = 3  # MSH-3
+_ESCAPE = b"\x1b"  # begins text of ISO 2022, whose bytes are all ASCII
 _CODE, _EVENT = re.compile(r"[A-Z0-9]{3}"), re.compile(r"[A-Z][A-Z0-9]\d|\*")
 
 
@@ -43,11 +47,11 @@ class SenderPattern:
     receiving_application: str = ""
     receiving_facility: str = ""
 
-    def matches(self, header: Header) -> bool:
+    def matches(self, header: Header, fallback: str) -> bool:
         """Compare the trimmed first components with the patterns."""
-        return self.mismatch(header) is None
+        return self.mismatch(header, fallback) is None
 
-    def mismatch(self, header: Header) -> int | None:
+    def mismatch(self, header: Header, fallback: str) -> int | None:
         """Return the number of the first field of MSH that does not match, None if all match."""
         fields = (
             (self.application, header.sending_application),
@@ -56,15 +60,26 @@ class SenderPattern:
             (self.receiving_facility, header.receiving_facility),
         )
         for number, (pattern, value) in enumerate(fields, start=_FIRST_OF_SENDER):
-            if pattern and not compile_wildcards(pattern)(_first(value, header)):
+            if pattern and not compile_wildcards(pattern)(_first(value, header, fallback)):
                 return number
         return None
 
 
-def _first(value: bytes, header: Header) -> str:
-    text = value.decode("latin-1")
-    component = header.delimiters.component
-    return (text.partition(component)[0] if component else text).strip()
+def _first(value: bytes, header: Header, fallback: str) -> str:
+    """Return the text of the first component; `fallback` is the codec if MSH-18 is empty."""
+    marks = header.delimiters
+    escapes = marks.escape and marks.escape.encode() in value
+    if value.isascii() and _ESCAPE not in value and not escapes:  # the usual case
+        return _first_component(value.decode(), marks).strip()
+    declared = charset.decode_msh18(header.charset, marks.repetition)
+    codec, _, text = charset.decode_body(value, declared, fallback, has_bom=False)
+    if text is None:
+        text = value.decode(codec)
+    return unescape(_first_component(text, marks), marks, codec).strip()
+
+
+def _first_component(text: str, marks: Delimiters) -> str:
+    return text.partition(marks.component)[0] if marks.component else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +91,11 @@ class Acceptance:
     versions: frozenset[str] = frozenset()
     processing: frozenset[str] = frozenset()
 
-    def accepts(self, header: Header) -> bool:
+    def accepts(self, header: Header, fallback: str) -> bool:
         """Tell whether type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
-        known = self.accepts_type(header)
-        return known and (not self.senders or any(s.matches(header) for s in self.senders))
+        if not self.accepts_type(header):
+            return False
+        return not self.senders or any(each.matches(header, fallback) for each in self.senders)
 
     def accepts_type(self, header: Header) -> bool:
         """Tell whether type and trigger are accepted, from any sender."""
@@ -96,7 +112,9 @@ class Acceptance:
         return found
 
 
-def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRefusal:
+def refusal_for(
+    header: Header, acceptances: Iterable[Acceptance], fallback: str = "utf-8"
+) -> MessageRefusal:
     """
     Return why no definition accepts a header: its sender, trigger or type is unknown.
 
@@ -108,7 +126,7 @@ def refusal_for(header: Header, acceptances: Iterable[Acceptance]) -> MessageRef
         sender for each in acceptances if each.accepts_type(header) for sender in each.senders
     ]
     if senders:
-        furthest = max(sender.mismatch(header) or 0 for sender in senders)
+        furthest = max(sender.mismatch(header, fallback) or 0 for sender in senders)
         return UnknownSender(f"MSH-{furthest}")
     types = {code for each in acceptances for code, _ in each.messages}
     known = header.message_code in types

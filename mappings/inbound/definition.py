@@ -72,9 +72,13 @@ class InboundMapping:
             return self.plan.patient_names
         return PatientNames.EXACT
 
-    def accepts(self, header: Header) -> bool:
-        """Tell whether messages of this type, trigger and sender are accepted."""
-        return self.acceptance.accepts(header)
+    def accepts(self, header: Header, fallback: str = "utf-8") -> bool:
+        """
+        Tell whether messages of this type, trigger and sender are accepted.
+
+        `fallback` is the codec if MSH-18 is empty or unknown.
+        """
+        return self.acceptance.accepts(header, fallback)
 
     def pre_check(self, message: Message, defaults: ListenerDefaults) -> PreCheck:
         """Check a message and determine its lanes. Raises nothing."""

@@ -121,19 +121,35 @@ def prior_of_same_authority(scope: MessageScope, prior: str, current_mrn: str) -
     """
     Return the prior number that the authority of the current number assigned.
 
-    This is `prior` if it has the same authority or none. Otherwise it is the first number in MRG-1
-    with the type of `prior` and the authority of `current_mrn`; None if there is none.
+    This is the first number in MRG-1 with the type of the current number, if `prior` has another
+    one. Otherwise it is `prior` if it has the same authority or none, or else the first number in
+    MRG-1 with the type of `prior` and the authority of `current_mrn`; None if there is none.
     """
     merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
     with_prior = [each for each in merged if each.number == prior]
     current = _current_identifiers(scope, current_mrn)
-    if not with_prior or any(not _has_other_authority(each, current) for each in with_prior):
+    if not with_prior:
+        return prior
+    if same := _of_current_type(merged, with_prior, current):
+        return same
+    if any(not _has_other_authority(each, current) for each in with_prior):
         return prior
     kinds = {each.kind for each in with_prior}
     for each in merged:
         if each.assigned and each.kind in kinds and not _has_other_authority(each, current):
             return each.number
     return None
+
+
+def _of_current_type(
+    merged: list[Identifier], with_prior: list[Identifier], current: list[Identifier]
+) -> str:
+    """Return the first number of the current type; '' without one or if the prior one has it."""
+    kinds = {each.kind for each in current} - {""}
+    if len(kinds) != 1 or any(each.kind in kinds for each in with_prior):
+        return ""
+    found = (each for each in merged if each.kind in kinds)
+    return next((each.number for each in found if not _has_other_authority(each, current)), "")
 
 
 def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:

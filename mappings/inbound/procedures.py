@@ -5,8 +5,9 @@ An order keeps the segments that it came with (`OrderEvent.echo`). Each part beg
 placer and filler numbers tell which parts a later message is about.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 
 from mappings.hl7.delimiters import Delimiters
@@ -67,18 +68,25 @@ DESCRIPTION_SEPARATOR = "; "
 
 _PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
 _FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
+_CODE = (Path.parse("OBR-4.1"),)
 
 Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """An ORC/OBR part of an order: lines, numbers and description."""
+    """An ORC/OBR part of an order: lines, numbers, code (OBR-4.1) and description."""
 
     lines: Lines
     placer: str
     filler: str
+    code: str = ""
     description: str = ""
+
+    @property
+    def has_detail(self) -> bool:
+        """Whether it has an OBR; a status message may have an ORC alone."""
+        return any(line[:3].upper() == "OBR" for line in self.lines)
 
 
 class ProcedureLookup:
@@ -98,11 +106,44 @@ class ProcedureLookup:
 
     def find(self, other: Procedure) -> Procedure | None:
         """Return the first procedure that is the same as `other`."""
-        placers = (other.placer, "") if other.placer else (None,)
-        fillers = (other.filler, "") if other.filler else (None,)
-        found = map(self._positions.get, product(placers, fillers))
+        found = map(self._positions.get, _numbers_of_same(other))
         first = min((each for each in found if each is not None), default=None)
         return None if first is None else self._procedures[first]
+
+
+def _numbers_of_same(one: Procedure) -> Iterator[tuple[str | None, str | None]]:
+    """Return the numbers of the procedures that are the same; None: any number."""
+    placers = (one.placer, "") if one.placer else (None,)
+    fillers = (one.filler, "") if one.filler else (None,)
+    return product(placers, fillers)
+
+
+class _Unmatched:
+    """The known procedures that no part of a message is about yet."""
+
+    def __init__(self, known: Sequence[Procedure]) -> None:
+        self._known = known
+        self._taken: set[int] = set()
+        self._positions: dict[tuple[str | None, ...], list[int]] = {}  # the first one is the last
+        for position, each in reversed(list(enumerate(known))):
+            for key in product((each.placer, None), (each.filler, None), (each.code, None)):
+                self._positions.setdefault(key, []).append(position)
+
+    def take(self, sent: Procedure, code: str | None) -> Procedure | None:
+        """Remove and return the first that is the same as `sent`; None: `code` may be any."""
+        found = [self._positions.get((*key, code), []) for key in _numbers_of_same(sent)]
+        for positions in found:
+            while positions and positions[-1] in self._taken:
+                positions.pop()
+        first = min((positions[-1] for positions in found if positions), default=None)
+        if first is None:
+            return None
+        self._taken.add(first)
+        return self._known[first]
+
+    def left(self) -> list[Procedure]:
+        """Return those that were not removed."""
+        return [each for at, each in enumerate(self._known) if at not in self._taken]
 
 
 def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
@@ -120,10 +161,11 @@ def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list
 
 def _procedure(head: Lines, lines: Lines, description: str) -> Procedure:
     echo = Echo((*head, *lines))
-    return Procedure(lines, _first_number(echo, _PLACER), _first_number(echo, _FILLER), description)
+    placer, filler, code = [_first_value(echo, each) for each in (_PLACER, _FILLER, _CODE)]
+    return Procedure(lines, placer, filler, code, description)
 
 
-def _first_number(echo: Echo, places: Sequence[Path]) -> str:
+def _first_value(echo: Echo, places: Sequence[Path]) -> str:
     """Return the first of these fields that has a value."""
     found = (echo.field(place, "ST", all_repetitions=False).strip() for place in places)
     return next(filter(None, found), "")
@@ -142,15 +184,23 @@ def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> 
     Return the procedures of an order after a message about some of them.
 
     A single procedure with the same placer number, or none, is replaced: it got a new filler
-    number.
+    number. Several procedures may have the same numbers: a part with an OBR replaces one of them,
+    that with the same code if there is one; an ORC alone is about all of them.
     """
     lookup = ProcedureLookup(known)
     if len(known) == 1 and not _differ(known[0].placer, sent):
         return [_completed(each, lookup.find(each)) for each in sent]
-    return [
-        *procedures_left(known, sent),
-        *(_described(each, lookup.find(each)) for each in sent),
-    ]
+    unmatched = _Unmatched(known)
+    of_same_code = [unmatched.take(each, each.code) if each.has_detail else None for each in sent]
+    updated: list[Procedure] = []
+    matches: list[Procedure | None]
+    for each, before in zip(sent, of_same_code, strict=True):
+        if each.has_detail:
+            matches = [before or unmatched.take(each, None)]
+        else:
+            matches = list(iter(partial(unmatched.take, each, None), None))
+        updated += [_described(each, one or lookup.find(each)) for one in matches or [None]]
+    return [*unmatched.left(), *updated]
 
 
 def _described(sent: Procedure, before: Procedure | None) -> Procedure:
@@ -164,7 +214,7 @@ def _described(sent: Procedure, before: Procedure | None) -> Procedure:
 def _completed(sent: Procedure, before: Procedure | None) -> Procedure:
     """Keep segments that a message with an ORC alone does not repeat, such as number assigned."""
     names = {line[:3].upper() for line in sent.lines}
-    if before is None or "OBR" in names:
+    if before is None or sent.has_detail:
         return sent
     kept = tuple(line for line in before.lines if line[:3].upper() not in names)
     return replace(sent, lines=(*sent.lines, *kept))

@@ -10,6 +10,7 @@ Errors of messages are `mappings.hl7.refusals`. Errors of definitions:
     * MappingErrors        all errors of a definition
     * RuleFailed           a rule failed for a message, which is parked or refused
         * HookFailed       a Python hook raised an exception or was stopped
+            * HookNotCalled    no process was free for it: another attempt may succeed
         * CodeRefused      the code table of the receiver lacks a code of a result
     * NotRenderable        an outbound definition has no message for an event
 """
@@ -222,6 +223,10 @@ class HookFailed(RuleFailed):
     def __init__(self, hook: str, what: str) -> None:
         self.hook = hook
         super().__init__(f"hook {hook} {what}")
+
+
+class HookNotCalled(HookFailed):
+    """A hook was not called because no process was free. Another attempt may succeed."""
 
 
 class CodeRefused(RuleFailed):

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mappings.language.definition_files import parse_yaml
-from mappings.language.diagnostics import Diagnostics, HookFailed, Sources, YamlNode, suggestion
+from mappings.language.diagnostics import (
+    Diagnostics,
+    HookFailed,
+    HookNotCalled,
+    Sources,
+    YamlNode,
+    suggestion,
+)
 from mappings.language.scope import MessageScope
 
 SUFFIX = ".py"
@@ -29,6 +36,10 @@ _NAME = re.compile(r"(?!__)([A-Za-z_][A-Za-z0-9_]{0,63}):([A-Za-z][A-Za-z0-9_]{0
 
 class HookStopped(Exception):
     """A hook returned no result. The text states why and contains nothing of the message."""
+
+
+class HooksBusy(HookStopped):
+    """A hook was not called: no process was free in time."""
 
 
 class HookExecutor(Protocol):
@@ -51,10 +62,13 @@ class MappingHook:
 
     def value(self, scope: MessageScope) -> str:
         """Call the hook. Raises HookFailed for each failure."""
+        name = f"{self.module}:{self.function}"
         try:
             return _executor().call(self.module, self.source, self.function, text_of(scope))
+        except HooksBusy as error:
+            raise HookNotCalled(name, str(error)) from None
         except HookStopped as error:
-            raise HookFailed(f"{self.module}:{self.function}", str(error)) from None
+            raise HookFailed(name, str(error)) from None
 
 
 def set_hook_executor(executor: HookExecutor | None) -> None:

@@ -216,30 +216,48 @@ class MessageGroups(NamedTuple):
 
 MAX_SHARED_SEGMENTS = 50_000
 MAX_SHARED_BYTES = 32 * 2**20
+MAX_SHARED_PARTS = 200_000
 """
 Limits of the segments that groups share, counted once for each further group.
 
-Each group reads the segments before the first group, and its order is stored with them.
+Each group reads the segments before the first group, and its order is stored with them. Parts are
+separators and escape characters: rules visit the repetitions of a field in each group.
 """
+MAX_MERGE_PARTS = 50_000
+"""Limit of the parts before the MRG of a patient. Each merge visits PID-3 several times."""
 
 
 def require_little_shared(message: Message, scopes: Sequence["MessageScope"]) -> None:
-    """Raise TooMuchShared if the groups read many more segments or bytes than the message has."""
-    if len(scopes) <= 1:
+    """Raise TooMuchShared if the groups read much more than the message has."""
+    raw, groups = message.lines.raw, len(scopes)
+    few = groups * len(raw) <= MAX_SHARED_SEGMENTS and groups * len(message.raw) <= MAX_SHARED_PARTS
+    if groups <= 1 or few:  # the usual case: a part is at least a byte
         return
-    sizes = list(map(len, message.lines.raw))
+    _require_at_most(MAX_SHARED_SEGMENTS, [1] * len(raw), scopes)
+    _require_at_most(MAX_SHARED_BYTES, list(map(len, raw)), scopes)
+    _require_at_most(MAX_SHARED_PARTS, _parts_by_position(message), scopes)
+
+
+def _require_at_most(limit: int, sizes: Sequence[int], scopes: Sequence["MessageScope"]) -> None:
+    """Raise TooMuchShared if the groups share more; `sizes` has the size of each segment."""
     headers = {id(each.header): each.header for each in scopes}
-    header_bytes = {key: _bytes_of(each, sizes) for key, each in headers.items()}
-    segments, size = -len(sizes), -len(message.raw)
+    header_sizes = {key: _total(each.order, sizes) for key, each in headers.items()}
+    shared = -sum(sizes)
     for scope in scopes:
-        segments += len(scope.header.order) + len(scope.own.order)
-        size += header_bytes[id(scope.header)] + _bytes_of(scope.own, sizes)
-        if segments > MAX_SHARED_SEGMENTS or size > MAX_SHARED_BYTES:
+        shared += header_sizes[id(scope.header)] + _total(scope.own.order, sizes)
+        if shared > limit:
             raise TooMuchShared(scope.place)
 
 
-def _bytes_of(segments: SegmentPositions, sizes: Sequence[int]) -> int:
-    return sum([sizes[position] for position in segments.order])
+def _parts_by_position(message: Message) -> list[int]:
+    marks = message.delimiters
+    known = (marks.repetition, marks.component, marks.subcomponent, marks.escape)
+    encoded = [mark.encode("latin-1") for mark in known if mark]
+    return [sum(map(raw.count, encoded)) for raw in message.lines.raw]
+
+
+def _total(positions: Positions, sizes: Sequence[int]) -> int:
+    return sum([sizes[position] for position in positions])
 
 
 _Grouping = Callable[[tuple[str, ...]], MessageGroups]
@@ -265,15 +283,18 @@ def split_merges(groups: Sequence[MessageScope]) -> list[MessageScope]:
     Raises TooMuchShared.
     """
     found: list[MessageScope] = []
-    shared = 0
+    parts: list[int] = []
+    shared = shared_parts = 0
     for scope in groups:
         names, order = scope.message.names, scope.own.order
         starts = [index for index, position in enumerate(order) if names[position] == "MRG"]
         if not starts[1:]:
             found.append(scope)
             continue
+        parts = parts or _parts_by_position(scope.message)
         shared += starts[0] * len(starts)
-        if shared > MAX_SHARED_SEGMENTS:
+        shared_parts += _total(order[: starts[0]], parts) * len(starts)
+        if shared > MAX_SHARED_SEGMENTS or shared_parts > MAX_MERGE_PARTS:
             raise TooMuchShared(scope.place)
         for start, end in pairwise([*starts, len(order)]):
             own = SegmentPositions.of([*order[: starts[0]], *order[start:end]], names)

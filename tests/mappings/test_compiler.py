@@ -7,6 +7,8 @@ from types import MappingProxyType
 import pytest
 
 from mappings.compiler import DEFINITIONS, check, check_sources, compile_sources, load
+from mappings.hl7.escapes import unescape
+from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
     MessageRefusal,
     UnknownSender,
@@ -209,6 +211,28 @@ def test_overlay_of_a_sender() -> None:
     assert mine.accepts(good.header)
     other = type(good).parse(good.raw.replace(b"RISA", b"HISB"))
     assert not mine.accepts(other.header)
+
+
+SENDERS = {
+    "UTF-8": ("Zürich^x", "utf-8", "UNICODE UTF-8", "utf-8"),
+    "Latin-1": ("Zürich", "latin-1", "8859/1", "utf-8"),
+    "the charset of the listener": ("Zürich", "cp437", "", "cp437"),
+    "ISO 2022": ("東京", "iso2022_jp", "ISO IR87", "utf-8"),
+    "bytes like a separator": ("表示^x", "shift_jis", "SHIFT JIS", "utf-8"),
+    "an escape": (r"Z\XC3BC\rich", "ascii", "", "utf-8"),
+    "the escape of a separator": (r"Rad\T\Co", "ascii", "", "utf-8"),
+}
+
+
+@pytest.mark.parametrize(("facility", "codec", "msh18", "fallback"), SENDERS.values(), ids=SENDERS)
+def test_senders_beyond_ascii(facility: str, codec: str, msh18: str, fallback: str) -> None:
+    """The text of MSH-4 is compared with the pattern, as rules read it."""
+    line = f"MSH|^~\\&|RISA|{facility}|B|S|20260302080500||ORM^O01|C1|P|2.5.1{'|' * 6}{msh18}\r"
+    header = peek(line.encode(codec))
+    for pattern in ("Zürich", "東京", "表示", "Rad&Co"):
+        mine = overlaid(f"accept: {{senders: [{{facility: '{pattern}'}}]}}")
+        expected = pattern == unescape(facility.partition("^")[0])
+        assert mine.accepts(header, fallback) is expected
 
 
 @pytest.mark.parametrize(

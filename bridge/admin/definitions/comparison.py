@@ -181,7 +181,8 @@ class OrderReaders:
         except MalformedMessage:
             return None
         compiled = (self._compiled(name) for name in self._names(sample.listener))
-        return next((each for each in compiled if each is not None and each.accepts(header)), None)
+        charset = sample.charset
+        return next((each for each in compiled if each and each.accepts(header, charset)), None)
 
     def _names(self, listener: str) -> Sequence[str]:
         """List the definitions of a listener, or of all listeners if there is no such listener."""

@@ -218,9 +218,10 @@ def comparison_with_active(
             header = peek(sample.payload)
         except MalformedMessage:
             return []
-        if not after.accepts(header):
+        if not after.accepts(header, sample.charset):
             return []
-        readers = (each for each in lists.get(sample.listener, ()) if each.accepts(header))
+        known = lists.get(sample.listener, ())
+        readers = (each for each in known if each.accepts(header, sample.charset))
         before = next(readers, None)
         if before is None:
             return [FieldDifference("accepted", "no", "yes")]

@@ -85,6 +85,7 @@ from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import NOTES_OF_IGNORED_ORDERS, PatientNames
+from mappings.language.diagnostics import HookNotCalled
 
 CONTENT_DAMAGED: Final = "content_damaged"
 """The code of a message whose stored content has changed."""
@@ -104,6 +105,10 @@ def outcome_of_error(claimed: ClaimedMessage, error: Exception) -> MessageOutcom
     if isinstance(error, ContentUnreadableError):  # the message is stored: try again
         return MessageOutcome(
             claimed.message_id, QueueEvent.POSTPONED, code="content_unreadable", detail=error.code
+        )
+    if isinstance(error, HookNotCalled):  # other messages keep the processes busy
+        return MessageOutcome(
+            claimed.message_id, QueueEvent.POSTPONED, FailureKind.TRANSIENT, "hook_not_called"
         )
     code = _CODES.get(type(error), "not_readable")
     return MessageOutcome(

@@ -68,7 +68,8 @@ class Router:
             header.trigger,
             header.version,
             header.processing_id,
-            header.fields[3:7],
+            header.charset,
+            header.fields[1:7],
         )
         route = self._routes.get(key)
         if route is None:
@@ -83,12 +84,13 @@ class Router:
     def _find(self, header: Header) -> Route:
         policy = self._policy
         for definition in policy.definitions:
-            if definition.accepts(header):
+            if definition.accepts(header, policy.charset):
                 if refusals := definition.acceptance.refusals(header):
                     return refusals[0]
                 break
         else:
-            return refusal_for(header, [each.acceptance for each in policy.definitions])
+            acceptances = [each.acceptance for each in policy.definitions]
+            return refusal_for(header, acceptances, policy.charset)
         if policy.versions and header.version not in policy.versions:
             return UnsupportedVersion()
         if policy.processing_ids and header.processing_id not in policy.processing_ids:

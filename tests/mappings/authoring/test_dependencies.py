@@ -20,13 +20,15 @@ RAW = (
 )
 
 
-def dependencies_of(text: str, raw: bytes = RAW) -> Dependencies:
+def dependencies_of(
+    text: str, raw: bytes = RAW, defaults: ListenerDefaults = DEFAULTS
+) -> Dependencies:
     """Return the dependencies of a definition's results."""
     sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
     assert isinstance(reader, InboundMapping)
     assert isinstance(mapping, OutboundMapping)
-    return find_dependencies(mapping, reader, raw, DEFAULTS, "utf-8")
+    return find_dependencies(mapping, reader, raw, defaults, "utf-8")
 
 
 def facts(found: Dependencies) -> dict[str, bool]:
@@ -46,6 +48,13 @@ def test_the_shipped_definition() -> None:
     assert used["report.signedBy.name"]
     assert not used["report.signedBy.email"]
     assert {each.name: each.text for each in found.facts}["Metadata.Room"] == "Room 7"
+
+
+def test_on_a_leap_day() -> None:
+    """Another time of signature exists on each day."""
+    leap_day = DEFAULTS._replace(now=datetime(2028, 2, 29, tzinfo=UTC))
+    found = dependencies_of("include: results.yaml\n", defaults=leap_day)
+    assert facts(found)["report.signedAt"]
 
 
 @pytest.mark.parametrize(("send", "used"), [("{is: Room}", True), ("{is: Other}", False)])

@@ -297,6 +297,12 @@ THOUSAND = [segment for at in range(MAX_GROUPS) for segment in order(f"P{at}")]
 SHARED = {
     "a large segment before all orders": ("NTE|1||" + "x" * 40_000, *THOUSAND),
     "many segments before all orders": (*["OBX|1|NM|A||1"] * 60, *THOUSAND),
+    "many repetitions before all orders": ("NTE|1||" + "~" * 1000, *THOUSAND),
+    "many escapes before all orders": ("NTE|1||" + "\\F\\" * 500, *THOUSAND),
+    "many components in an ORC of many OBR": (
+        "ORC|NW|P1" + "|" * 20 + "^" * 1000,
+        *["OBR|1|P1||X^Test"] * MAX_GROUPS,
+    ),
     "an ORC of many OBR": (
         "ORC|NW|P1" + "|" * 20 + "x" * 40_000,
         *["OBR|1|P1||X^Test"] * MAX_GROUPS,

@@ -139,6 +139,12 @@ REFUSED = {
         TooMuchShared,
         "PID[1]",
     ),
+    "many MRG after many numbers": (
+        "A40",
+        ("PID|1||M1" + "~M2" * 1000, *["MRG|M5"] * 100),
+        TooMuchShared,
+        "PID[1]",
+    ),
     "many authorities of one number": (
         "A40",
         ("PID|1||" + "~".join(f"M1^^^A{at}^MR" for at in range(51)), "MRG|M0^^^NORTH^MR"),
@@ -170,6 +176,23 @@ def test_merged_identifiers(mrg: str, prior: str) -> None:
     """MRG-1 is paired with PID-3 by identifier type."""
     (event,) = events("A40", BOTH, f"MRG|{mrg}")
     assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "M1", prior)
+
+
+OF_OTHER_TYPES = {
+    "after one of another type": ("N0^^^STATE^NH~P0^^^NORTH^PI", "P0"),
+    "after one without authority": ("N0^^^^NH~P0^^^^PI", "P0"),
+    "after one without a type": ("X0~P0^^^NORTH^PI", "P0"),
+    "after a record number": ("P0^^^NORTH^PI~M0^^^NORTH^MR", "P0"),
+    "of another authority": ("X0~P0^^^SOUTH^PI", "X0"),
+    "only of another type": ("N0^^^^NH", "N0"),
+}
+
+
+@pytest.mark.parametrize(("mrg", "prior"), OF_OTHER_TYPES.values(), ids=OF_OTHER_TYPES)
+def test_merged_identifiers_without_a_record_number(mrg: str, prior: str) -> None:
+    """If PID-3 has no MR, the prior number has the type of the number that is the MRN."""
+    (event,) = events("A40", "PID|1||P1^^^NORTH^PI~N1^^^STATE^NH||Doe^Jane", f"MRG|{mrg}")
+    assert (event.action, event.mrn, event.prior_mrn) == (OrderAction.PATIENT_MERGE, "P1", prior)
 
 
 SEVERAL = {

@@ -54,6 +54,26 @@ def test_merge_changes_the_number() -> None:
     assert (message.value("PID-3.1"), message.value("PID-5")) == ("M9", "Roe^Jane")
 
 
+CODED = "2106-3^White^HL70005" + "|" * 12 + "N^Not Hispanic^HL70189"
+"""PID-10 and PID-22 of an order."""
+
+
+@pytest.mark.parametrize(
+    ("race", "ethnicity", "expected"),
+    [
+        ("White", "Not Hispanic", ["2106-3^White^HL70005", "N^Not Hispanic^HL70189"]),
+        ("Asian", "Hispanic", ["^Asian", "^Hispanic"]),
+    ],
+    ids=["as in the order", "corrected"],
+)
+def test_race_and_ethnicity(race: str, ethnicity: str, expected: list[str]) -> None:
+    """The fields of the order return with their codes until the patient's values change."""
+    (order,) = result_of(f"PID|1||M1||Doe^Jane|||||{CODED}", "ORC|NW|P1", "OBR|1|P1||X")
+    tags = {**TAGS, "Race": race, "Ethnicity": ethnicity}
+    message = rendered(replace(CONTEXT, orders=(replace(order, tags=tags),)))
+    assert [message.value("PID-10"), message.value("PID-22")] == expected
+
+
 def test_without_echo() -> None:
     """An order that was not created by HL7 has a valid result from its tags."""
     bare = ResultOrder({**TAGS, "Modality": "CT", "StudyDescription": "CT & more"})

@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 
 from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
+from bridge.intake.process.order_processor import outcome_of_error
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage
+from bridge.queue.states import QueueEvent
+from bridge.workers.hooks import WorkerHookRunner, install
+from bridge.workers.pool import WorkerPool
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode
+from mappings.language.diagnostics import HookNotCalled
+from mappings.language.hooks import set_hook_executor
 
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -66,6 +72,26 @@ def test_a_definition_removed_from_the_settings() -> None:
     )
     with pytest.raises(DefinitionMissingError):
         notes(ListenerPolicy("ris", (), "SITE1"), OLD.version)
+
+
+def test_a_hook_for_which_no_process_is_free() -> None:
+    """The message is tried again: it is not the cause."""
+    rule = "include: orders.yaml\ntags: {Notes: {hook: 'mine:f'}}"
+    sources = {**SHIPPED, "mine.yaml": rule, "mine.py": "def f(message):\n    return 'x'\n"}
+    install()
+    made = compile_sources(sources, "mine")
+    assert isinstance(made, InboundMapping)
+    listening = ListenerPolicy("ris", (made,), "SITE1")
+    claimed = claimed_of(listening)
+    set_hook_executor(WorkerHookRunner(WorkerPool("busy", (), size=1, waiting=0)))
+    try:
+        with pytest.raises(HookNotCalled) as raised:
+            read(claimed, {"ris": listening})
+    finally:
+        install()
+    outcome = outcome_of_error(claimed, raised.value)
+    assert (outcome.event, outcome.code) == (QueueEvent.POSTPONED, "hook_not_called")
+    assert notes(listening, made.version) == "x"
 
 
 def known() -> ListenerPolicy:

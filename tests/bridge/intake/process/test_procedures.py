@@ -96,6 +96,34 @@ async def test_all_of_them_are_cancelled(hospital: Hospital) -> None:
     assert await hospital.report("A1") is None
 
 
+STEPS = (
+    "ORC|NW|Q9|||SC\r"
+    f"OBR|1|P9||X1^Step one^L{'|' * 14}A1||||||CT\r"
+    f"OBR|2|P9||X2^Step two^L{'|' * 14}A1||||||CT\r"
+)
+"""Two procedures of one ORC."""
+
+
+async def test_the_status_of_an_order_of_several_procedures(hospital: Hospital) -> None:
+    """An ORC alone is about all of its procedures, and each gets the result."""
+    await hospital.send(message(STEPS))
+    await hospital.send(message("ORC|SC|Q9|||CM\r"))
+    assert await described(hospital) == "Step one; Step two"
+    assert await placers(hospital) == [("CN", "Q9", "Step one"), ("RE", "Q9", "Step two")]
+
+
+@pytest.mark.parametrize(("code", "left"), [("X1", "Step two"), ("X2", "Step one")])
+async def test_a_change_of_one_of_several_procedures(
+    hospital: Hospital, code: str, left: str
+) -> None:
+    """It replaces the procedure with its code; the other one of the same order stays."""
+    await hospital.send(message(STEPS))
+    changed = f"OBR|1|P9||{code}^Changed^L{'|' * 14}A1||||||CT\r"
+    await hospital.send(message("ORC|XO|Q9|||SC\r" + changed))
+    assert await described(hospital) == f"{left}; Changed"
+    assert await placers(hospital) == [("CN", "Q9", left), ("RE", "Q9", "Changed")]
+
+
 async def test_a_renumbered_order_is_the_same(hospital: Hospital) -> None:
     """Another filler number with the same placer number is the same procedure."""
     await hospital.send(message(procedure(1, "CT Head")))

@@ -4,6 +4,7 @@ import pytest
 
 from bridge.store.database import Database
 from config.listeners import Acknowledge
+from mappings.hl7.escapes import unescape
 from mappings.hl7.header import peek
 from mappings.hl7.message import find_nul
 from mappings.hl7.tables import AckCode
@@ -43,6 +44,12 @@ async def test_nulls_around_a_message(database: Database) -> None:
         (b"PID|1||M1~M2^X^\0||A\r", "PID-3.3"),
         (b"OBX|1|TX|||a\rOBX|2|TX|||b\\X00\\\r", "OBX[2]-5"),
         (b"OBX|1|TX|||a\rb\0c\r", "OBX-5"),
+        (b"NTE|1||a\\X00E0\\ \\x00e8\\a \\F\\\\X00E9\\\\H\\\r", ""),
+        (b"NTE|1||\\X00E0\\\\X00E8\\\r", "NTE-3"),
+        (b"NTE|1||\\X41\\\\X00E8\\\r", "NTE-3"),
+        (b"NTE|1||\\X007F\\\r", "NTE-3"),
+        (b"NTE|1||\\F\\X41\\X00\\\r", "NTE-3"),
+        (b"NTE|1||\\F\\X00E0\\X00\\\r", "NTE-3"),
         (b"NTE|1||\\X410\\ \\X4100 \\XZZ00\\ \\.sp0\\ X00\r", ""),
     ],
 )
@@ -50,6 +57,16 @@ def test_its_place(lines: bytes, place: str) -> None:
     """The place has segment, field and component. Other escapes are not affected."""
     payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r" + lines
     assert find_nul(payload, peek(payload)) == place
+
+
+@pytest.mark.parametrize("digits", ["00E0", "00e8", "007F", "0000", "E000", "00E000E8", "4100"])
+@pytest.mark.parametrize("before", ["", "AB", "\\F\\", "\\X41\\", "\\F\\X41"])
+@pytest.mark.parametrize("after", ["", "AB", "\\H\\", "\\X00E8\\", "X00\\"])
+def test_it_is_found_in_each_text_that_has_it(before: str, digits: str, after: str) -> None:
+    """No rule reads a NUL that was not found."""
+    text = f"{before}\\X{digits}\\{after}"
+    payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\rNTE|1||" + text.encode() + b"\r"
+    assert find_nul(payload, peek(payload)) or "\0" not in unescape(text)
 
 
 def test_other_delimiters() -> None:
