@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydicom.dataset import Dataset
 
 from tests.bridge.engine.http.engine_service import READER, Page, Service, user
 from tests.conformance.engine.cases import Case, ok
@@ -173,6 +174,32 @@ WAYS: dict[str, dict[str, Any]] = {
     "lazy": {"lazyLaunch": True},
     "register": {"lazyLaunch": True, "registerOrder": True},
 }
+
+
+ANOTHER = basic("Mass.", PatientID="P9", PatientName="ROE^RICHARD", AccessionNumber="77")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("missing", "given", "own"),
+    [
+        ("Accession", {"accession": ""}, []),
+        ("Accession", {"accession": ""}, [basic(AccessionNumber="", SOPInstanceUID="1.2.3.9")]),
+        ("PatientMRN", {"mrn": "", "tags": {"PatientName": "DOE^JANE"}}, []),
+    ],
+    ids=["accession", "accession-two-files", "mrn"],
+)
+def test_another_patients_file_does_not_identify_an_order(
+    service: Service, missing: str, given: dict[str, Any], own: list[Dataset], way: str
+) -> None:
+    """An identity tag that only a set-aside file has is missing, and nothing is created."""
+    response = service.launch(
+        dicomSR=files(*own, ANOTHER), userInfo=user(), **{**WAYS[way], **given}
+    )
+
+    assert (response.status_code, response.json()["code"]) == (400, "missing_tag")
+    assert response.json()["errors"][0]["pointer"] == f"/clinicalInfo/{missing}"
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
 @pytest.mark.parametrize("way", [*WAYS, "update"])
