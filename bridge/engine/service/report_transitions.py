@@ -209,6 +209,18 @@ def _facts(
         yield from _addendum_facts(work, report)
 
 
+def mark_registered(report: Report) -> None:
+    """Note that a locked report has a registered order: a discarded Draft then stays an order."""
+    if report.origin is ReportOrigin.LAUNCH:
+        report.origin = ReportOrigin.ORDER
+
+
+def keep_registration(report: Report, removed: Report) -> None:
+    """Note that a locked report gets the orders of another one, which is then removed."""
+    if removed.origin is not ReportOrigin.LAUNCH:
+        mark_registered(report)
+
+
 def _addendum_facts(work: Work, report: Report) -> Iterator[ReportFact]:
     addenda = addenda_of(work, report)
     if open_addendum(addenda):

@@ -62,7 +62,8 @@ def reset_order(work: Work, identity: OrderId) -> Report:
     """
     Reset the report of an order to an empty, unassigned Ordered report; linked orders stay linked.
 
-    It must be a Draft that began as an order, or an Ordered report with content.
+    It must be a Draft that began as an order or has a registered one, or an Ordered report with
+    content.
     """
     report = lock_report(work, identity).report
     clear(work, report, apply_event(work, report, LifecycleEvent.RESET))
