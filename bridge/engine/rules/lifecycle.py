@@ -26,7 +26,11 @@ SIGNED = frozenset({Status.FINAL, Status.ADDENDUM})
 
 
 class ReportOrigin(StrEnum):
-    """The origin of a report; a report that began as an order can be reset to one."""
+    """
+    The origin of a report; a report that began as an order can be reset to one.
+
+    A launched report becomes one that began as an order when an order of it is registered.
+    """
 
     LAUNCH = "launch"
     ORDER = "order"
@@ -184,7 +188,7 @@ class ReportFact(StrEnum):
     IGNORES_DELAY = "ignoreSignDelay is true"
     PRELIM_READ = "an active preliminary read exists"
     OTHER_PRELIM_READ = "more than one active preliminary read exists"
-    FROM_ORDER = "the report began as an order"
+    FROM_ORDER = "the report began as an order, or has one that was registered"
     CONTENT = "the report has content"
     OPEN_ADDENDUM = "an addendum is being written"
     SIGNED_ADDENDUM = "a signed addendum exists"

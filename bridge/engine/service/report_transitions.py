@@ -43,7 +43,7 @@ from bridge.engine.rules.lifecycle import (
 )
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.site_roles import ReportAction, SiteRole, permits
-from bridge.engine.rules.text.document import from_text, parse, to_json
+from bridge.engine.rules.text.document import from_text, restore, to_json
 from bridge.engine.rules.text.plain_text import accept_defaults, has_defaults, plain_text
 from bridge.engine.service.report_lookup import bump_version, key_of
 from bridge.engine.service.report_status import ReportSummary, has_content
@@ -153,7 +153,7 @@ def accept_default_text(row: Report | Addendum) -> None:
     """Accept default text in brackets as the text of a report that is about to be signed."""
     if has_defaults(row.content_text):
         row.document = accept_defaults(document_json(row))
-        row.content_text = plain_text(parse(row.document))
+        row.content_text = plain_text(restore(row.document))
 
 
 def addenda_of(work: Work, report: Report) -> list[Addendum]:
@@ -207,6 +207,18 @@ def _facts(
         yield ReportFact.OTHER_PRELIM_READ
     if summary.has_addenda:
         yield from _addendum_facts(work, report)
+
+
+def mark_registered(report: Report) -> None:
+    """Note that a locked report has a registered order: a discarded Draft then stays an order."""
+    if report.origin is ReportOrigin.LAUNCH:
+        report.origin = ReportOrigin.ORDER
+
+
+def keep_registration(report: Report, removed: Report) -> None:
+    """Note that a locked report gets the orders of another one, which is then removed."""
+    if removed.origin is not ReportOrigin.LAUNCH:
+        mark_registered(report)
 
 
 def _addendum_facts(work: Work, report: Report) -> Iterator[ReportFact]:

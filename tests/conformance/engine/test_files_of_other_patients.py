@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydicom.dataset import Dataset
 
 from tests.bridge.engine.http.engine_service import READER, Page, Service, user
 from tests.conformance.engine.cases import Case, ok
@@ -17,6 +18,11 @@ OTHER = [
     ({"PatientBirthDate": "19710203"}, "PatientBirthDate"),
 ]
 WARNING = "dicom_sr_other_patient"
+WAYS: dict[str, dict[str, Any]] = {
+    "eager": {},
+    "lazy": {"lazyLaunch": True},
+    "register": {"lazyLaunch": True, "registerOrder": True},
+}
 
 
 def shown(page: Page) -> list[dict[str, Any]]:
@@ -128,6 +134,47 @@ def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, 
     assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
 
 
+@pytest.mark.parametrize("findings", ["Own finding.", ""])
+@pytest.mark.parametrize("way", ["register", "eager", "update"])
+@pytest.mark.parametrize("state", ["draft", "unassigned"])
+def test_a_withdrawn_file_leaves_no_text(
+    service: Service, state: str, way: str, findings: str
+) -> None:
+    """A Draft, and a report that was unassigned with its text, lose the text of the file."""
+    case = Case(service)
+    sent = files(basic(PatientBirthDate="19710203"))
+    ok(service.launch(READER, dicomSR=sent, tags={"KeyFindings": findings}))
+    if state == "unassigned":
+        ok(case.flat("unassign", "A1"))
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19700102"}
+    ok(service.post("patient/update", body))
+
+    if way == "update":
+        ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+    else:
+        ok(service.launch(dicomSR=sent, userInfo=user(), **WAYS[way]))
+
+    assert case.content("A1") == findings
+    report = case.page("A1")("report").json()
+    assert (report["content"], "Nodule" in str(report["document"])) == (findings, False)
+
+
+def test_a_file_that_is_set_aside_opens_no_order(service: Service) -> None:
+    """A registered order that was never opened stays without text, and can be linked."""
+    case = Case(service)
+    register: dict[str, Any] = {**WAYS["register"], "userInfo": user()}
+    sent = files(basic(PatientBirthDate="19710203"))
+    ok(service.launch(dicomSR=sent, tags={"KeyFindings": "Own finding."}, **register))
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19700102"}
+    ok(service.post("patient/update", body))
+
+    ok(service.launch(dicomSR=sent, **register))
+
+    assert case.record("A1")["hasContent"] is False
+    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
+    assert case.content("A1") == "Own finding."
+
+
 def test_two_files_that_contradict_each_other(service: Service) -> None:
     """If nothing else names the patient, the file with the PatientID of the order decides."""
     first = basic("Mass.", PatientID="", PatientName="ROE^RICHARD", SOPInstanceUID="1.2.3.9")
@@ -168,11 +215,30 @@ def test_files_for_a_signed_report_are_ignored_with_a_warning(
     assert "files_not_added" in response["warnings"]
 
 
-WAYS: dict[str, dict[str, Any]] = {
-    "eager": {},
-    "lazy": {"lazyLaunch": True},
-    "register": {"lazyLaunch": True, "registerOrder": True},
-}
+ANOTHER = basic("Mass.", PatientID="P9", PatientName="ROE^RICHARD", AccessionNumber="77")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("missing", "given", "own"),
+    [
+        ("Accession", {"accession": ""}, []),
+        ("Accession", {"accession": ""}, [basic(AccessionNumber="", SOPInstanceUID="1.2.3.9")]),
+        ("PatientMRN", {"mrn": "", "tags": {"PatientName": "DOE^JANE"}}, []),
+    ],
+    ids=["accession", "accession-two-files", "mrn"],
+)
+def test_another_patients_file_does_not_identify_an_order(
+    service: Service, missing: str, given: dict[str, Any], own: list[Dataset], way: str
+) -> None:
+    """An identity tag that only a set-aside file has is missing, and nothing is created."""
+    response = service.launch(
+        dicomSR=files(*own, ANOTHER), userInfo=user(), **{**WAYS[way], **given}
+    )
+
+    assert (response.status_code, response.json()["code"]) == (400, "missing_tag")
+    assert response.json()["errors"][0]["pointer"] == f"/clinicalInfo/{missing}"
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
 
 @pytest.mark.parametrize("way", [*WAYS, "update"])

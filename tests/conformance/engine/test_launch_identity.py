@@ -135,6 +135,23 @@ def test_a_launch_that_forces_a_name(service: Service) -> None:
     assert other.json()["clinicalInfo"][0]["PatientName"] == "DOE^JANE"
 
 
+@pytest.mark.parametrize("accession", ["A1", "A2"], ids=["known", "new"])
+def test_a_forced_name_does_not_undo_a_later_correction(service: Service, accession: str) -> None:
+    """ForceUpdatePatientName renames at the launch; its link opens with the newest name."""
+    case = Case(service)
+    case.order("A1", PatientName="DOE^JANE")
+    forced: dict[str, Any] = {"tags": {"PatientName": "ROE^JANE"}, "forceUpdatePatientName": True}
+    lazy = {"accession": accession, "lazyLaunch": True, "userInfo": user(), **forced}
+    launched = ok(service.launch(**lazy))
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientName": "POE^JANE"}
+    ok(service.post("patient/update", body))
+
+    service.page(launched)
+
+    for name in ("A1", accession):
+        assert case.export(name)["clinicalInfo"][0]["PatientName"] == "POE^JANE"
+
+
 @pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
 def test_forcing_a_name_requires_a_name(service: Service, name: str | None) -> None:
     """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""

@@ -353,7 +353,8 @@ def write_first_text(work: Work, report: Report, text: str) -> bool:
 
 def rewrite(work: Work, report: Report, text: str) -> None:
     """Replace an unedited initial text, with the template that was applied."""
-    report.content_text, report.template_number = "", None
+    report.document = report.template_number = None
+    report.content_text = report.key_findings = ""
     write_first_text(work, report, text)
 
 

@@ -17,7 +17,6 @@ from bridge.engine.launch import LaunchInput, ReportingOptions, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import FeedChange, Report, metadata
 from bridge.engine.rules.lifecycle import SIGNED
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.sync_launch import FollowAnswer, is_persistent
 from bridge.engine.service.accounts.sessions import (
     BrowserSession,
@@ -31,6 +30,7 @@ from bridge.engine.service.launch import links
 from bridge.engine.service.launch.report_updates import (
     assign_report,
     create_report,
+    keep_newer_name,
     known_names,
     merge_launch,
     needs_transfer,
@@ -297,17 +297,12 @@ def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: Si
         links.lock_link(work.connection, link)
     # Only the first opening applies the launch: a second one must not undo later changes.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
-        request = screen_launch(work, request, identity)
-        _require_matching_name(work, request, identity)
+        names = known_names(work, identity.site_id, [identity.mrn]).get(identity.mrn, set())
+        request = screen_launch(work, keep_newer_name(names, request), identity)
+        require_matching_name(names, request)  # the patient may have been renamed
         if found is not None:
             merge_launch(work, found.report, found.order, request)
     return create_report(work, request, identity, account) if found is None else found.report
-
-
-def _require_matching_name(work: Work, request: LaunchInput, identity: OrderId) -> None:
-    """Check the name again: the patient may have been renamed since the launch."""
-    names = known_names(work, identity.site_id, [identity.mrn])
-    require_matching_name(names.get(identity.mrn, ()), request)
 
 
 def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedReport:

@@ -2,7 +2,8 @@
 Registers orders (registerOrder): empty, unassigned Ordered reports.
 
 Many orders need as few statements as there are tables. Registering a known order again changes the
-tags of an unsigned report, and nothing of a signed one.
+tags of an unsigned report, and nothing of a signed one. A launched report then has a registered
+order, which remains when its Draft is discarded.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from bridge.engine.service.report_lookup import (
     LockedOrder,
     lock_orders,
 )
+from bridge.engine.service.report_transitions import mark_registered
 from bridge.engine.service.work import Work
 
 
@@ -88,6 +90,7 @@ def _turns(identities: Sequence[OrderId]) -> list[list[int]]:
 
 def _update(work: Work, found: LockedOrder, order: OrderInput) -> RegisteredOrder:
     report = found.report
+    mark_registered(report)
     if report.status in SIGNED:
         return RegisteredOrder(report.report_id, report.status, Registration.SIGNED)
     changed = update_order(work, report, found.order, order, clears=True)

@@ -6,7 +6,8 @@ links share these functions. The app asks the user before a transfer; the functi
 the user has confirmed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlmodel import select
@@ -114,6 +115,17 @@ def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
         return
     if any(names_conflict(known, request.patient_name) for known in names):
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
+
+
+def keep_newer_name(names: Collection[str], request: LaunchInput) -> LaunchInput:
+    """
+    Return a launch whose link is opened, with the stored name if that is newer.
+
+    A launch that forces a name has renamed the patient already. Other names were stored later.
+    """
+    if not request.force_name or not names or request.patient_name in names:
+        return request
+    return replace(request, tags={**request.tags, "PatientName": min(names)})
 
 
 def create_report(work: Work, request: LaunchInput, identity: OrderId, owner: SiteUser) -> Report:

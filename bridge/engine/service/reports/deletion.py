@@ -7,11 +7,18 @@ cannot be deleted.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, update
-from sqlmodel import col
+from sqlalchemy import delete, update
+from sqlmodel import col, select
 
 from bridge.engine.errors import RuleBroken
-from bridge.engine.records.tables import DeletedReport, IssuedLink, Report, ReportOrder, metadata
+from bridge.engine.records.tables import (
+    DeletedReport,
+    IssuedLink,
+    PatientPointer,
+    Report,
+    ReportOrder,
+    metadata,
+)
 from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId, link_target
 from bridge.engine.service import change_feed
@@ -42,9 +49,7 @@ def delete_report(
     """
     found = lock_orders(work, [identity])[0]
     if found is None:
-        # A link has the patient identifier of its launch, which may have been merged since then.
-        identities = [current_identity(work.connection, identity), identity]
-        revoke_links(work.connection, identities, work.now)
+        revoke_links(work, [current_identity(work.connection, identity)])
         return False
     if only_ordered and not _is_untouched(work, found.report):
         raise RuleBroken(Reason.BEGUN)
@@ -62,7 +67,8 @@ def reset_order(work: Work, identity: OrderId) -> Report:
     """
     Reset the report of an order to an empty, unassigned Ordered report; linked orders stay linked.
 
-    It must be a Draft that began as an order, or an Ordered report with content.
+    It must be a Draft that began as an order or has a registered one, or an Ordered report with
+    content.
     """
     report = lock_report(work, identity).report
     clear(work, report, apply_event(work, report, LifecycleEvent.RESET))
@@ -89,7 +95,7 @@ def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool =
     orders = orders_of(work.session, key_of(report))
     identities = [OrderId(order.site_id, order.mrn, order.accession) for order in orders]
     change_feed.announce(work, report, event, cancelled=cancelled)
-    revoke_links(work.connection, identities, work.now)
+    revoke_links(work, identities)
     work.session.add(
         DeletedReport(
             report_id=report.report_id,
@@ -101,14 +107,32 @@ def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool =
     delete_rows(work, report)
 
 
-def revoke_links(connection: Connection, identities: Sequence[OrderId], now: int) -> None:
-    """Revoke every link to these orders."""
+def revoke_links(work: Work, current: Sequence[OrderId]) -> None:
+    """Revoke every link to orders, which are given under the current patient identifiers."""
+    # A link has the patient identifier of its launch, which may be one that was merged.
+    identities = [*current, *_prior_identities(work, current)]
     targets = [link_target(identity) for identity in identities]
-    connection.execute(
+    work.connection.execute(
         update(LINKS)
         .where(LINKS.c.target.in_(targets), LINKS.c.revoked_at.is_(None))
-        .values(revoked_at=now)
+        .values(revoked_at=work.now)
     )
+
+
+def _prior_identities(work: Work, current: Sequence[OrderId]) -> list[OrderId]:
+    """Return the identities of orders under the merged identifiers of their patients."""
+    pointers = work.session.exec(
+        select(PatientPointer).where(
+            col(PatientPointer.site_id).in_({each.site_id for each in current}),
+            col(PatientPointer.mrn).in_({each.mrn for each in current}),
+        )
+    ).all()
+    return [
+        OrderId(order.site_id, pointer.prior_mrn, order.accession)
+        for order in current
+        for pointer in pointers
+        if (pointer.site_id, pointer.mrn) == (order.site_id, order.mrn)
+    ]
 
 
 def delete_rows(work: Work, report: Report) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlmodel import col, select
 
+from bridge.engine.errors import BadLaunch
 from bridge.engine.launch import Attachment, LaunchInput, SetAsideFile
 from bridge.engine.launch_parser import fill_tags
 from bridge.engine.records.tables import PatientPointer, ReportOrder
@@ -37,19 +38,34 @@ class _Patient:
 
 
 def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> LaunchInput:
-    """Return the launch with the files of another patient set aside, and without their tags."""
+    """
+    Return the launch with the files of another patient set aside, and without their tags.
+
+    Raise `BadLaunch` if only such a file has an identity tag of the order.
+    """
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
     own_tags = {name: value for name, value in request.tags.items() if name not in request.filled}
     patient = _known_patient(work, request.identity.mrn, identity, own_tags)
     files = _first_versions(_screened(patient, request.attachments))
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
+    order_tags = {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
+    for name, value in order_tags.items():
+        if name not in own_tags:
+            _require_source(name, value, accepted)
     tags = fill_tags(own_tags, accepted)
     if patient.names and NAME not in own_tags:  # the file may spell the name in another way
         tags.pop(NAME, None)
-    tags |= {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
+    tags |= order_tags
     filled = frozenset(tags.keys() - own_tags.keys())
     return replace(request, tags=tags, filled=filled, attachments=files)
+
+
+def _require_source(name: str, value: str, accepted: Sequence[Attachment]) -> None:
+    """Raise `BadLaunch` if no accepted file has this value of an identity tag."""
+    if all(file.tags.get(name) != value for file in accepted):
+        detail = f"{name} is missing from clinicalInfo and from the patient's DICOM SR files"
+        raise BadLaunch("missing_tag", detail, pointer=f"/clinicalInfo/{name}")
 
 
 def screen_files(

@@ -25,6 +25,7 @@ from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import join_texts, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
+from bridge.engine.service.report_status import has_content
 from bridge.engine.service.report_transitions import apply_event
 from bridge.engine.service.reports.file_screening import screen_files, set_aside
 from bridge.engine.service.signing.lease import Editor
@@ -112,7 +113,9 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     work.session.flush()
     if added:
         _require_editable(structured_texts(work, report))
-    if withdrawn and report.status is Status.DRAFT:
+    # An order that was never opened has no text, and gets its first one when it is opened.
+    unassigned = report.status is Status.ORDERED and has_content(report)
+    if withdrawn and (unassigned or report.status is Status.DRAFT):
         refresh_findings(work, report, withdrawn=True)
     return added
 

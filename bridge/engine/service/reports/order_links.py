@@ -25,6 +25,7 @@ from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
 from bridge.engine.service.report_status import ReportStatusRecord, has_content, status_records
+from bridge.engine.service.report_transitions import keep_registration
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files, split_files
 from bridge.engine.service.work import ChangeEvent, Work
@@ -101,6 +102,7 @@ def _join(work: Work, anchor: Report, others: Sequence[Report]) -> None:
             _move(work, order, anchor_pk, position)
             position += 1
         move_files(work, key_of(other), anchor_pk)
+        keep_registration(anchor, other)
         delete_rows(work, other)
     mark_updated(work, anchor)
     change_feed.announce(work, anchor, ChangeEvent.ORDERS_LINKED, removed=removed)

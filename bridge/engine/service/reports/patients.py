@@ -26,6 +26,7 @@ from bridge.engine.service.report_lookup import (
     orders_of,
 )
 from bridge.engine.service.report_status import has_content
+from bridge.engine.service.report_transitions import keep_registration
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files
 from bridge.engine.service.work import ChangeEvent, Work
@@ -126,6 +127,7 @@ def _resolve_duplicate(
         if one.report_pk != other.report_pk and alone and _is_unopened(report):
             if reports[other.report_pk].status not in SIGNED:
                 move_files(work, one.report_pk, other.report_pk, new_order=other)
+            keep_registration(reports[other.report_pk], report)
             change_feed.announce(work, report, ChangeEvent.REPORT_DELETED)
             delete_rows(work, report)
             return one is order

@@ -1,7 +1,7 @@
 """Patient update and merge over all reports of a site."""
 
 import pytest
-from sqlmodel import select
+from sqlmodel import col, select
 
 from bridge.engine.errors import MergeConflict, RuleBroken
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
@@ -179,43 +179,58 @@ def test_files_of_a_duplicate_do_not_change_a_signed_report(harness: ServiceHarn
     assert files == [(owner, "A2")]
 
 
-def test_a_deletion_after_a_merge_revokes_the_links(harness: ServiceHarness) -> None:
-    """Links that were issued under the prior identifier are those of the survivor's order."""
-    order = harness.order("A1", mrn="OLD")
-    link = IssuedLink(
-        handle_hash="x", purpose="launch", site_id=SITE, key_id="k", sealed=b"x",
-        target=link_target(order), created_at=harness.now, expires_at=harness.now + 1,
-    )  # fmt: skip
+def issue_link(harness: ServiceHarness, name: str, order: OrderId) -> None:
+    """Store a link to an order."""
     with harness.work() as work:
-        work.session.add(link)
+        work.session.add(
+            IssuedLink(
+                handle_hash=name,
+                purpose="launch",
+                site_id=SITE,
+                key_id="k",
+                sealed=b"x",
+                target=link_target(order),
+                created_at=harness.now,
+                expires_at=harness.now + 1,
+            )
+        )
+
+
+def revocations(harness: ServiceHarness) -> list[int | None]:
+    """Return when each link was revoked, in the order of issue."""
+    with harness.work() as work:
+        links = work.session.exec(select(IssuedLink).order_by(col(IssuedLink.pk)))
+        return [each.revoked_at for each in links]
+
+
+def test_a_deletion_after_a_merge_revokes_the_links(harness: ServiceHarness) -> None:
+    """Links that were issued under a prior identifier, before or after the merge, are revoked."""
+    order = harness.order("A1", mrn="OLD")
+    issue_link(harness, "before", order)
     harness.do(merge_patients, SITE, "M1", "OLD")
+    issue_link(harness, "after", order)
+    issue_link(harness, "other order", harness.identity("A2", "OLD"))
 
     assert harness.do(delete_report, harness.identity("A1"))
 
-    with harness.work() as work:
-        assert work.session.exec(select(IssuedLink)).one().revoked_at == harness.now
+    assert revocations(harness) == [harness.now, harness.now, None]
 
 
-def test_a_deletion_under_a_merged_identifier_revokes_the_links(harness: ServiceHarness) -> None:
-    """Links of an order without report are revoked under both identifiers, and only once."""
-    current = harness.identity("A1")
-    for name, order in (("x", current), ("y", harness.identity("A1", "OLD"))):
-        link = IssuedLink(
-            handle_hash=name, purpose="launch", site_id=SITE, key_id="k", sealed=b"x",
-            target=link_target(order), created_at=harness.now, expires_at=harness.now + 1,
-        )  # fmt: skip
-        with harness.work() as work:
-            work.session.add(link)
+@pytest.mark.parametrize("mrn", ["M1", "OLD"])
+def test_a_deletion_of_an_order_without_report_revokes_the_links(
+    harness: ServiceHarness, mrn: str
+) -> None:
+    """Links of an order without report are revoked under all identifiers, and only once."""
+    for each in ("M1", "OLD"):
+        issue_link(harness, each, harness.identity("A1", each))
     harness.do(merge_patients, SITE, "M1", "OLD")
     first = harness.now
 
     for _ in range(2):
-        assert not harness.do(delete_report, harness.identity("A1", "OLD"))
+        assert not harness.do(delete_report, harness.identity("A1", mrn))
         harness.later(1)
 
-    with harness.work() as work:
-        revoked = [each.revoked_at for each in work.session.exec(select(IssuedLink))]
-    assert revoked == [first, first]
+    assert revocations(harness) == [first, first]
 
 
 def test_a_site_may_refuse_merged_identifiers(harness: ServiceHarness) -> None:

@@ -1,4 +1,4 @@
-"""Unsigned reports: register, open, reset, discard, delete, prelim, assign."""
+"""Unsigned reports: register, open, reset, delete, prelim, assign."""
 
 from contextlib import suppress
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from bridge.engine.errors import BadLaunch, Forbidden, PrelimNotFound, ReportNotFound, RuleBroken
+from bridge.engine.errors import BadLaunch, Forbidden, PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import (
     PrelimGroup,
     ReportFile,
@@ -18,7 +18,7 @@ from bridge.engine.service.launch.creation import MAX_METADATA, OrderInput
 from bridge.engine.service.launch.registration import Registration
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.reports.deletion import discard, reset_order
+from bridge.engine.service.reports.deletion import reset_order
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.signing import lease, prelims
 from bridge.engine.service.signing.lease import Editor
@@ -125,20 +125,6 @@ def test_an_applied_template_is_content(harness: ServiceHarness) -> None:
     harness.do(reset_order, order)
 
     assert not harness.record(order).has_content
-
-
-def test_discard(harness: ServiceHarness) -> None:
-    """A launched Draft is deleted, a Draft from an order is reset to Ordered."""
-    launched, ordered = harness.draft("A1"), harness.order("A2")
-    harness.on_report(ordered, open_for, harness.ann)
-
-    harness.on_report(launched, discard)
-    harness.on_report(ordered, discard)
-
-    assert harness.status(ordered) == "Ordered"
-    with pytest.raises(ReportNotFound):
-        harness.status(launched)
-    assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
 
 
 def test_a_reset_order_has_nothing_of_its_reader(harness: ServiceHarness) -> None:

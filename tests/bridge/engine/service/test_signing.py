@@ -18,7 +18,7 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import fingerprint
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.text.document import from_text, to_json
+from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from bridge.engine.service import report_transitions
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
@@ -302,3 +302,13 @@ def test_signing_accepts_default_text_on_every_path(harness: ServiceHarness) -> 
         addenda.save_addendum(work, report, from_text(draft))
         signed = addenda.sign_addendum(work, report, harness.ann)
         assert (signed.content_text, signed.document) == (wanted, report.document)
+
+
+def test_signing_accepts_default_text_in_a_long_text(harness: ServiceHarness) -> None:
+    """A plain text may have more lines than a document that a page sends may have nodes."""
+    lines = "Normal.\n" * MAX_NODES
+    order = harness.draft("A1", text=f"[Unremarkable.]\n{lines}End.")
+
+    harness.do(sign, order)
+
+    assert harness.content(order) == f"Unremarkable.\n{lines}End."
