@@ -122,6 +122,12 @@ QueryText = Annotated[
     AfterValidator(_require_visible),
 ]
 
+OptionalQueryText = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
+    AfterValidator(_require_indexable),
+]
+
 
 class Body(Model):
     """A request body; it is immutable and ignores unknown members."""
