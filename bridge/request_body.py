@@ -3,7 +3,7 @@ The body of an HTTP request, read within the limit of its route and the budget o
 
 The engine and the console read a body after they have authenticated the request. Before they parse
 a JSON body, they refuse it if its values would need much more memory than its text. `Model` limits
-the number of reported mistakes.
+the number of reported mistakes. `has_nul` examines the request line.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
+from starlette.types import Scope
 from typing_extensions import override
 
 from bridge.errors import BridgeError
@@ -33,6 +34,12 @@ MAX_MISTAKES: Final = 100
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A complete or unterminated string. No character is examined twice."""
 _OPENING = (b"[", b"{", b",")
+
+
+def has_nul(scope: Scope) -> bool:
+    """Tell whether the path or query has a NUL character, which PostgreSQL does not store."""
+    query = scope.get("query_string", b"")
+    return "\x00" in scope["path"] or b"%00" in query or b"\x00" in query
 
 
 class BodyTooLarge(BridgeError):

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from bridge.admin.audit_events import audited
+from bridge.admin.definitions.definition_checks import check_cached
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.monitoring import alerts, channels
@@ -18,11 +19,14 @@ from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from bridge.monitoring.node_files import expiry_times
 from bridge.queue import queries
 from bridge.store.database import Database
-from bridge.wiring.active_settings import current, origin_of
+from bridge.wiring.active_settings import active_sources, current, origin_of
 from bridge.wiring.alerts import certificate_files, notifiers
 from bridge.wiring.stores import bridge_database
 from config import Settings, load
+from mappings.inbound.definition import InboundMapping
+from mappings.language.diagnostics import Sources
 
+ALL_SITES = "*"
 _PROBLEMS = {
     "not running": "no running node has loaded it: start or restart the service",
     "refusing": "it refused the last message: see `bridge deliveries list`",
@@ -72,15 +76,21 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
 def channel_states(
     settings: Settings, database: Database, kind: ChannelKind, now: int
 ) -> list[dict[str, Any]]:
-    """List the listeners or destinations as the console shows them; times in ms."""
+    """
+    List the listeners or destinations as the console shows them; times in ms.
+
+    A listener whose messages can name their site serves all sites: `["*"]`.
+    """
     active = current(settings, database)  # not cached, so that a change is visible at once
     known = channels.read_channels(database, kind)
     start_failures = channels.read_start_failures(database, kind, now)
     expires = expiry_times(certificate_files(active))
+    for_all = _listeners_for_all_sites(active, database) if kind is ChannelKind.LISTENER else ()
     return [
         {
             **asdict(channel),
             **each,
+            "sites": [ALL_SITES] if each["name"] in for_all else each["sites"],
             "loaded": channel.is_loaded(now),
             "trouble": start_failures.get(each["name"], ""),
             "source": origin_of(settings, active, kind, each["name"]),
@@ -89,6 +99,20 @@ def channel_states(
         for each in described_channels(active, kind)
         for channel in [known.get(each["name"], Channel(each["name"]))]
     ]
+
+
+def _listeners_for_all_sites(active: Settings, database: Database) -> set[str]:
+    """Return the listeners with a `site` whose definitions can take another from the message."""
+    listeners = [each for each in active.listener if each.site]
+    find = active_sources(active, database)
+    names = {name for each in listeners for name in each.mappings}
+    fixed = {name for name in names if _takes_site_of_listener(find(name), name)}
+    return {each.name for each in listeners if not fixed.issuperset(each.mappings)}
+
+
+def _takes_site_of_listener(sources: Sources, name: str) -> bool:
+    compiled = check_cached(sources, name).compiled
+    return isinstance(compiled, InboundMapping) and compiled.plan.tags["SiteID"].of_listener
 
 
 def charset_of(settings: Settings, database: Database, listener: str) -> str:

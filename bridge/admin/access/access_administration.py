@@ -129,6 +129,8 @@ class AccessAdministration:
         await self._require_sites(wanted)
         link = None
         if wanted.widens(before):
+            # Checked first too, because a refused change must not end a password.
+            await Threads.CONSOLE.run(self._check, wanted, before, by)
             link = await self._accounts.enrol(
                 account.account_id, second_factor=True, end_tokens=True
             )
@@ -203,6 +205,9 @@ class AccessAdministration:
         missing = sorted(wanted.sites - await self._accounts.sites())
         if missing:
             raise _refused(AccountRefusal.UNKNOWN_SITE, ", ".join(missing))
+
+    def _check(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
+        grants.check_grant(self._database, wanted, before=before, force=by.force)
 
     def _save(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
         now = self._clock()

@@ -58,11 +58,8 @@ def save_grant(
     system administrator, unless `force`.
     """
     with database.write() as connection:
-        if _lock_and_find(database, connection, grant.account_id) != before:
-            detail = "another administrator has changed this role meanwhile: load it again"
-            raise GrantRefused("changed_meanwhile", detail, 409)
-        if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
-            _require_another(connection, before)
+        stored = _lock_and_find(database, connection, grant.account_id)
+        _require_savable(connection, stored, grant, before, force=force)
         granted_at = now if before is None or grant.widens(before) else before.granted_at
         row = {
             "account": grant.account_id,
@@ -73,6 +70,15 @@ def save_grant(
         }
         describe(before=_as_details(before), after=_as_details(grant))
         connection.execute(_SAVE, {**row, "now": granted_at, "by": by})
+
+
+def check_grant(
+    database: Database, grant: Grant, *, before: Grant | None, force: bool = False
+) -> None:
+    """Raise GrantRefused if `save_grant` would raise it now; it is still called, and may raise."""
+    with database.read() as connection:
+        stored = _find(connection, grant.account_id)
+        _require_savable(connection, stored, grant, before, force=force)
 
 
 def remove_grant(database: Database, account_id: str, *, force: bool = False) -> bool:
@@ -120,8 +126,7 @@ def active_grant_of(database: Database, account_id: str) -> Grant | None:
 def grant_of(database: Database, account_id: str) -> Grant | None:
     """Return the grant of an account, also if it is suspended."""
     with database.read() as connection:
-        row = connection.execute(_SELECT, {"account": account_id}).first()
-    return None if row is None else _grant(row)
+        return _find(connection, account_id)
 
 
 def all_grants(database: Database) -> list[Grant]:
@@ -155,6 +160,11 @@ def remove_unbound_grant(database: Database, email: str) -> bool:
 def _lock_and_find(database: Database, connection: Connection, account_id: str) -> Grant | None:
     """Lock all grants until the commit; return the grant of the account."""
     database.serialize(connection, _LOCK)
+    return _find(connection, account_id)
+
+
+def _find(connection: Connection, account_id: str) -> Grant | None:
+    """Return the grant of an account."""
     row = connection.execute(_SELECT, {"account": account_id}).first()
     return None if row is None else _grant(row)
 
@@ -166,6 +176,17 @@ def _as_details(grant: Grant | None) -> dict[str, Any]:
     sites = None if grant.sites is None else sorted(grant.sites)
     members = {"account": grant.account_id, "role": grant.role.value}
     return {**members, "bodies": grant.bodies, "sites": sites}
+
+
+def _require_savable(
+    connection: Connection, stored: Grant | None, grant: Grant, before: Grant | None, *, force: bool
+) -> None:
+    """Raise GrantRefused unless `grant` may replace the `stored` one."""
+    if stored != before:
+        detail = "another administrator has changed this role meanwhile: load it again"
+        raise GrantRefused("changed_meanwhile", detail, 409)
+    if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
+        _require_another(connection, before)
 
 
 def _require_another(connection: Connection, before: Grant | None) -> None:

@@ -90,12 +90,17 @@ class WorklistSearchBody(_Body):
 
 
 class GrantBody(_Body):
-    """A role to assign; `sites` limits it, `bodies` permits to read message content."""
+    """
+    A role to assign; `bodies` permits to read message content.
+
+    `sites` limits the role; null permits all sites. An empty list is refused, because it might mean
+    no site.
+    """
 
     role: ConsoleRole
     bodies: bool = False
     sites: list[Annotated[str, Field(min_length=1, max_length=128)]] | None = Field(
-        None, max_length=1000
+        None, min_length=1, max_length=1000
     )
 
     @model_validator(mode="after")
@@ -108,7 +113,8 @@ class GrantBody(_Body):
 
     def grant(self, email: str) -> Grant:
         """Return the grant for an account."""
-        return Grant(email, self.role, self.bodies, frozenset(self.sites) if self.sites else None)
+        sites = None if self.sites is None else frozenset(self.sites)
+        return Grant(email, self.role, self.bodies, sites)
 
 
 class ConsoleEventParameters(_Body):

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.channel_operations import channel_states
+from bridge.admin.channel_operations import ALL_SITES, channel_states
 from bridge.admin.connection_settings import ConnectionChange, ProposedConnection
 from bridge.admin.errors import (
     EngineRefusal,
@@ -46,7 +46,6 @@ from bridge.request_body import Model
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
 Name = Annotated[str, Path(max_length=64)]
-ALL_SITES = "*"
 
 
 @channel_router.get("")

@@ -40,7 +40,13 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
 from bridge.network_source import split_origin
-from bridge.request_body import BodyTooLarge, BoundedRequest, BudgetExhausted, require_few_values
+from bridge.request_body import (
+    BodyTooLarge,
+    BoundedRequest,
+    BudgetExhausted,
+    has_nul,
+    require_few_values,
+)
 from parsers import json
 from parsers.errors import DocumentRefused
 
@@ -290,6 +296,8 @@ class ConsoleRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
+            if has_nul(request.scope):  # first: an event with its target could not be stored
+                return problem_response(400, "bad_request", "the request line has a NUL character")
             try:
                 return await handle(request)
             except RequestValidationError:

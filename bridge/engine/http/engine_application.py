@@ -29,6 +29,7 @@ from bridge.engine.http.requests import error_handlers
 from bridge.engine.http.requests.error_handlers import (
     UNAVAILABLE,
     HeadRequests,
+    NulRefusal,
     ResponseEnvelope,
     problem_of,
 )
@@ -150,6 +151,7 @@ def create_application(
     description = InterfaceDescription(application)
     application.add_route("/openapi.json", description.show, include_in_schema=False)
     application.add_middleware(HeadRequests)
+    application.add_middleware(NulRefusal)
     application.add_middleware(ResponseEnvelope, new_id=lambda: uuid.uuid4().hex)
     return application
 

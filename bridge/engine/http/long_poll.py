@@ -53,9 +53,8 @@ async def wait_for_changes(
         page, texts_by_report = await _read_when_changed(
             engine, sites, after, limit, seconds, without, texts=texts
         )
-    # Again after the wait: the token may have been revoked meanwhile.
-    if seconds > 0 and not await engine.work.read_inline(lambda c: still_valid(c, caller)):
-        raise unauthorized()
+    if seconds > 0:
+        await engine.work.read_inline(lambda c: _require_still_permitted(c, caller, site_id, sites))
     if page.changes and not caller.service:
         shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
         engine.audit_buffer.add(
@@ -140,6 +139,16 @@ def _with_texts(request: Request, page: FeedPage, texts_by_report: Mapping[str, 
 
 def _site_of(change: Mapping[str, Any]) -> str:
     return str(change["orders"][0]["SiteID"]) if change.get("orders") else ""
+
+
+def _require_still_permitted(
+    connection: Connection, caller: Caller, site_id: str, sites: Collection[str] | None
+) -> None:
+    """Raise 401 or 403 if the token was revoked during the wait, or the caller has lost a site."""
+    if not still_valid(connection, caller):
+        raise unauthorized()
+    if sites is not None and not set(sites) <= set(_sites(connection, caller, site_id) or ()):
+        raise Forbidden
 
 
 def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | None:

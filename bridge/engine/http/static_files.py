@@ -25,7 +25,7 @@ MEDIA_TYPES = {
 }
 
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,17 @@ def media_type(name: str) -> str | None:
     return MEDIA_TYPES.get(name.rpartition(".")[2])
 
 
-@cache
 def content(name: str, *, compressed: bool) -> bytes | None:
     """Return a built file, gzipped if `compressed`; None if it does not exist."""
-    path = _folder() / name
-    if not path.is_file():
+    try:
+        return _read(name, compressed=compressed)
+    except FileNotFoundError:
         return None
-    data = path.read_bytes()
+
+
+@cache  # of the built files only: anonymous requests can name any number of other files
+def _read(name: str, *, compressed: bool) -> bytes:
+    data = (_folder() / name).read_bytes()
     return gzip.compress(data, 9, mtime=0) if compressed else data
 
 

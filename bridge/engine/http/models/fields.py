@@ -20,8 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from bridge.engine.errors import RuleBroken
+from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import has_invisible
-from bridge.engine.rules.text.document import Document, from_text, to_json
+from bridge.engine.rules.text.document import MAX_NODES, Document, from_text, to_json
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.request_body import Model
 
@@ -120,6 +122,12 @@ QueryText = Annotated[
     AfterValidator(_require_visible),
 ]
 
+OptionalQueryText = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
+    AfterValidator(_require_indexable),
+]
+
 
 class Body(Model):
     """A request body; it is immutable and ignores unknown members."""
@@ -184,8 +192,14 @@ class TextBody(Body):
         return self
 
     def sent(self) -> dict[str, Any]:
-        """Return the JSON of the document in either form; not validated."""
-        return to_json(from_text(self.text or "")) if self.document is None else self.document
+        """Return the JSON of the document; not validated. Raise `RuleBroken` for too many lines."""
+        if self.document is not None:
+            return self.document
+        text = self.text or ""
+        # Counted first: a document of millions of lines needs seconds and a gigabyte.
+        if text.count("\n") + text.count("\r") - text.count("\r\n") >= MAX_NODES:
+            raise RuleBroken(Reason.BAD_DOCUMENT, pointer="/document/content")
+        return to_json(from_text(text))
 
     def content(self) -> Document:
         """Return the document in either form; raise `RuleBroken`."""

@@ -1,9 +1,9 @@
 """
 Responses to exceptions: expected ones become problem responses, others a 500.
 
-The middleware sets request ids and response headers, serves HEAD, and responds to exceptions that
-have no handler. Only the class and the place of an unexpected exception are logged, never its
-message, because a message may quote patient data.
+The middleware sets request ids and response headers, refuses NUL characters, serves HEAD, and
+responds to exceptions that have no handler. Only the class and the place of an unexpected exception
+are logged, never its message, because a message may quote patient data.
 """
 
 import traceback
@@ -24,13 +24,17 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_request
 from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
+from bridge.request_body import has_nul
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.host import WorkerBusy
 
 API_VERSION = "1"
 HEAD_PATHS = ("/api/", "/reporting/assets/")
 """Below these paths every GET route also serves HEAD."""
+MAX_INSTANCE = 1024
+"""Characters of the request path in a problem's `instance`."""
 INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
+NUL = Problem(400, "invalid_request", "the path or the query contains a NUL character")
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +103,22 @@ class HeadRequests:
         await self._app(scope, receive, send)
 
 
+class NulRefusal:
+    """Middleware that refuses a path or query with a NUL character."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or not has_nul(scope):
+            await self._app(scope, receive, send)
+            return
+        place = scope["path"].partition("\x00")[0][:MAX_INSTANCE]
+        response = NUL.response(instance=place, request_id=scope["state"]["request_id"])
+        await response(scope, receive, send)
+
+
 def _place(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
@@ -119,9 +139,6 @@ BUSY = Problem(
     retryable=True,
 )
 CHANGED = Problem(409, "changed", "changed during processing; retry", retryable=True)
-MAX_INSTANCE = 1024
-"""Characters of the request path in a problem's `instance`."""
-
 _PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
 
 

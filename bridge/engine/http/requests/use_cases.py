@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
@@ -48,6 +49,13 @@ class ReportResult:
 
     report: Report
     body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRefusal:
+    """A refusal whose changes are committed. It is not stored: a repetition is executed again."""
+
+    error: EngineError
 
 
 def site_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> RequestSite:
@@ -139,9 +147,9 @@ async def change_as_administrator(
     """
     Change something as an administrator of the site; respond with 200.
 
-    `apply` returns the changed report (no body), the JSON of the body, or both. `state` reads the
-    audited members before and after the change. `urgent`: a receiver waits for the result
-    (`DatabaseExecutor.change`).
+    `apply` returns the changed report (no body), the JSON of the body, both, or a refusal that is
+    raised after the commit. `state` reads the audited members before and after the change.
+    `urgent`: a receiver waits for the result (`DatabaseExecutor.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, site.site_id, target)
@@ -162,13 +170,15 @@ async def change_as_administrator(
         report_id = report.report_id if report else None
         event = audit_event(request, action, site.site_id, report_id, target=target)
         work.audit(replace(event, **work.audit_members))
-        if repeat is not None:
+        if repeat is not None and not isinstance(body, CommittedRefusal):
             store_response(work.connection, engine.keys, repeat, body, work.now)
         return body
 
     body = await engine.work.change(
         actor_of(caller), engine.clock(), check_and_apply, urgent=urgent
     )
+    if isinstance(body, CommittedRefusal):
+        raise body.error
     return Response() if body is None else JSONResponse(body)
 
 

@@ -1,7 +1,7 @@
 """Access administration: each role against each role, and the order of the steps."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,11 +20,16 @@ T = TypeVar("T")
 
 @dataclass
 class Engine:
-    """The engine's accounts in memory; `calls` in order, with the role that was stored then."""
+    """
+    The engine's accounts in memory; `calls` in order, with the role that was stored then.
+
+    `meanwhile` runs while the sites are read.
+    """
 
     database: Database
     known: dict[str, AccountInfo] = field(default_factory=dict)
     calls: list[tuple[str, str, ConsoleRole | None]] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
 
     def add(self, number: int, email: str) -> str:
         """Add an enrolled account."""
@@ -57,6 +62,7 @@ class Engine:
 
     async def sites(self) -> frozenset[str]:
         """List the sites."""
+        self.meanwhile()
         return S1 | S2
 
     def _note(self, what: str, account_id: str) -> None:
@@ -171,6 +177,24 @@ def test_the_password_ends_before_the_new_role_is_stored(setup: AccessSetup) -> 
         ("enrol", "99", None),
         ("enrol", str(_number("viewer")), ConsoleRole.VIEWER),
     ]
+
+
+def test_a_refused_role_does_not_end_the_password(setup: AccessSetup) -> None:
+    """The last administrator, and a role that another administrator changes meanwhile."""
+    root = Administrator("root")
+    for name in ("chief2", "boss"):
+        grants.remove_grant(setup.database, setup.people[name].account_id)
+    wish = Grant("", ConsoleRole.OPERATOR, bodies=True, sites=S1)
+    with pytest.raises(GrantRefused) as refusal:
+        run(setup.access.grant(root, "chief@x.test", wish))
+    assert refusal.value.code == "last_administrator"
+
+    viewer = setup.people["viewer"]
+    setup.engine.meanwhile = lambda: grants.remove_grant(setup.database, viewer.account_id)
+    with pytest.raises(GrantRefused) as refusal:
+        run(setup.access.grant(root, "viewer@x.test", wish))
+    assert refusal.value.code == "changed_meanwhile"
+    assert setup.engine.calls == []
 
 
 @pytest.mark.parametrize(

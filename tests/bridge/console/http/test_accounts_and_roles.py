@@ -101,6 +101,26 @@ def test_unknown_sites_are_refused(console: RunningConsole) -> None:
         assert (refused.status_code, refused.json()["code"]) == (400, "unknown_site"), sites
 
 
+def test_an_empty_list_of_sites_is_refused(console: RunningConsole) -> None:
+    """It does not permit all sites; null does."""
+    email = "limited@site1.test"
+    member(console, "SITE1", email)
+    path = f"/api/grants/{email}"
+    for sites in (["SITE1"], []):
+        given = console.call(CHIEF, "PUT", path, {"role": "viewer", "sites": sites})
+        assert given.status_code == (200 if sites else 400), given.text
+    assert sites_of(console, email) == ["SITE1"]
+    assert console.call(CHIEF, "PUT", path, {"role": "viewer", "sites": None}).status_code == 200
+    assert sites_of(console, email) is None
+
+
+def sites_of(console: RunningConsole, email: str) -> list[str] | None:
+    """Return the sites that the role of an account is limited to."""
+    rows = console.call(CHIEF, "GET", "/api/grants").json()["rows"]
+    (sites,) = [each["sites"] for each in rows if each["email"] == email]
+    return None if sites is None else list(sites)
+
+
 def test_no_user_sets_the_password_of_another_account(console: RunningConsole) -> None:
     """
     The console sets no password of a new or an existing account.

@@ -45,6 +45,20 @@ def test_a_request_that_is_refused_before_its_action_starts(
     assert refusals(console, email_of(console, AUTHOR))[0] == (action, code)
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/deeds?email=a%00b"),
+        ("PUT", "/api/grants/a%00b"),
+        ("POST", "/api/people/%00/disable"),
+    ],
+)
+def test_a_request_with_a_nul_character(console: RunningConsole, method: str, path: str) -> None:
+    """It is refused before the database gets the value."""
+    response = console.call(CHIEF, method, path, {} if method != "GET" else None)
+    assert (response.status_code, response.json()["code"]) == (400, "bad_request")
+
+
 def test_a_draft_with_a_hook_without_the_permission(console: RunningConsole) -> None:
     """The refusal leaves one event."""
     email, before = email_of(console, AUTHOR), len(refusals(console, email_of(console, AUTHOR)))

@@ -1,8 +1,13 @@
 """Templates and macros on the report page."""
 
+import tracemalloc
 from typing import Any
 
-from bridge.engine.rules.text.document import from_text, to_json
+import pytest
+
+from bridge.engine.errors import RuleBroken
+from bridge.engine.http.models.fields import TextBody
+from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from tests.bridge.engine.http.engine_service import ADMIN, OTHER, READER, Page, Service
 
 MACROS = "/api/admin/sites/SITE1/macros"
@@ -48,6 +53,34 @@ def test_invalid_macros_are_refused(service: Service) -> None:
     assert own(page, "PUT", ".x", {"document": {"type": "html"}}) == 400
     assert own(page, "PUT", ".x", {}) == 400
     assert service.call("PUT", f"{MACROS}/.x", READER, json={"text": "x"}).status_code == 403
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"], ids=["LF", "CR", "CRLF"])
+def test_a_text_with_too_many_lines_is_refused(service: Service, line_end: str) -> None:
+    """Everywhere with the same error; the longest permitted text is stored."""
+    page, longest = service.open_report(), line_end * (MAX_NODES - 1)
+    assert own(page, "PUT", ".x", {"text": longest}) == 204
+    text = longest + line_end
+    for refused in (
+        page.call("PUT", "macros/.x", json={"text": text}),
+        page("findings", {"text": text, "findings": "x"}),
+        page("save", {"version": page("report").json()["version"], "text": text}),
+        service.call("PUT", f"{MACROS}/.x", json={"text": text}),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_document")
+        assert refused.json()["errors"][0]["pointer"].startswith("/document")
+
+
+def test_lines_are_counted_before_paragraphs_are_built() -> None:
+    """A refused text needs no memory for its paragraphs."""
+    body = TextBody(text="\n" * 400_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RuleBroken):
+            body.content()
+        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service) -> None:

@@ -71,6 +71,17 @@ def test_an_idempotency_key_belongs_to_its_token(service: Service) -> None:
     assert service.post("report/sign", ONE, other, headers=headers).status_code == 500
 
 
+def test_a_refused_deletion_is_executed_again(service: Service) -> None:
+    """Only a success is stored: the order may have a report when the request is repeated."""
+    headers = {"Idempotency-Key": "k1"}
+    answers = [service.post("report/delete", ONE, headers=headers) for _ in range(2)]
+    assert [each.status_code for each in answers] == [404, 404]
+    service.launch()
+    assert service.post("report/delete", ONE, headers=headers).status_code == 200
+    assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
+    assert service.post("report/delete", ONE, headers=headers).status_code == 200
+
+
 def test_stored_responses_are_sealed(service: Service) -> None:
     """The table of idempotency keys contains neither the token nor a digest of the request."""
     headers = {"Idempotency-Key": "k1"}

@@ -7,7 +7,9 @@ import httpx
 import pytest
 
 from bridge.engine.http.requests.request_limits import WaitingRequests
-from tests.bridge.engine.http.engine_service import ADMIN, Page, Service
+from bridge.engine.http.requests.response_bodies import HttpProblem
+from bridge.engine.service.accounts import users
+from tests.bridge.engine.http.engine_service import ADMIN, Page, Service, launch_body
 from tests.bridge.engine.http.event_listener import Listener, listening
 from tests.eventually import PATIENCE, eventually_async
 
@@ -94,3 +96,36 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
         assert [each.status_code for each in responses] == [200] * 5
 
     service.runner.run(scenario())
+
+
+def has_room(polls: WaitingRequests) -> bool:
+    """Tell whether one more request may wait."""
+    try:
+        polls.require_room("another")
+    except HttpProblem:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("query", ["", "&SiteID=SITE1", "&texts=true"])
+def test_a_site_that_is_lost_during_a_long_poll_is_not_shown(service: Service, query: str) -> None:
+    """The role is checked again after the wait."""
+    polls = service.application.state.engine.polls = WaitingRequests(1, 1)
+
+    async def scenario() -> httpx.Response:
+        headers = {"x-access-token": service.tokens[ADMIN]}
+        path = f"/api/report/changes?wait=60{query}"
+        waiting = asyncio.create_task(service.http.get(path, headers=headers))
+        await eventually_async(lambda: not has_room(polls))
+        with service.database.write() as connection:
+            account = users.find_account(connection, ADMIN)
+            assert account is not None
+            users.leave(connection, "SITE1", account.id, service.clock.now)
+        headers = {"x-access-token": service.tokens["service"]}
+        body = launch_body(lazyLaunch=True, registerOrder=True)
+        made = await service.http.post("/api/report/launch/clinical", json=body, headers=headers)
+        assert made.status_code == 200, made.text
+        async with asyncio.timeout(PATIENCE):
+            return await waiting
+
+    assert service.runner.run(scenario()).status_code == 403

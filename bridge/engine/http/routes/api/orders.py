@@ -37,6 +37,7 @@ from bridge.engine.http.models.responses import (
 from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
 from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (
+    CommittedRefusal,
     ReportResult,
     RequestSite,
     change_as_administrator,
@@ -68,21 +69,15 @@ Regroup = Callable[[Work, Sequence[OrderId]], Sequence[ReportStatusRecord]]
 @router.post("/delete", response_class=Response, responses=DONE)
 async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
-    deleted: list[bool] = []
-    response = await change_report(
-        request,
-        "delete",
-        body.clinicalInfo,
-        lambda work, identity: deleted.append(
-            delete_report(
-                work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
-            )
-        ),
-    )
-    # Links of an order without a report are revoked although the response is 404.
-    if deleted and not deleted[-1]:
-        raise ReportNotFound
-    return response
+
+    def apply(work: Work, identity: OrderId) -> CommittedRefusal | None:
+        deleted = delete_report(
+            work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
+        )
+        # Links of an order without a report are revoked although the response is 404.
+        return None if deleted else CommittedRefusal(ReportNotFound())
+
+    return await change_report(request, "delete", body.clinicalInfo, apply)
 
 
 @files.post(

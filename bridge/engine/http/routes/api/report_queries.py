@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.long_poll import wait_for_changes
-from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
+from bridge.engine.http.models.fields import TAG_LENGTH, OptionalQueryText, QueryText
 from bridge.engine.http.models.report_requests import OrderIdentity, StatusBody
 from bridge.engine.http.models.responses import (
     ChangesResponse,
@@ -92,7 +92,7 @@ def _identity(
     SiteID: Site,
     PatientMRN: Annotated[QueryText, Query(examples=["MRN-1001"])],
     Accession: Annotated[QueryText, Query(examples=["ACC-2001"])],
-    SiteLocation: OptionalText = "",
+    SiteLocation: OptionalQueryText = "",
 ) -> OrderIdentity:
     return OrderIdentity(
         SiteID=SiteID, SiteLocation=SiteLocation, PatientMRN=PatientMRN, Accession=Accession

@@ -1,6 +1,7 @@
 """Routes without a session: links, sign-in, enrolment, assets, host SDK, health, documentation."""
 
 from importlib.resources import files
+from itertools import chain
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
@@ -65,9 +66,12 @@ async def read_form(request: Request) -> dict[str, str]:
     with bounded_request(request, MAX_FORM_BYTES) as small:
         body = await small.body()
     try:
-        return dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
+        form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
     except ValueError:
         raise bad_request("not a form") from None
+    if any("\x00" in each for each in chain.from_iterable(form.items())):
+        raise bad_request("the form contains a NUL character")
+    return form
 
 
 @router.get("/login/oidc")
