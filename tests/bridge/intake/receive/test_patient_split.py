@@ -11,7 +11,7 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from config.listeners import Acknowledge, SequenceNumbers
+from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import LISTENING, FixedCompletion, open_intake, order
@@ -63,6 +63,20 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
         acknowledgments = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
         assert acknowledgments == [b"MSA|AA|ID1", b"MSA|AA|B2"]
         assert len(intake.rows()) == 5
+
+
+async def test_a_reused_control_id_refuses_the_whole_message(database: Database) -> None:
+    """No pair of a refused message is stored, alone and in a batch. A copy gets the refusal."""
+    batch = b"BHS|^~\\&|RIS\r" + MANY + order("B2") + b"BTS|2\r"
+    async with open_intake(database, reuse=ReusedControlId.REFUSE) as intake:
+        assert (await intake.ask(order())).code is AckCode.ACCEPT
+        for _ in range(2):
+            ack = await intake.ask(MANY)
+            assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+        assert intake.rows("state, retransmits") == [("queued", 0), ("refused", 1)]
+        (reply,) = await intake.send(batch)
+        assert [code in reply for code in (b"MSA|AE|ID1", b"MSA|AA|B2")] == [True, True]
+        assert intake.rows("state")[2:] == [("queued",)]
 
 
 @pytest.mark.parametrize("state", [QueueState.DONE, QueueState.PARKED])
