@@ -81,6 +81,16 @@ def message(database: Database, message_id: int) -> MessageDetail:
     return MessageDetail(listed_message(row), payload, bytes(body.ack), notes, is_damaged)
 
 
+def message_state(database: Database, message_id: int) -> QueueState:
+    """Return the state of one message without reading its content. Raises NoSuchRow."""
+    with database.read() as connection:
+        statement = select(MESSAGE.c.state).where(MESSAGE.c.id == message_id)
+        state = connection.execute(statement).scalar()
+    if state is None:
+        raise NoSuchRow("message", message_id)
+    return QueueState(state)
+
+
 def deliveries(database: Database, filter_: Filter) -> list[DeliveryRow]:
     """List deliveries, newest first."""
     rows = _rows(DELIVERY, DeliveryRow)

@@ -255,5 +255,4 @@ class IntakeParts:
         return SocketPort(listener.name, address, created.factory, created.endpoint, created.drain)
 
     async def _state_of(self, message_id: int) -> QueueState:
-        detail = await Threads.INTAKE.run(queries.message, self._database, message_id)
-        return detail.row.state
+        return await Threads.INTAKE.run(queries.message_state, self._database, message_id)

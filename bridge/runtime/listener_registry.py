@@ -7,6 +7,7 @@ one opens. Stored messages of a disabled or deleted listener are still processed
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -154,7 +155,8 @@ class ListenerDefinitions(Mapping[str, ListenerPolicy]):
     The definitions of listeners, by name.
 
     Another node may have received a message by a listener that is not loaded here yet. Then the
-    definitions are loaded again, on the calling thread.
+    definitions are loaded again, on the calling thread. `in` loads nothing: it tells whether
+    definitions are loaded.
     """
 
     def __init__(
@@ -165,12 +167,19 @@ class ListenerDefinitions(Mapping[str, ListenerPolicy]):
         """`load_newer` returns newer definitions, if there are any."""
         self._found = found
         self._load_newer = load_newer
+        self._loading = Lock()  # several threads read messages
 
     @override
     def __getitem__(self, name: str) -> ListenerPolicy:
         if name not in self._found:
-            self._found = {**self._found, **self._load_newer()}
+            with self._loading:
+                if name not in self._found:
+                    self._found = {**self._found, **self._load_newer()}
         return self._found[name]
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
 
     @override
     def __iter__(self) -> Iterator[str]:

@@ -249,11 +249,18 @@ def bind_keys(
     connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> BoundStatement:
     """Bind keys, to execute the statement with others."""
+    text = statement.postgres if is_postgresql(connection) else statement.sqlite
+    return BoundStatement(
+        text, {statement.name: bind_list(connection, statement.kind, keys), **others}
+    )
+
+
+def bind_list(connection: Connection, kind: str, values: Sequence[Any]) -> Any:
+    """Bind the values of a list; `kind` is their SQL type."""
     if is_postgresql(connection):
-        (array,) = binary_arrays((statement.kind,), [(key,) for key in keys])
-        return BoundStatement(statement.postgres, {statement.name: array, **others})
-    # JSON keeps 64-bit integers exact.
-    return BoundStatement(statement.sqlite, {statement.name: json.dumps(list(keys)), **others})
+        (array,) = binary_arrays((kind,), [(each,) for each in values])
+        return array
+    return json.dumps(list(values))  # JSON keeps 64-bit integers exact
 
 
 def unnest(types: Sequence[str]) -> str:

@@ -149,7 +149,7 @@ class FrameHandlers:
 
 def make_handler(
     listener: ListenerPolicy,
-    inbox: ArrivalStore,
+    ledger: ArrivalStore,
     completions: CompletionWaiter,
     metrics: Metrics,
     sequencer: Sequencer | None = None,
@@ -157,12 +157,12 @@ def make_handler(
     """Return the intake handler of a listener, with its counters."""
     return IntakeHandler(
         listener,
-        sequencer or inbox,
+        ledger,
         completions,
         AckCounter(metrics, listener.name),
         clock=lambda: datetime.now(UTC),
         new_id=ControlIds(),
-        rule=None if sequencer is None else sequencer.rule,
+        sequencer=sequencer,
     )
 
 

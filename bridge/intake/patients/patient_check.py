@@ -19,10 +19,10 @@ from sqlalchemy import Connection
 
 from bridge.intake.process.addressing import (
     names_merged_patient,
+    numbers_by_order,
     orders_of_others,
     redirected_to_survivor,
 )
-from bridge.intake.process.order_plans import key_of
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
@@ -107,7 +107,7 @@ class PatientCheck:
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
         """Tell whether events, except new orders, name orders of other patients."""
         changes = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
-        index, others = order_index.find_with_others(connection, map(key_of, changes))
+        index, others = order_index.find_with_others(connection, numbers_by_order(changes))
         return any(orders_of_others(each, index, others) for each in changes)
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:

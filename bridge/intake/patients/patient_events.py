@@ -202,12 +202,29 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
     for event in context.job.events:
         if event.action in {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE}:
             await _apply_patient_event(worklist, context, event)
-        for each in visit_changes(event, context.index.values()):
+        for each in _current_visit_changes(context, event):
             await apply_visit_change(worklist, context, each)
         context.moves += moves_of(event, context.sent)
         if event.action is OrderAction.VISIT_MOVE:
             context.renamed_patients.append((event.site, event.mrn))
             await apply_early_rows(worklist, context, event)
+
+
+def _current_visit_changes(context: JobContext, event: OrderEvent) -> list[VisitChange]:
+    """Return the visit changes of an event; none if a later update of the patient was applied."""
+    changes = visit_changes(event, context.index.values())
+    is_update = event.action is OrderAction.PATIENT_UPDATE
+    if not (changes and is_update and _is_stale(context, event)):
+        return changes
+    if SUPERSEDED not in context.notes:
+        context.notes.append(SUPERSEDED)
+    return []
+
+
+def _is_stale(context: JobContext, event: OrderEvent) -> bool:
+    """Tell whether a patient event that was sent later was applied before."""
+    known = context.job.demographics.get((event.site, event.mrn))
+    return known is not None and is_earlier(context.job.source.sent_at, known.sent)
 
 
 async def _follow_later_moves(
@@ -223,9 +240,7 @@ async def _follow_later_moves(
 async def _apply_patient_event(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    sent_at = context.job.source.sent_at
-    known = context.job.demographics.get((event.site, event.mrn))
-    stale = known is not None and is_earlier(sent_at, known.sent)
+    known, stale = context.job.demographics.get((event.site, event.mrn)), _is_stale(context, event)
     updates = updates_of(event, known, stale=stale)
     if stale and known is not None and not demographics_of(event).items() <= known.tags.items():
         context.notes.append(SUPERSEDED)

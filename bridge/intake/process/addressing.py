@@ -85,6 +85,14 @@ def names_merged_patient(events: Iterable[OrderEvent], survivors: Mapping[Patien
     return bool(survivors_named(events, survivors))
 
 
+def numbers_by_order(events: Iterable[OrderEvent]) -> dict[OrderIndexKey, set[str]]:
+    """Return the placer and filler numbers of the orders of events, for `orders_of_others`."""
+    found: dict[OrderIndexKey, set[str]] = {}
+    for each in events:
+        found.setdefault(key_of(each), set()).update({each.placer, each.filler} - {""})
+    return found
+
+
 def orders_of_others(
     event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], others: Iterable[IndexedOrder]
 ) -> list[IndexedOrder]:

@@ -150,9 +150,10 @@ def read_inline(
     claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]
 ) -> MessageJob | None:
     """Map a short message as `read` does; None if this would block, take long or fail."""
-    policy = listeners.get(claimed.listener)
-    if policy is None or not 0 < len(claimed.payload) <= _INLINE_BYTES:
+    # `in` loads no definitions.
+    if claimed.listener not in listeners or not 0 < len(claimed.payload) <= _INLINE_BYTES:
         return None
+    policy = listeners[claimed.listener]
     definition = _active_version(policy, claimed.mapping, claimed.mapping_version)
     if definition is None or definition.takes_long:
         return None

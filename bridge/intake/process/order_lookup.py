@@ -17,6 +17,7 @@ from bridge.intake.process.addressing import (
     has_other_accession,
     is_known,
     may_share_closing,
+    numbers_by_order,
     numbers_to_look_up,
     orders_of_others,
     with_known_accession,
@@ -76,8 +77,10 @@ def look_up_orders(
 ) -> tuple[list[MessageJob], Index]:
     """Address the jobs' events, and read their orders with all related ones."""
     jobs = _with_corrections(connection, jobs)
+    numbers = numbers_by_order(event for job in jobs for event in job.events)
     keys = [key for each in _order_events(jobs) for key in _keys(each)]
-    index, others = order_index.find_with_others(connection, keys)
+    wanted = {key: numbers.get(key, set()) for key in keys}
+    index, others = order_index.find_with_others(connection, wanted)
     jobs = _addressed(connection, jobs, index)
     if others:
         jobs = [_with_conflicts(job, index, others) for job in jobs]

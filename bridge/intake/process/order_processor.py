@@ -134,10 +134,11 @@ class OrderProcessor:
         waiting: CompletionWaiter,
         metrics: Metrics,
     ) -> None:
+        """Apply with `listeners`, which may load definitions on demand, on the calling thread."""
         self._log = structlog.get_logger("order_processor")
         self._client = client
         self._repository = repository
-        self._listeners = dict(listeners)
+        self._listeners = listeners
         self._waiting = waiting
         self._metrics = metrics
         self._launcher = Launcher(client)
@@ -146,7 +147,7 @@ class OrderProcessor:
 
     def adopt(self, listeners: Mapping[str, ListenerPolicy]) -> None:
         """Use other definitions from now on, after an activation."""
-        self._listeners = dict(listeners)
+        self._listeners = listeners
 
     async def apply(
         self, claimed: Sequence[ClaimedMessage]

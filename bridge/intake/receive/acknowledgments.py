@@ -233,7 +233,11 @@ class AcknowledgmentBuilder:
         )
 
     def split_parts(self, whole: Arrival, verdict: Verdict) -> list[Arrival]:
-        """Split a message into the records of its parts; the first one holds the acknowledgment."""
+        """
+        Split a message into the records of its parts.
+
+        The first one holds the acknowledgment, and the ledger decides about it for all parts.
+        """
         if not verdict.parts or whole.state is not QueueState.QUEUED:
             return [whole]
         first, *others = [
@@ -248,7 +252,7 @@ class AcknowledgmentBuilder:
                     identity=signed64(b"part", str(whole.identity).encode(), b"%d" % number),
                     ack=b"",
                     acknowledgment=AcknowledgmentState.NOT_OWED,
-                    refuse_reuse=None if whole.refuse_reuse is None else b"",
+                    refuse_reuse=None,
                 )
                 for number, each in enumerate(others, start=1)
             ),

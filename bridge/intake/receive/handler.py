@@ -26,12 +26,12 @@ from bridge.intake.receive.acknowledgments import (
 )
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
 from bridge.intake.receive.verdict import (
     MAX_PART_BYTES,
     FrameEvaluator,
     Verdict,
-    VerdictRule,
     batch_refusal,
     grouped_like,
     looks_like_batch,
@@ -94,22 +94,23 @@ class IntakeHandler:
     def __init__(
         self,
         policy: ListenerPolicy,
-        inbox: ArrivalStore,
+        ledger: ArrivalStore,
         completions: CompletionWaiter,
         counter: AckCounter,
         *,
         clock: Clock,
         new_id: ControlIdSource,
-        rule: VerdictRule | None = None,
+        sequencer: Sequencer | None = None,
     ) -> None:
-        """`rule` may change each verdict."""
+        """`sequencer` checks the sequence numbers of complete frames, in front of the ledger."""
         self._log = structlog.get_logger("intake").bind(listener=policy.name)
-        self._inbox = inbox
+        self._ledger = ledger
+        self._inbox: ArrivalStore = sequencer or ledger
         self._completions = completions
         self._counter = counter
         self._clock = clock
         self._new_id = new_id
-        self._rule = rule
+        self._rule = None if sequencer is None else sequencer.rule
         self._abandoned_frames = AbandonedFrameLimit()
         self.adopt(policy)
 
@@ -161,14 +162,14 @@ class IntakeHandler:
         if self._abandoned_frames.may_store(now.timestamp()):
             reply = None if isinstance(error, TruncatedFrame) else answer
             arrival = self._acknowledgments.abandoned_frame(head, refusal, reply, now)
-            self._inbox.submit(arrival, self._abandoned_frame_stored)
+            self._ledger.submit(arrival, self._abandoned_frame_stored)
         return answer
 
     def _abandoned_frame_stored(self, receipt: Receipt | BaseException) -> None:
         if isinstance(receipt, BaseException):
             self._report_error(receipt)
         else:
-            self._inbox.acknowledged(receipt.message_id)
+            self._ledger.acknowledged(receipt.message_id)
 
     def _on_stored(
         self, reply: ReplyCallback, message: EvaluatedMessage, stored: Receipt | BaseException

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from itertools import count
 
 from bridge.index_key import keyed64
-from bridge.queue.ledger.arrivals import MessageFlag, lane, sequential64, signed64
+from bridge.queue.ledger.arrivals import (
+    PART_NUMBER_SHIFT,
+    MessageFlag,
+    lane,
+    sequential64,
+    signed64,
+)
 from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
 
@@ -79,9 +85,6 @@ def signal(kind: str, value: str) -> int:
     return keyed64(signed64(kind.encode(), named))
 
 
-_PART_NUMBER_SHIFT = 8  # bits of the flags below the part's number
-
-
 def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:
     """Group events by their patient, a merge by both patients, in the order of the message."""
     parts: dict[tuple[str, str, str], list[OrderEvent]] = {}
@@ -99,9 +102,9 @@ def lanes_of(part: Sequence[OrderEvent]) -> tuple[int, ...]:
 
 def flags_of_part(flags: int, number: int) -> int:
     """Return the flags of the row with part `number` (from 0) of its message."""
-    return flags | MessageFlag.PART | number << _PART_NUMBER_SHIFT
+    return flags | MessageFlag.PART | number << PART_NUMBER_SHIFT
 
 
 def part_number(flags: int) -> int | None:
     """Return the number of the part in a row; None if the row holds the whole message."""
-    return flags >> _PART_NUMBER_SHIFT if flags & MessageFlag.PART else None
+    return flags >> PART_NUMBER_SHIFT if flags & MessageFlag.PART else None

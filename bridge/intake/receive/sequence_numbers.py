@@ -210,10 +210,7 @@ class Sequencer:
     def submit(
         self, arrival: Arrival, on_stored: Callable[[Receipt | BaseException], object]
     ) -> None:
-        """Store one message, then its number. Abandoned frames have no number."""
-        if not self._progress.steps or self._progress.stored is not None:
-            self._inbox.submit(arrival, on_stored)
-            return
+        """Store the message of the frame in progress, then its number."""
 
         def report(outcome: StoreResult) -> None:
             on_stored(outcome if isinstance(outcome, BaseException) else outcome[0])

@@ -27,7 +27,11 @@ class MessageFlag(IntFlag):
     CHARSET_SUSPECT = 1  # its bytes do not match MSH-18
     REUSED_CONTROL_ID = 2  # an earlier message with other content had the same control id
     CORRECTED = 4  # the same bytes were refused before
-    PART = 8  # one part of a message about several patients; its number is in the bits from 8 on
+    PART = 8  # one part of a message about several patients; see PART_NUMBER_SHIFT
+
+
+PART_NUMBER_SHIFT = 8
+"""Bits of the flags below the number of a part; part 0 has the acknowledgment."""
 
 
 @dataclass(slots=True)  # not frozen: freezing costs a third of the creation time
@@ -67,6 +71,11 @@ class Arrival:
         lanes = self.lanes
         if len(lanes) > MAX_LANES or (len(lanes) > 1 and lanes[0] == lanes[1]):
             raise ValueError("a message has at most two lanes, and each once")
+
+    @property
+    def is_later_part(self) -> bool:
+        """Whether it is a part of the message whose part 0 precedes it in the batch."""
+        return bool(self.flags & MessageFlag.PART and self.flags >> PART_NUMBER_SHIFT)
 
 
 class Receipt(NamedTuple):

@@ -147,7 +147,8 @@ class Ledger:
         def report(result: GroupResult) -> None:
             on_stored(result if isinstance(result, BaseException) else result[0])
 
-        self._submit(ArrivalGroup((arrival,), report, len(arrival.payload)))
+        size = len(arrival.payload)
+        self._submit(ArrivalGroup((arrival,), report, size), is_large=size >= LARGE)
 
     def accept_many(self, arrivals: Sequence[Arrival]) -> asyncio.Future[Sequence[Receipt]]:
         """Store all messages of a batch, or none."""
@@ -155,19 +156,22 @@ class Ledger:
             raise LedgerClosed
         future: asyncio.Future[Sequence[Receipt]] = self._loop.create_future()
         size = sum(len(arrival.payload) for arrival in arrivals)
-        self._submit(ArrivalGroup(arrivals, lambda result: set_outcome(future, result), size))
+        # The parts of a message repeat it. Its sender waits only if the frame itself is large.
+        frame = sum(len(arrival.payload) for arrival in arrivals if not arrival.is_later_part)
+        group = ArrivalGroup(arrivals, lambda result: set_outcome(future, result), size)
+        self._submit(group, is_large=frame >= LARGE)
         return future
 
     def acknowledged(self, message_id: int) -> None:
         """Record that the ACK was sent; written within about a second, many in one statement."""
         self.notes.add(message_id)
 
-    def _submit(self, group: ArrivalGroup) -> None:
+    def _submit(self, group: ArrivalGroup, *, is_large: bool) -> None:
         if self._closing or self._loop is None:
             group.on_stored(LedgerClosed())
             return
         self.arrived += len(group.arrivals)
-        if group.size >= LARGE:
+        if is_large:
             task = self._loop.create_task(self._write_large(group), name="large arrival")
             self._large.add(task)
             task.add_done_callback(self._large.discard)
@@ -239,6 +243,8 @@ class Ledger:
         if not self._waiting:
             return True
         if self._short_work is None or len(self._waiting) > _MAX_ON_LOOP:
+            return False
+        if any(group.size >= LARGE for group in self._waiting):  # the parts of a message
             return False
         groups = list(self._waiting)
         try:

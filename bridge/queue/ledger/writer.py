@@ -42,14 +42,17 @@ def admit(statements: LedgerDialect, cursor: Any, arrivals: Sequence[Arrival]) -
     ]
     ids = iter(statements.insert(cursor, rows) if rows else ())
     new_ids = [next(ids) if decision.is_new else 0 for decision in decisions]
-    originals = {_original_id(decision, new_ids) for decision in decisions if not decision.is_new}
+    originals = {_original_id(decision, new_ids) for decision in decisions if decision.is_copy}
     acks = statements.retransmitted(cursor, sorted(originals)) if originals else {}
-    return [
-        _receipt(arrival, decision, message_id)
-        if decision.is_new
-        else _repeated_receipt(_original_id(decision, new_ids), acks)
-        for arrival, decision, message_id in zip(arrivals, decisions, new_ids, strict=True)
-    ]
+    receipts: list[Receipt] = []
+    for arrival, decision, message_id in zip(arrivals, decisions, new_ids, strict=True):
+        if decision.first_part is not None:
+            receipts.append(receipts[decision.first_part])
+        elif decision.is_copy:
+            receipts.append(_repeated_receipt(_original_id(decision, new_ids), acks))
+        else:
+            receipts.append(_receipt(arrival, decision, message_id))
+    return receipts
 
 
 def admit_new(cursor: Any, arrivals: Sequence[Arrival]) -> list[Receipt]:

@@ -7,8 +7,8 @@ stores the messages.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from bridge.store.columns import BIG_KEY
 from bridge.store.records.message_time import MessageTime, stored
-from bridge.store.statements import bind_keys, execute_all, execute_keys, key_statement
+from bridge.store.statements import bind_keys, bind_list, execute_all, execute_keys, key_statement
 
 _metadata = MetaData()
 
@@ -62,6 +62,13 @@ _BY_ACCESSION = key_statement(
     f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
     "accessions",
     "text",
+)
+# By the numbers of patients and orders too, because some senders give all orders one accession.
+_AND_NAMED = " AND (mrn IN ({0}) OR placer IN ({0}) OR filler IN ({0}))"
+_NAMED = replace(
+    _BY_ACCESSION,
+    sqlite=_BY_ACCESSION.sqlite + _AND_NAMED.format("SELECT value FROM json_each(:names)"),
+    postgres=_BY_ACCESSION.postgres + _AND_NAMED.format("SELECT unnest(%(names)s::text[])"),
 )
 _SIGNALS_OF = key_statement(
     "SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids"
@@ -141,10 +148,12 @@ def find(
 
 
 def find_with_others(
-    connection: Connection, keys: Iterable[OrderIndexKey]
+    connection: Connection, wanted: Mapping[OrderIndexKey, Collection[str]]
 ) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
-    """Read the orders of these keys, and orders of other patients with the same accessions."""
-    wanted = set(keys)
+    """
+    Read the orders of these keys, and orders of other patients with the accession and one of the
+    placer or filler numbers that `wanted` has for a key.
+    """
     found = _with_signals(connection, _rows_by_accession(connection, wanted))
     own = {order.key: order for order in found if order.key in wanted}
     return own, [order for order in found if order.key not in wanted]
@@ -169,18 +178,24 @@ def rows_of(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[A
     wanted = set(keys)
     return [
         row
-        for row in _rows_by_accession(connection, wanted)
+        for row in _rows_by_accession(connection, dict.fromkeys(wanted, ()))
         if OrderIndexKey(row.site, row.mrn, row.accession) in wanted
     ]
 
 
-def _rows_by_accession(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
-    """Read the rows with the accessions of these keys, of any patient."""
-    return [
-        row
-        for site, accessions in accessions_by_site(keys)
-        for row in execute_keys(connection, _BY_ACCESSION, accessions, site=site)
-    ]
+def _rows_by_accession(
+    connection: Connection, wanted: Mapping[OrderIndexKey, Collection[str]]
+) -> list[Row[Any]]:
+    """Read the rows of `find_with_others`; others with the same accessions may be among them."""
+    names: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for key, numbers in wanted.items():
+        names[key.site, key.accession].update((key.mrn, *numbers))
+    found: list[Row[Any]] = []
+    for site, accessions in accessions_by_site(wanted):
+        own = set().union(*(names[site, each] for each in accessions))
+        bound = bind_list(connection, "text", list(own))
+        found += execute_keys(connection, _NAMED, accessions, site=site, names=bound)
+    return found
 
 
 def find_for_delivery(

@@ -177,12 +177,12 @@ async def open_intake(
         sequencer = Sequencer(ledger, SequenceLinks(database, listening.name), numbers)
     handler = IntakeHandler(
         listening,
-        sequencer or ledger,
+        ledger,
         completion or FixedCompletion(),  # type: ignore[arg-type]  # a fixed result
         AckCounter(metrics, listening.name),
         clock=lambda: NOW,
         new_id=lambda: f"ACK{next(IDS)}",
-        rule=None if sequencer is None else sequencer.rule,
+        sequencer=sequencer,
     )
     front = _unwrapped if sequencer is None else partial(_serialized, sequencer)
     try:

@@ -1,7 +1,10 @@
 """The ledger decides about retransmits, reused control ids and corrected refusals."""
 
+from dataclasses import replace
+from typing import Any
+
 from bridge.queue.digests import stored_digest
-from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.ledger.arrivals import PART_NUMBER_SHIFT, Arrival, MessageFlag
 from bridge.queue.ledger.deduplication import (
     AdmissionDecision,
     StoredMessage,
@@ -13,6 +16,13 @@ from tests.bridge.queue.samples import arrival, refused
 def _stored(original: Arrival, message_id: int, edition: int = 0) -> StoredMessage:
     digest = stored_digest(original.digest)
     return StoredMessage(original.identity, digest, edition, message_id, original.ack_code)
+
+
+def in_parts(control_id: str, **values: Any) -> list[Arrival]:
+    """Return the two parts of a message about several patients."""
+    first = arrival(control_id, flags=MessageFlag.PART, **values)
+    flags = MessageFlag.PART | 1 << PART_NUMBER_SHIFT
+    return [first, replace(first, identity=first.identity + 1, flags=flags, refuse_reuse=None)]
 
 
 def test_unknown_arrivals_are_new() -> None:
@@ -84,3 +94,35 @@ def test_a_refused_reuse_stays_refused() -> None:
     ]
     nak = StoredMessage(other.identity, stored_digest(other.digest), 0, 8, "AE")
     assert decide([other], [*known, nak]) == [AdmissionDecision(0, stored=8)]
+
+
+def test_the_parts_of_a_reused_control_id() -> None:
+    """All parts of a message are stored, or none if the message is refused."""
+    known = [_stored(arrival("A"), 7)]
+    assert decide(in_parts("A", content="other"), known) == [AdmissionDecision(0, reused=True)] * 2
+    assert decide(in_parts("A", content="other", refuse_reuse=b"NAK"), known) == [
+        AdmissionDecision(0, reused=True),
+        AdmissionDecision(0, first_part=0),
+    ]
+
+
+def test_the_parts_of_a_copy() -> None:
+    """No part of a copy is stored, also if the original was not divided."""
+    one, two = in_parts("A")
+    assert decide([one, two], [_stored(one, 7), _stored(two, 8)]) == [
+        AdmissionDecision(0, stored=7),
+        AdmissionDecision(0, stored=8),
+    ]
+    assert decide([arrival("B"), one, two], [_stored(arrival("A"), 7)]) == [
+        AdmissionDecision(0),
+        AdmissionDecision(0, stored=7),
+        AdmissionDecision(0, first_part=1),
+    ]
+
+
+def test_the_parts_of_a_corrected_refusal() -> None:
+    """All parts of a message that was refused and is accepted now are stored."""
+    assert decide(in_parts("A"), [_stored(refused("A"), 7)]) == [
+        AdmissionDecision(1),
+        AdmissionDecision(0),
+    ]

@@ -4,8 +4,10 @@ import asyncio
 import dataclasses
 
 import pytest
+from sqlalchemy import text
 
 from bridge.queue import queries
+from bridge.queue.errors import NoSuchRow
 from bridge.queue.ledger.arrivals import MessageFlag, Receipt
 from bridge.queue.queries import Filter
 from bridge.queue.states import AcknowledgmentState, QueueState
@@ -152,6 +154,16 @@ def test_no_acknowledgment_required(intake: Intake, store: Database) -> None:
     intake.enqueue(given)
     row = queries.message(store, receipt.message_id).row
     assert row.acknowledgment is AcknowledgmentState.NOT_OWED
+
+
+def test_the_state_is_read_without_the_content(intake: Intake, store: Database) -> None:
+    """A waiting sender reads the state often, and its message may be large."""
+    (receipt,) = intake.enqueue(arrival())
+    with store.write() as connection:
+        connection.execute(text("DELETE FROM message_body"))
+    assert queries.message_state(store, receipt.message_id) is QueueState.QUEUED
+    with pytest.raises(NoSuchRow):
+        queries.message_state(store, receipt.message_id + 1)
 
 
 def test_list_newest_first(intake: Intake, store: Database) -> None:

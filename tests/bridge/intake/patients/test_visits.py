@@ -68,6 +68,18 @@ async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> 
     assert await known(hospital) == {"A1": ("M1", "V1", "W 2"), "A2": ("M1", "V2", "AMB 1")}
 
 
+@pytest.mark.parametrize("event", ["A01", "A02", "A08"])
+async def test_an_update_that_was_overtaken(hospital: Hospital, event: str) -> None:
+    """Of two updates the one sent later counts, and the other one is an exception."""
+    await hospital.send(order("A1"))
+    for name, place, hour in (("A02", "W^3", b"11"), (event, "W^2", b"10"), ("A02", "W^4", b"12")):
+        update = adt(name, place=place, visit="V1")
+        await hospital.send(update.replace(b"|20261121||ADT", b"|20261121%b0000||ADT" % hour))
+        assert await known(hospital) == {"A1": ("M1", "V1", "W 4" if hour == b"12" else "W 3")}
+    codes = hospital.rows("SELECT code FROM message ORDER BY id")
+    assert [code for (code,) in codes] == ["", "", "superseded", ""]
+
+
 @pytest.mark.parametrize("event", ["A42", "A45", "A50"])
 async def test_a_visit_gets_another_number(hospital: Hospital, event: str) -> None:
     """Its orders have the new number in Metadata and results."""

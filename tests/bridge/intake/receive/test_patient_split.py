@@ -1,20 +1,33 @@
 """A message about more than two patients is a row for each pair, with one acknowledgment."""
 
 import asyncio
+import threading
 
 import pytest
 from typing_extensions import override
 
+from bridge.executors import Threads
 from bridge.intake.process.jobs import read
 from bridge.intake.receive import handler, verdict
+from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from config.listeners import Acknowledge, SequenceNumbers
+from bridge.workers.offload import LARGE
+from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.tables import AckCode
-from tests.bridge.intake.fixture import LISTENING, FixedCompletion, open_intake, order
+from mllp.contract import as_deferred
+from mllp.framing import Frame
+from tests.bridge.intake.fixture import (
+    LISTENING,
+    FixedCompletion,
+    RecordingPeer,
+    open_intake,
+    order,
+)
+from tests.eventually import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +76,41 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
         acknowledgments = [line for line in reply.split(b"\r") if line.startswith(b"MSA")]
         assert acknowledgments == [b"MSA|AA|ID1", b"MSA|AA|B2"]
         assert len(intake.rows()) == 5
+
+
+async def test_the_next_message_of_the_connection(database: Database) -> None:
+    """It is stored after all pairs, also if they have much content together."""
+    gate = threading.Event()
+    Threads.LARGE_ARRIVALS.executor.submit(gate.wait, PATIENCE)
+    async with open_intake(database) as intake:
+        threads = Threads.LARGE_FRAMES.executor
+        offload, loop = FrameOffload(intake.handler, threads), asyncio.get_running_loop()
+        payloads = [MANY + b"NTE|1||" + b"x" * (LARGE // 2) + b"\r", order("ID2", mrn="O1")]
+        try:
+            first, second = (
+                as_deferred(offload, Frame(each), RecordingPeer()).asFuture(loop)
+                for each in payloads
+            )
+            await second
+        finally:
+            gate.set()
+        await first
+        sizes = intake.rows("length(payload)", "message_body", "message_id")
+        assert [size > LARGE // 2 for (size,) in sizes] == [True] * 4 + [False]
+
+
+async def test_a_reused_control_id_refuses_the_whole_message(database: Database) -> None:
+    """No pair of a refused message is stored, alone and in a batch. A copy gets the refusal."""
+    batch = b"BHS|^~\\&|RIS\r" + MANY + order("B2") + b"BTS|2\r"
+    async with open_intake(database, reuse=ReusedControlId.REFUSE) as intake:
+        assert (await intake.ask(order())).code is AckCode.ACCEPT
+        for _ in range(2):
+            ack = await intake.ask(MANY)
+            assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
+        assert intake.rows("state, retransmits") == [("queued", 0), ("refused", 1)]
+        (reply,) = await intake.send(batch)
+        assert [code in reply for code in (b"MSA|AE|ID1", b"MSA|AA|B2")] == [True, True]
+        assert intake.rows("state")[2:] == [("queued",)]
 
 
 @pytest.mark.parametrize("state", [QueueState.DONE, QueueState.PARKED])
