@@ -253,7 +253,7 @@ class Preparation:
         if context is None:
             return self._unstored(delivery)
         try:
-            if is_superseded(delivery, context.history.newer, destination):
+            if context.has_read or is_superseded(delivery, context.history.newer, destination):
                 raise Superseded
             return delivery.payload or plan_message(delivery, context, destination)
         except CompositionError as error:
