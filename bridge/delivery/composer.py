@@ -20,6 +20,7 @@ from bridge.delivery.delivery_history import (
     as_delivered_event,
     document_names,
     events_since_cancellation,
+    has_restored_read,
     read_histories,
     read_sent_observations,
 )
@@ -79,13 +80,15 @@ class DeliveryContext:
     A delivery whose message is stored needs no orders. After a patient merge an order is found by
     site and accession alone. `survivors` are the surviving MRNs of such orders, by the position of
     the order, if the merge is newer than the delivery. `sent_sections` are the sections that the
-    receiver has; None if one of the messages that contain them is damaged.
+    receiver has; None if one of the messages that contain them is damaged. `has_read`: the receiver
+    has the preliminary read that the delivery would send again.
     """
 
     history: DeliveryHistory
     orders: list[IndexedOrder | None] = field(default_factory=list)
     sent_sections: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
+    has_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,10 @@ class Composer:
                 )
                 sections = read_sent_observations(connection, each) if needs_sections else ()
                 survivors = _survivors(connection, each, orders)
-                found[each.delivery_id] = DeliveryContext(history, orders, sections, survivors)
+                has_read = has_restored_read(connection, each)
+                found[each.delivery_id] = DeliveryContext(
+                    history, orders, sections, survivors, has_read
+                )
         return found
 
     def write(

@@ -94,8 +94,7 @@ class Courier:
         self._on_pause = on_pause
         self._wakeup = asyncio.Event()
         self._next_due = PollTimer(poll)
-        self._stopping = False
-        self._paused = False
+        self._stopping = self._paused = False
         self._breaker = CircuitBreaker(destination.retry, destination.breaker_after, random)
         policy = OutcomePolicy(
             destination, self._breaker, metrics, clock, random, on_pause=self._pause_for
@@ -106,6 +105,7 @@ class Courier:
         self._timer = timer
         self._session = session
         self._leases: dict[int, Lease] = {}  # by delivery id
+        self._unsent: set[int] = set()  # deliveries whose message was never passed to the sender
         self._claiming: asyncio.Task[ClaimedDeliveries] | None = None
         self._next: asyncio.Task[Sequence[PreparedDelivery]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -202,6 +202,7 @@ class Courier:
         limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claimed = await self._preparation.claim(lambda: self.destination, now, limit)
         self._leases |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
+        self._unsent |= {each.delivery_id for each in claimed.deliveries if each.is_unsent}
         return claimed
 
     async def _wait_for_wakeup(self, seconds: float) -> None:
@@ -224,8 +225,11 @@ class Courier:
             if self._stopping or self._is_on_hold() or not self._holds_lease(delivery):
                 await self._release_claims()
                 return True
+            self._unsent.discard(delivery.delivery_id)
             outcome = await self._send(delivery, payload)
             if outcome is None:
+                if delivery.is_unsent:
+                    self._unsent.add(delivery.delivery_id)
                 await self._release_claims(NOT_CONNECTED)
                 return False
             await self._outcomes.add(outcome)
@@ -265,6 +269,7 @@ class Courier:
     def _on_stored(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         for outcome in outcomes:
             self._leases.pop(outcome.delivery_id, None)
+            self._unsent.discard(outcome.delivery_id)
             if outcome.retry_at is not None:
                 self._next_due.add_due_time(outcome.retry_at)
 
@@ -277,10 +282,12 @@ class Courier:
             await asyncio.gather(prepared, return_exceptions=True)
         if self._claiming is not None:
             await asyncio.gather(self._claiming, return_exceptions=True)
+        await self._preparation.finish_storing()
         if self._leases:
             ids, self._leases = list(self._leases), {}
+            unsent, self._unsent = self._unsent, set()
             with suppress(StoreUnavailable):  # the leases expire anyway
-                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), code)
+                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), code, unsent)
 
     async def keep_leases(self) -> None:
         """

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from bridge.delivery.destinations import RESTORED
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.digests import is_intact
 from bridge.queue.states import QueueState
@@ -45,6 +46,11 @@ _SENT = text("""
     JOIN delivery_body AS b ON b.delivery_id = d.id
     WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
     AND d.state = :done ORDER BY d.id
+""")
+_READS = text("""
+    SELECT release_key, state FROM delivery
+    WHERE report_id = :report_id AND id < :id AND destination = :destination
+    AND event = :preliminary ORDER BY id DESC
 """)
 _ORDER_DETAIL = "O"
 _REMOVED = frozenset({"D", "W", "X"})  # HL7 table 0085: deleted, wrong, cannot be obtained
@@ -172,6 +178,35 @@ def _sequence(release_key: str) -> int:
 def _without_time(release_key: str) -> str:
     """Remove the time of a release that reuses a key, after a restore of the report service."""
     return _TIME.sub(r"\1", release_key)
+
+
+def has_restored_read(connection: Connection, delivery: ClaimedDelivery) -> bool:
+    """
+    Tell whether a delivery is about a preliminary read that is valid again after a recall, and the
+    receiver has accepted that read.
+    """
+    if not _is_restored(delivery.release_key):
+        return False
+    reads = connection.execute(
+        _READS,
+        {
+            "report_id": delivery.report_id,
+            "id": delivery.delivery_id,
+            "destination": delivery.destination,
+            "preliminary": ResultEvent.PRELIMINARY.value,
+        },
+    )
+    states = (
+        QueueState(row.state)
+        for row in reads
+        if share_an_order(delivery.release_key, row.release_key)
+        and (row.state == QueueState.DONE.value or not _is_restored(row.release_key))
+    )
+    return next(states, None) is QueueState.DONE
+
+
+def _is_restored(release_key: str) -> bool:
+    return _without_time(release_key).split(":")[-3:-2] == [RESTORED]
 
 
 def read_sent_observations(

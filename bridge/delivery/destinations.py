@@ -6,7 +6,7 @@ messages are deterministic, so processing a change twice queues nothing twice.
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -79,15 +79,18 @@ RELEASE_EVENTS: Mapping[str, ResultEvent] = MappingProxyType(
 """Events by the kind of a release in the change feed."""
 
 DELETED = "report_deleted"
+RECALLED = "report_unsigned"
 PRELIM_WITHDRAWN = "report_prelim_withdrawn"
 CANCELLED = "Cancelled"
 """The key of a deleted report in the code tables of statuses."""
+RESTORED = "restored"
+"""The kind in the name of a preliminary event after a recall: a read that is valid again."""
 
 PROGRESS_EVENTS: Mapping[str, tuple[ResultEvent, ...]] = MappingProxyType(
     {
         "report_prelimed": (ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS),
         PRELIM_WITHDRAWN: (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
-        "report_unsigned": (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
+        RECALLED: (ResultEvent.RECALL, ResultEvent.ORDER_STATUS),
         "report_created": (ResultEvent.ORDER_STATUS,),
         "report_opened": (ResultEvent.ORDER_STATUS,),
         "report_reset": (ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS),
@@ -145,10 +148,8 @@ def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
         )
     status = _status_after(change)
     return [
-        ReportEvent(
-            event, report_id, f"{event}:{change.cursor}", status, orders, addenda, change.at
-        )
-        for event in _progress(change)
+        ReportEvent(event, report_id, name, status, orders, addenda, change.at)
+        for event, name in named_progress(_progress(change), change.cursor)
         if status or event is not ResultEvent.ORDER_STATUS
     ]
 
@@ -158,7 +159,16 @@ def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
     earlier_read = change.record.status is ReportStatus.PRELIMINARY
     if change.event == PRELIM_WITHDRAWN and earlier_read:
         return PROGRESS_EVENTS["report_prelimed"]  # an earlier read replaces the withdrawn one
+    if change.event == RECALLED and earlier_read:
+        return (*PROGRESS_EVENTS[RECALLED], ResultEvent.PRELIMINARY)
     return PROGRESS_EVENTS.get(change.event, ())
+
+
+def named_progress(events: Sequence[ResultEvent], number: int) -> Iterator[tuple[ResultEvent, str]]:
+    """Return the events of one change that is not a release, with their names."""
+    for event in events:
+        is_restored = event is ResultEvent.PRELIMINARY and ResultEvent.RECALL in events
+        yield event, f"{RESTORED if is_restored else event}:{number}"
 
 
 def _released_addenda(event: ResultEvent, sequence: int, position: int | None, before: int) -> int:

@@ -10,7 +10,7 @@ Errors of composing a message.
     * NothingToSend          there is nothing to send any more
         * NothingToRetract   the receiver never got the text that would be withdrawn
         * ReportGone         the report or addendum was deleted or recalled before it was sent
-        * Superseded         the receiver has a newer message, which this one would replace
+        * Superseded         the receiver has the same text, or a newer one
 """
 
 from bridge.errors import BridgeError
@@ -87,9 +87,9 @@ class ReportGone(NothingToSend):
 
 
 class Superseded(NothingToSend):
-    """The receiver has a newer message, which this older one would replace."""
+    """The receiver has the same text, or a newer one, which this delivery would replace."""
 
     code = "superseded"
 
     def __init__(self) -> None:
-        super().__init__("the receiver has a newer version")
+        super().__init__("the receiver has this version or a newer one")

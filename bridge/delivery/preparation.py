@@ -205,6 +205,7 @@ class Preparation:
         self._outbox = outbox
         self._outcome_policy = outcome_policy
         self._on_error = on_error
+        self._storing: asyncio.Task[dict[int, bytes | DeliveryOutcome]] | None = None
 
     async def claim(
         self, current: Callable[[], CompiledDestination], now: int, limit: int
@@ -252,7 +253,7 @@ class Preparation:
         if context is None:
             return self._unstored(delivery)
         try:
-            if is_superseded(delivery, context.history.newer, destination):
+            if context.has_read or is_superseded(delivery, context.history.newer, destination):
                 raise Superseded
             return delivery.payload or plan_message(delivery, context, destination)
         except CompositionError as error:
@@ -277,7 +278,15 @@ class Preparation:
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
         quick = [each for each in ready if not each[0].mapping.takes_long]
-        return results | await Threads.DELIVERY.run(self._finish, quick, messages, plans)
+        self._storing = asyncio.create_task(
+            Threads.DELIVERY.run(self._finish, quick, messages, plans)
+        )
+        return results | await asyncio.shield(self._storing)  # `finish_storing` waits for it
+
+    async def finish_storing(self) -> None:
+        """Wait until the messages of a call of `compose` that was cancelled are stored."""
+        if self._storing is not None:
+            await asyncio.gather(self._storing, return_exceptions=True)
 
     def _finish(
         self,

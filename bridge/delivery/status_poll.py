@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
 from bridge.delivery.change_feed import ChangeProcessor
-from bridge.delivery.destinations import ReportEvent, with_status_event
+from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
 from bridge.delivery.known_reports import NEVER, KnownReport, save
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -238,8 +238,8 @@ def events_from_record(
     events: list[ReportEvent] = []
     if seen.status != record.status:
         events += [
-            ReportEvent(event, name=f"{event}:{now}", addenda=seen.addenda, **common)
-            for event in _progress(seen.status, record.status)
+            ReportEvent(event, name=name, addenda=seen.addenda, **common)
+            for event, name in named_progress(_progress(seen.status, record.status), now)
         ]
     if not is_released(record, now):
         return events
@@ -259,7 +259,8 @@ def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
     if after is ReportStatus.PRELIMINARY and before not in signed:
         return [ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS]
     if before in signed and after not in SIGNED:
-        return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS]
+        restored = [ResultEvent.PRELIMINARY] if after is ReportStatus.PRELIMINARY else []
+        return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS, *restored]
     if before == ReportStatus.PRELIMINARY.value and after in _WITHOUT_READ:
         return [ResultEvent.CANCELLATION, ResultEvent.ORDER_STATUS]
     # A signed report can be recalled during the sign delay. Its release is the next event.

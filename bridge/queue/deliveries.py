@@ -57,6 +57,11 @@ class ClaimedDelivery:
     is_damaged: bool = False
     is_repeat: bool = False
 
+    @property
+    def is_unsent(self) -> bool:
+        """Whether no message was stored before the claim, and so none was sent."""
+        return self.payload is None and not self.is_damaged
+
 
 current_delivery: ContextVar[ClaimedDelivery | None] = ContextVar("delivery", default=None)
 """The delivery that is being sent. Transports and tracing read it."""

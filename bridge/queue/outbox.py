@@ -6,7 +6,7 @@ is composed once and stored: each repetition sends the same bytes. Blocking.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, text
@@ -216,6 +216,7 @@ _SET_CONTROL_ID = BulkStatement(
 _READ_PAYLOADS = key_statement(
     "SELECT delivery_id, payload, digest FROM delivery_body WHERE delivery_id IN :ids"
 )
+_DELETE_PAYLOADS = key_statement("DELETE FROM delivery_body WHERE delivery_id IN :ids")
 _REPLY_TYPES = ("bigint", "bytea", "bigint", "bigint", "integer")
 # An earlier reply is kept if this attempt has none.
 STORE_REPLY = BulkStatement(
@@ -334,14 +335,27 @@ class Outbox:
             execute_rows(connection, STORE_REPLY, replies)
             return owned
 
-    def release(self, delivery_ids: Sequence[int], now: int, code: str = INTERRUPTED) -> None:
-        """Return claims unsent, at shutdown or for the reason that `code` names."""
+    def release(
+        self,
+        delivery_ids: Sequence[int],
+        now: int,
+        code: str = INTERRUPTED,
+        unsent: Collection[int] = (),
+    ) -> None:
+        """
+        Return claims unsent, at shutdown or for the reason that `code` names.
+
+        The messages of `unsent` were composed for these claims. They are deleted, so that the next
+        claim composes them from newer data, such as the number of a merged patient.
+        """
         with self._database.write() as connection:
             settlements = [
                 Settlement.of(each, QueueEvent.INTERRUPTED, None, code, "", 0)
                 for each in delivery_ids
             ]
-            self._lanes.settle(connection, self._owner, now, settlements)
+            owned = self._lanes.settle(connection, self._owner, now, settlements).owned
+            if outdated := sorted(owned.intersection(unsent)):
+                execute_keys(connection, _DELETE_PAYLOADS, outdated)
             self._database.notify(connection, CHANNEL)
 
     def correct_due_times(self, destination: str, now: int, longest: float) -> int:

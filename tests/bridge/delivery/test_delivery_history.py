@@ -16,7 +16,7 @@ from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination
-from tests.bridge.delivery.test_addenda import sign_addendum
+from tests.bridge.delivery.test_addenda import sign_addendum, texts
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
@@ -276,6 +276,26 @@ async def test_separate_messages_are_withdrawn_separately(
     else:
         assert [m.value("TXA-13") for m in sent[2:]] == about[:2]
     assert [m.named("OBX")[-1].value("OBX-11") for m in sent[2:]] == ["W", "W"]
+
+
+@pytest.mark.parametrize("addenda", ["child", "whole"])
+async def test_a_later_addendum_that_is_released_early(
+    tmp_path: Path, database: Database, addenda: str
+) -> None:
+    """Each addendum is sent once, in the order of signing."""
+    ris = destination(mappings=compiled("results", addenda=addenda))
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        page = await hospital.read_and_sign("A1", "Report.")
+        await hospital.client.sign(A1, ignore_sign_delay=True)
+        await sign_addendum(page, "One.")
+        await sign_addendum(page, "Two.")
+        await hospital.client.release_addendum(A1)
+        await hospital.follow()
+        sent = await hospital.delivered(3)
+        await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
+    found = [[each for each in texts(one) if each in ("One.", "Two.")] for one in sent]
+    assert found == [[], ["One."], ["Two."] if addenda == "child" else ["One.", "Two."]]
 
 
 async def test_files_beside_the_text(tmp_path: Path, database: Database) -> None:

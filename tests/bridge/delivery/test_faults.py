@@ -51,7 +51,6 @@ FAULTS = {
     "garbage": lost(LossReason.GARBAGE),
     "cut": lost(LossReason.CLOSED),
     "no acknowledgment at all": lambda _: b"hello",
-    "away": unreachable,
 }
 
 
@@ -75,6 +74,25 @@ async def test_faults_are_repeated_with_the_same_bytes(
         assert len(set(sent)) == 1
         await eventually_async(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
         assert len(hospital.receivers["ris"].sent) == 4
+
+
+async def test_a_receiver_goes_away_after_it_may_have_a_result(
+    tmp_path: Path, database: Database
+) -> None:
+    """After a lost reply, failed connections do not change the bytes that are sent again."""
+    faults = iter([FAULTS["cut"], unreachable, unreachable])
+
+    def reply(payload: bytes) -> bytes:
+        return next(faults, accepting)(payload)
+
+    async with open_hospital(
+        tmp_path, database, destination(), reply_with={"ris": reply}
+    ) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Same.")
+        await hospital.follow()
+        assert len(set(await hospital.delivered(4))) == 1
+        await eventually_async(lambda: hospital.rows("SELECT state FROM delivery") == [("done",)])
 
 
 async def test_failed_connections_open_the_circuit(tmp_path: Path, database: Database) -> None:

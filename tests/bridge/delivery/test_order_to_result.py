@@ -12,7 +12,8 @@ from bridge.store.database import Database
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
-from tests.bridge.delivery.fixtures import EVERYTHING, SITE, destination
+from mllp.errors import NotConnected
+from tests.bridge.delivery.fixtures import EVERYTHING, SITE, accepting, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
@@ -271,6 +272,41 @@ async def test_a_result_that_waited_while_its_patient_was_merged(
         assert [parsed.value(f"PID-{n}") for n in ("3", "5", "7")] == [
             "M2^^^MAIN", "SURVIVOR^TILDA", "19700102",
         ]  # fmt: skip
+
+
+async def test_a_result_whose_receiver_was_down_while_its_patient_was_merged(
+    tmp_path: Path, database: Database
+) -> None:
+    """A message that was composed, but never sent, is composed again for the survivor."""
+    accepted: list[bytes] = []
+    is_down = True
+
+    def receive(payload: bytes) -> bytes:
+        if is_down:
+            raise NotConnected
+        accepted.append(payload)
+        return accepting(payload)
+
+    async with open_hospital(
+        tmp_path, database, destination(), reply_with={"ris": receive}
+    ) as hospital:
+        for each in ("A1", "A2"):
+            await hospital.send(order(f"ID{each}", each))
+            await hospital.read_and_sign(each, "Merged while it waited.")
+        await hospital.follow()
+        before = len(await hospital.delivered(1))
+        await hospital.send(
+            b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
+            b"PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r"
+        )
+        await hospital.delivered(before + 3)  # claimed after the merge
+        is_down = False
+        await eventually_async(lambda: len(accepted) == 2)
+        found = [Message.parse(each) for each in accepted]
+    assert {(each.value("PID-3.1"), each.value("OBR-18")) for each in found} == {
+        ("M2", "A1"),
+        ("M2", "A2"),
+    }
 
 
 def test_several_procedures_of_an_order() -> None:

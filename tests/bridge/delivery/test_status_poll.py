@@ -57,6 +57,12 @@ NEWS = {
         0,
         [f"recall:{NOW}", f"order-status:{NOW}"],
     ),
+    "recalled to the preliminary read": (
+        known_report("Final"),
+        record(ReportStatus.PRELIMINARY),
+        0,
+        [f"recall:{NOW}", f"order-status:{NOW}", f"restored:{NOW}"],
+    ),
     "preliminary": (
         known_report(),
         record(ReportStatus.PRELIMINARY),

@@ -1,4 +1,4 @@
-"""After a preliminary read is withdrawn, its receivers get one correction."""
+"""Preliminary reads that are withdrawn, and reads that are valid again after a recall."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,6 +17,7 @@ from tests.eventually import eventually_async
 pytestmark = pytest.mark.anyio
 
 A1 = OrderKey(SITE, "M1", "A1")
+DELAY = 86_400  # seconds
 Learn = Callable[[Hospital], Awaitable[None]]
 
 
@@ -162,6 +163,72 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
         await settled(hospital)
     results = [(each.value("OBR-25"), each.value("OBX-5")) for each in sent]
     assert results == [("P", "Read 1."), ("P", "Read 2."), ("P", "Read 1.")]
+
+
+@LEARNT
+async def test_a_read_that_was_signed_and_recalled_before_it_was_sent(
+    tmp_path: Path, database: Database, learn: Learn
+) -> None:
+    """The read is not sent while the report is signed; it is sent after the recall."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        hospital.couriers[0].pause()
+        page = await open_report(hospital)
+        await learn(hospital)
+        await read(hospital, page)
+        await learn(hospital)
+        await page("sign")
+        await learn(hospital)
+        hospital.couriers[0].resume()
+        await settled(hospital)
+        assert hospital.receivers["ris"].sent == []
+        await page("unsign")
+        await learn(hospital)
+        (sent,) = await hospital.delivered(1)
+    assert summary(sent)[-2:] == ("P", "P")
+    assert b"First look." in sent
+
+
+@LEARNT
+async def test_a_read_that_was_sent_before_its_report_was_recalled(
+    tmp_path: Path, database: Database, learn: Learn
+) -> None:
+    """The receiver has the read, and does not get it again after any recall."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        page = await open_report(hospital)
+        await learn(hospital)
+        await read(hospital, page)
+        await learn(hospital)
+        await hospital.delivered(1)
+        for _ in range(2):
+            await page("sign")
+            await learn(hospital)
+            await page("unsign")
+            await learn(hospital)
+            await settled(hospital)
+        assert len(hospital.receivers["ris"].sent) == 1
+
+
+async def test_a_second_read_that_was_signed_and_recalled_before_it_was_sent(
+    tmp_path: Path, database: Database
+) -> None:
+    """The receiver of the first read gets the second one after the recall."""
+    ris = destination("ris", events=RESULTS)
+    async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
+        page = await open_report(hospital)
+        await read(hospital, page, "Read 1.")
+        await hospital.follow()
+        await hospital.delivered(1)
+        hospital.time.leap += 1000
+        await read(hospital, page, "Read 2.")
+        await page("sign")
+        await hospital.follow()
+        await settled(hospital)
+        await page("unsign")
+        await hospital.follow()
+        _, second = map(Message.parse, await hospital.delivered(2))
+    assert second.value("OBX-5") == "Read 2."
 
 
 async def test_the_status_table_of_the_definition_decides(

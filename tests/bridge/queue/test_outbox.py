@@ -225,6 +225,20 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
     }
 
 
+def test_an_unsent_message_is_composed_again(store: Database, outbox: Outbox) -> None:
+    """A claim that is returned deletes the message that was composed for it, if it still holds."""
+    _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
+    first, second = (each.delivery_id for each in outbox.claim(HERE, NOW, 10))
+    outbox.store_payloads({first: (b"MSH|1", "C1"), second: (b"MSH|2", "C2")})
+    outbox.release([first, second], NOW, unsent={first})
+    again = outbox.claim(HERE, NOW, 10)
+    assert [(each.payload, each.control_id) for each in again] == [(None, "C1"), (b"MSH|2", "C2")]
+    outbox.store_payloads({first: (b"MSH|3", "C1")})
+    Outbox(store, "node-2", lease=1000).release([first], NOW, unsent={first})
+    outbox.release([first], NOW)
+    assert [each.payload for each in outbox.claim(HERE, NOW, 10)] == [b"MSH|3"]
+
+
 def test_unsent_payloads_of_older_releases_are_composed_again(
     store: Database, outbox: Outbox
 ) -> None:

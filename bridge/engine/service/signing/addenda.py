@@ -39,9 +39,9 @@ def release_addendum(work: Work, identity: OrderId) -> Report:
 
 
 def release_newest(work: Work, report: Report) -> Report:
-    """Release the most recently signed addendum of a locked report; it is not signed again."""
+    """Release the signed addenda of a locked report up to the newest; they are not signed again."""
     apply_event(work, report, LifecycleEvent.ADDENDUM_RELEASE)
-    releases.release_now(work, report, _newest(work, report))
+    releases.release_now(work, report, ReleaseKind.ADDENDUM)
     return report
 
 
@@ -144,6 +144,8 @@ def sign_addendum(
     addendum.version += 1
     work.session.add(addendum)
     change_feed.announce(work, report, ChangeEvent.ADDENDUM_SIGNED, addendum=addendum.number)
+    if ends is None:
+        releases.release_now(work, report, ReleaseKind.ADDENDUM)  # earlier ones, in their order
     releases.schedule(work, report, ReleaseKind.ADDENDUM, due_at=ends, addendum=addendum)
     return addendum
 

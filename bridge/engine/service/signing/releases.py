@@ -2,7 +2,9 @@
 Releases: signed reports and addenda that are due for delivery, from signing until their release.
 
 A release is written in the transaction that causes it, and deleted by a recall before it is due.
-`release_due` runs on any node: each release happens once.
+`release_due` runs on any node: each release happens once. Addenda are released in their order: a
+later addendum, released early, ends the cooling periods of earlier ones. They could not be recalled
+any more, and receivers of results count the released addenda.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,10 +79,11 @@ def schedule(
         _announce(work, report, ReportRelease(**row), addendum, context)
 
 
-def _release(work: Work, report: Report, release: ReportRelease, addendum: Addendum | None) -> None:
+def _release(work: Work, report: Report, release: ReportRelease) -> None:
+    addendum = release.addendum_pk and work.session.get(Addendum, release.addendum_pk)
     release.released_at = work.now
     work.session.add(release)
-    _announce(work, report, release, addendum)
+    _announce(work, report, release, addendum or None)
 
 
 def _announce(
@@ -118,21 +121,20 @@ def _announce(
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[ReportRelease]:
-    """Return the pending releases of a report, or of one addendum."""
+    """Return the pending releases of a report, or of one addendum, in the order of signing."""
     query = select(ReportRelease).where(
         ReportRelease.report_pk == key_of(report), col(ReportRelease.released_at).is_(None)
     )
     if addendum is not None:
         query = query.where(ReportRelease.addendum_pk == addendum.pk)
-    return list(work.session.exec(query.order_by(col(ReportRelease.due_at), col(ReportRelease.pk))))
+    return list(work.session.exec(query.order_by(col(ReportRelease.pk))))
 
 
-def release_now(work: Work, report: Report, addendum: Addendum | None = None) -> None:
-    """Release the report, or one addendum, before it is due."""
-    kind = ReleaseKind.FINAL if addendum is None else ReleaseKind.ADDENDUM
-    for release in pending(work, report, addendum):
+def release_now(work: Work, report: Report, kind: ReleaseKind = ReleaseKind.FINAL) -> None:
+    """Release the report, or all its signed addenda, before they are due."""
+    for release in pending(work, report):
         if release.kind is kind:
-            _release(work, report, release, addendum)
+            _release(work, report, release)
 
 
 def withdraw(work: Work, report: Report, addendum: Addendum | None = None) -> None:
@@ -191,8 +193,23 @@ def _release_report(database: Database, report_pk: int, now: int) -> int:
         ).first()
         if report is None:
             return 0
-        due = [release for release in pending(work, report) if release.due_at <= now]
+        due = _due(pending(work, report), now)
         for release in due:
-            addendum = release.addendum_pk and work.session.get(Addendum, release.addendum_pk)
-            _release(work, report, release, addendum or None)
+            _release(work, report, release)
         return len(due)
+
+
+def _due(waiting: Sequence[ReportRelease], now: int) -> list[ReportRelease]:
+    """Return the releases that are due, with the addenda before a due addendum."""
+    newest = max(
+        (each.sequence for each in waiting if _is_addendum(each) and each.due_at <= now), default=0
+    )
+    return [
+        each
+        for each in waiting
+        if each.due_at <= now or (_is_addendum(each) and each.sequence < newest)
+    ]
+
+
+def _is_addendum(release: ReportRelease) -> bool:
+    return release.kind is ReleaseKind.ADDENDUM

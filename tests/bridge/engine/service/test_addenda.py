@@ -102,6 +102,26 @@ def test_a_released_addendum_is_not_recalled(harness: ServiceHarness) -> None:
     assert harness.releases() == [("final", 1), ("addendum", 1)]
 
 
+@pytest.mark.parametrize("cause", ["release", "no_delay", "shorter_delay"])
+def test_addenda_are_released_in_their_order(harness: ServiceHarness, *, cause: str) -> None:
+    """A later addendum that is released early releases the earlier ones before it."""
+    order = signed_report(harness)
+    add_signed_addendum(harness, order, "First.")
+    harness.later(1)
+
+    harness.delay({"release": 60, "no_delay": 0, "shorter_delay": 10}[cause])
+    add_signed_addendum(harness, order, "Second.")
+    if cause == "release":
+        harness.do(addenda.release_addendum, order)
+    elif cause == "shorter_delay":
+        harness.later(10)
+        assert release_due(harness.database, harness.now) == 2
+
+    assert harness.releases() == [("final", 1), ("addendum", 1), ("addendum", 2)]
+    harness.later(100)
+    assert release_due(harness.database, harness.now) == 0
+
+
 def test_a_recalled_addendum_leaves_the_release_of_its_report(harness: ServiceHarness) -> None:
     """The recall of an addendum withdraws its own release alone."""
     harness.delay(60)
