@@ -4,6 +4,7 @@ Composer: writes the message of one delivery from its orders, the report text an
 Reads the order index and earlier deliveries. `ReportTexts` reads the report service.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -78,7 +79,7 @@ class DeliveryContext:
     What the bridge's database holds for one delivery: its history and its orders.
 
     A delivery whose message is stored needs no orders. After a patient merge an order is found by
-    site and accession alone. `survivors` are the surviving MRNs of such orders, by the position of
+    either of the identifiers. `survivors` are the surviving MRNs of such orders, by the position of
     the order, if the merge is newer than the delivery. `sent_sections` are the sections that the
     receiver has; None if one of the messages that contain them is damaged. `has_read`: the receiver
     has the preliminary read that the delivery would send again.
@@ -257,7 +258,11 @@ def find_orders(
         ]
         for each in deliveries
     ]
-    found = order_index.find_for_delivery(connection, chain.from_iterable(keys))
+    reports: defaultdict[OrderIndexKey, set[str]] = defaultdict(set)
+    for each, some in zip(deliveries, keys, strict=True):
+        for key in some:
+            reports[key].add(each.report_id)
+    found = order_index.find_for_delivery(connection, reports)
     return [[found.get(key) for key in some] for some in keys]
 
 

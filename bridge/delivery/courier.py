@@ -101,7 +101,7 @@ class Courier:
         )
         self._outcome_policy = policy
         self._preparation = Preparation(composer, texts, outbox, policy, self._log_error)
-        self._outcomes = OutcomeWriter(outbox, clock, self._on_stored, self._log_error)
+        self._outcomes = OutcomeWriter(outbox, clock, self._forget, self._log_error)
         self._timer = timer
         self._session = session
         self._leases: dict[int, Lease] = {}  # by delivery id
@@ -266,7 +266,7 @@ class Courier:
         kind, error = read_reply(reply)
         return self._outcome_policy.after_reply(delivery, kind, error, reply, sent_at)
 
-    def _on_stored(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+    def _forget(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         for outcome in outcomes:
             self._leases.pop(outcome.delivery_id, None)
             self._unsent.discard(outcome.delivery_id)
@@ -324,13 +324,16 @@ class OutcomeWriter:
         self,
         outbox: Outbox,
         clock: Callable[[], int],
-        on_stored: Callable[[Sequence[DeliveryOutcome]], None],
+        on_end: Callable[[Sequence[DeliveryOutcome]], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
-        """`on_stored` gets the stored outcomes, `on_error` the errors of storing."""
+        """
+        `on_end` gets outcomes that were stored or that the database refuses, `on_error` the errors
+        of storing.
+        """
         self._outbox = outbox
         self._clock = clock
-        self._on_stored = on_stored
+        self._on_end = on_end
         self._log_error = on_error
         self._waiting: list[DeliveryOutcome] = []
         self._task: asyncio.Task[None] | None = None
@@ -376,15 +379,24 @@ class OutcomeWriter:
             return
 
     async def _write(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+        """Store outcomes together, or one by one if the database refuses one of them."""
+        try:
+            await self._settle(outcomes)
+        except StoreError as error:
+            self._log_error("outcomes not stored", error)
+            if len(outcomes) > 1:
+                for each in outcomes:
+                    await self._write([each])
+                return
+        self._on_end(outcomes)  # the lease of a refused outcome expires, its message is sent again
+
+    async def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
+        """Store outcomes; wait for the database if it is unavailable. Raises StoreError."""
         while True:
             try:
                 await Threads.DELIVERY.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
                 self._log_error("outcomes not stored, trying again", error)
                 await asyncio.sleep(DATABASE_PAUSE)
-            except StoreError as error:  # the leases expire, and the messages are sent again
-                self._log_error("outcomes not stored", error)
-                return
             else:
-                self._on_stored(outcomes)
                 return

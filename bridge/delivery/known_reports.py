@@ -117,6 +117,14 @@ def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -
     )
 
 
+def known_reports(
+    connection: Connection, keys: Sequence[OrderIndexKey]
+) -> dict[OrderIndexKey, KnownReport]:
+    """Read the known reports of orders; unknown ones are absent."""
+    query = query_known_reports(connection, keys)
+    return query.read(execute_all(connection, query.statements))
+
+
 def released_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozenset[str]:
     """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(

@@ -26,7 +26,6 @@ from bridge.delivery.status_poll import is_released
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord, WorklistPage
-from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.store.database import Database
@@ -45,7 +44,6 @@ NOT_FOUND = 404
 LIVE_STATE = "ordered"
 STILL_ORDERED = "still_ordered"
 NOT_ORDERED = "not_ordered"
-UNAUTHORIZED = 401
 UNSUPPORTED = "no_worklist"
 
 _QUEUED = text(
@@ -234,7 +232,7 @@ class Reconciler:
             try:
                 records = await self._records([OrderKey(*key) for _, key in group])
             except EngineFailure as failure:
-                if not is_permanent_refusal(failure):
+                if not failure.is_permanent_refusal:
                     raise
                 skipped |= {order_id: failure.code for order_id, _ in group}
                 continue
@@ -317,7 +315,7 @@ async def read_worklist_page(
     try:
         page = await _page(service, round_.site, round_.cursor)
     except EngineFailure as failure:
-        if not (is_permanent_refusal(failure) or failure.is_unsupported):
+        if not (failure.is_permanent_refusal or failure.is_unsupported):
             raise
         round_.count_skipped(
             f"{UNSUPPORTED} {round_.site}" if failure.is_unsupported else failure.code, 1
@@ -338,11 +336,6 @@ async def read_worklist_page(
     round_.cursor = page.next
     if not page.next:
         round_.site = ""
-
-
-def is_permanent_refusal(failure: EngineFailure) -> bool:
-    """Tell whether the service will refuse the call again; includes a wrong token for a site."""
-    return failure.failure is FailureKind.PERMANENT or failure.status == UNAUTHORIZED
 
 
 async def _page(service: EngineClient, site: str, cursor: str) -> WorklistPage:

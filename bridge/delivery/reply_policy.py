@@ -94,6 +94,8 @@ REFUSALS = LIMITED | {ReplyKind.HTTP}
 """Replies with which a receiver refuses a message."""
 
 _RULE = re.compile(r"retry (\d+) then (park|skip|pause)")
+_ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,20}")
+"""The error codes that a rule can name. Other values are texts and may contain patient data."""
 
 REPLY_OF_LOSS: Mapping[LossReason, ReplyKind] = MappingProxyType(
     {
@@ -142,11 +144,12 @@ def require_acknowledgment(sent: bytes, reply: bytes) -> bool:
 
 
 def read_reply(reply: bytes) -> tuple[ReplyKind, str]:
-    """Return the kind of a reply and its first ERR-3 code ('' if it has none)."""
+    """Return the kind of a reply and its first ERR-3 code ('' if that is missing or no code)."""
     ack = read_ack(reply)
     if ack.code is None:
         return ReplyKind.GARBAGE, ""
-    return ReplyKind(ack.code.value), ack.error_codes[0] if ack.error_codes else ""
+    code = ack.error_codes[0] if ack.error_codes else ""
+    return ReplyKind(ack.code.value), code if _ERROR_CODE.fullmatch(code) else ""
 
 
 def decide(

@@ -3,13 +3,15 @@ Status poll: reads the status of reports in batches from a service without a cha
 
 The scheduler calls it, one round at a time. It compares each status record with the known report
 and turns differences into report events, as the change feed does. The new state and the deliveries
-are stored in one transaction. Reports that changed recently are polled most often.
+are stored in one transaction. Reports that changed recently are polled most often. Linked orders
+have one state and are polled together.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -17,10 +19,11 @@ from sqlalchemy import Connection, text
 from bridge.contract import ReportStatus
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
-from bridge.delivery.known_reports import NEVER, KnownReport, save
+from bridge.delivery.known_reports import NEVER, KnownReport, known_reports, save
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import SIGNED, OrderKey, StatusRecord
+from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.store.records import order_index
 from bridge.store.records.order_index import OrderIndexKey
@@ -86,8 +89,13 @@ class StatusPoller:
         self._batch_size = BatchSize()
 
     async def poll(self) -> int:
-        """Run one round; return the number of reports polled. Raises EngineFailure."""
+        """
+        Run one round; return the number of reports polled.
+
+        Raises EngineFailure, at the end if the service refused some reports: they are postponed.
+        """
         polled = 0
+        refusals: list[EngineFailure] = []
         while polled < MAX_REPORTS_PER_ROUND:
             limit = self._batch_size.size
             due = await Threads.DELIVERY.run(self._due, limit)
@@ -95,10 +103,12 @@ class StatusPoller:
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
             for group in by_token.values():
-                await self._poll_group(group)
+                refusals += await self._poll_group(group)
             polled += len(due)
             if len(due) < limit:
                 break
+        if refusals:
+            raise refusals[0]
         return polled
 
     def _due(self, limit: int) -> list[KnownReport]:
@@ -118,16 +128,19 @@ class StatusPoller:
             for r in rows
         ]
 
-    async def _poll_group(self, group: Sequence[KnownReport]) -> None:
-        records = await self._records([OrderKey(*each.key) for each in group])
-        by_key = {OrderIndexKey(k.site, k.mrn, k.accession): r for r in records for k in r.orders}
-        counts = {
-            record.report_id: await self._count_addenda(record)
-            for record in records
-            if record.status is ReportStatus.ADDENDUM
-        }
-        if await Threads.DELIVERY.run(self._process, group, by_key, counts):
+    async def _poll_group(self, group: Sequence[KnownReport]) -> list[EngineFailure]:
+        """Poll reports of one token; return the refusals for which some were postponed."""
+        try:
+            records = await self._records([OrderKey(*each.key) for each in group])
+        except EngineFailure as failure:
+            if not failure.is_permanent_refusal:
+                raise
+            await Threads.DELIVERY.run(self._postpone, group)
+            return [failure]
+        counts, refusals = await self._count_addenda(records)
+        if await Threads.DELIVERY.run(self._process, group, _by_order(records), counts):
             self._notify()
+        return refusals
 
     async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
         loop = asyncio.get_running_loop()
@@ -141,31 +154,65 @@ class StatusPoller:
         self._batch_size.record(len(keys), loop.time() - began)
         return records
 
-    async def _count_addenda(self, record: StatusRecord) -> int:
-        export = await self._service.export_json(record.orders[0])
-        return len(export.addenda)
+    async def _count_addenda(
+        self, records: Sequence[StatusRecord]
+    ) -> tuple[dict[str, int | None], list[EngineFailure]]:
+        """Count the signed addenda of reports; None if the service cannot export the report."""
+        counts: dict[str, int | None] = {}
+        failures: list[EngineFailure] = []
+        for record in records:
+            if record.status is not ReportStatus.ADDENDUM:
+                continue
+            try:
+                export = await self._service.export_json(record.orders[0])
+                counts[record.report_id] = len(export.addenda)
+            except EngineFailure as failure:
+                if failure.status is None and failure.failure is FailureKind.TRANSIENT:
+                    raise  # the service is unreachable
+                counts[record.report_id] = None
+                failures.append(failure)
+        return counts, failures
+
+    def _postpone(self, group: Sequence[KnownReport]) -> None:
+        now = self._processor.clock()
+        with self._processor.database.write() as connection:
+            save(connection, [reschedule(each, now, self._every) for each in group])
 
     def _process(
         self,
         group: Sequence[KnownReport],
-        by_key: Mapping[OrderIndexKey, StatusRecord],
-        counts: Mapping[str, int],
+        by_order: Mapping[OrderIndexKey, StatusRecord],
+        counts: Mapping[str, int | None],
     ) -> int:
-        now = self._processor.clock()
+        now, queued = self._processor.clock(), 0
+        changed: dict[OrderIndexKey, KnownReport] = {}
         with self._processor.database.write() as connection:
-            queued = 0
+            known = known_reports(connection, list(by_order))
             for seen in group:
-                record = by_key.get(seen.key)
-                if record is None:
-                    save(connection, [reschedule_unknown(seen, now, self._every)])
+                if seen.key in changed:  # processed with another order of its report
                     continue
-                addenda = released_addenda(record, counts.get(record.report_id, 0), now)
-                orders = _tags(connection, record)
-                queued += self._processor.queue(
-                    connection, events_from_record(seen, record, addenda, orders, now)
-                )
-                save(connection, [apply_record(seen, record, addenda, now, self._every)])
-            return queued
+                record = by_order.get(seen.key)
+                count = None if record is None else counts.get(record.report_id, 0)
+                if record is None or count is None:
+                    changed[seen.key] = reschedule(seen, now, self._every)
+                    continue
+                addenda = released_addenda(record, count, now)
+                same = linked_reports(seen, record, known)
+                before = common_state(same)
+                events = events_from_record(before, record, addenda, _tags(connection, record), now)
+                queued += self._processor.queue(connection, events)
+                after = apply_record(before, record, addenda, now, self._every)
+                changed |= {each.key: replace(after, key=each.key) for each in same}
+            save(connection, list(changed.values()))
+        return queued
+
+
+def _by_order(records: Sequence[StatusRecord]) -> dict[OrderIndexKey, StatusRecord]:
+    return {
+        OrderIndexKey(key.site, key.mrn, key.accession): record
+        for record in records
+        for key in record.orders
+    }
 
 
 def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any]]:
@@ -176,6 +223,30 @@ def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any
         {**(found[key].tags if key in found else {}), **order.tags()}
         for key, order in zip(keys, record.orders, strict=True)
     ]
+
+
+def linked_reports(
+    seen: KnownReport, record: StatusRecord, known: Mapping[OrderIndexKey, KnownReport]
+) -> list[KnownReport]:
+    """
+    Return the known reports of the orders whose events are those of `seen`, linked in one report.
+
+    An order that is new, or had another report before, is not among them: it had no events yet.
+    """
+    keys = (OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders)
+    found = [known[key] for key in keys if key in known]
+    same = [each for each in found if each.report_id == seen.report_id == record.report_id]
+    return same or [seen]
+
+
+def common_state(reports: Sequence[KnownReport]) -> KnownReport:
+    """Return the newest state of a report; earlier releases stored one for each of its orders."""
+    newest = max(reports, key=attrgetter("changed_at"))
+    return replace(
+        newest,
+        final=all(each.final for each in reports),
+        addenda=min(each.addenda for each in reports),
+    )
 
 
 class BatchSize:
@@ -299,7 +370,7 @@ def _next_poll(record: StatusRecord, changed_at: int, now: int, every: int) -> i
     )
 
 
-def reschedule_unknown(seen: KnownReport, now: int, every: int) -> KnownReport:
-    """Return the next poll of an order whose report is not in the response."""
+def reschedule(seen: KnownReport, now: int, every: int) -> KnownReport:
+    """Return the next poll of an order whose report the service did not show."""
     idle = now - seen.changed_at if seen.changed_at else 0
     return replace(seen, check_at=now + min(max(every, idle // IDLE_FRACTION), MAX_INTERVAL))

@@ -45,6 +45,11 @@ class EngineFailure(BridgeError):
         """Whether the service does not have the endpoint."""
         return self.status in {405, 501} or (self.status == 404 and self.code in _NO_ROUTE)  # noqa: PLR2004  # HTTP's own numbers
 
+    @property
+    def is_permanent_refusal(self) -> bool:
+        """Whether the service will refuse the call again; includes a wrong token for a site."""
+        return self.failure is FailureKind.PERMANENT or self.status == 401  # noqa: PLR2004  # as above
+
 
 OK = range(200, 300)
 

@@ -3,8 +3,8 @@ Folder listener: passes the messages of each file to the handler, then moves the
 
 A file is moved after its messages are committed. If the process ends between the two, the file is
 read again, and the handler recognizes the repetition. A file is `done` if all its messages were
-accepted, and `failed` if one was refused. It is read again after an internal error (AE 207), which
-is no fault of the file.
+accepted, and `failed` if one was refused. After an internal error (AE 207), which is no fault of
+the file, its later messages wait until it is read again. The last attempt passes on all of them.
 """
 
 import asyncio
@@ -240,11 +240,26 @@ class FolderListener:
         if too_many:
             self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)
         payloads = messages if len(messages) > 1 else [data]
+        is_last = self._attempts.get(name, 0) + 1 >= MAX_ATTEMPTS
+        return await self._pass_on(payloads, peer, stop_on_error=not is_last)
+
+    async def _pass_on(
+        self, payloads: Sequence[bytes], peer: _FilePeer, *, stop_on_error: bool
+    ) -> Sequence[bytes]:
+        """
+        Pass messages to the handler in their order; return the replies.
+
+        `stop_on_error` ends at the first internal error: if a later message about the same order
+        were stored first, the earlier one would replace its values when the file is read again.
+        """
         replies: list[bytes] = []
         loop = asyncio.get_running_loop()
         for payload in payloads:
             self._observer.frame_received(len(payload))
-            replies += await as_deferred(self._handle, Frame(payload), peer).asFuture(loop)
+            found = await as_deferred(self._handle, Frame(payload), peer).asFuture(loop)
+            replies += found
+            if stop_on_error and disposition_of(found) is FileDisposition.RETRY:
+                break
         return replies
 
     def _move(self, name: str, disposition: FileDisposition, replies: Sequence[bytes]) -> None:

@@ -45,6 +45,12 @@ def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patie
     return found
 
 
+def current_identifiers(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
+    """Return the MRN that each patient has now: its own one if it was not merged."""
+    own = {(site, mrn): mrn for site, mrn in patients}
+    return own | survivors(connection, own)
+
+
 def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
     """Return these patients with all identifiers that were merged into theirs."""
     found = set(patients)

@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 
 from bridge.store.columns import BIG_KEY
+from bridge.store.records import merged_patients
 from bridge.store.records.message_time import MessageTime, stored
 from bridge.store.statements import bind_keys, bind_list, execute_all, execute_keys, key_statement
 
@@ -199,14 +200,14 @@ def _rows_by_accession(
 
 
 def find_for_delivery(
-    connection: Connection, keys: Iterable[OrderIndexKey]
+    connection: Connection, reports: Mapping[OrderIndexKey, Collection[str]]
 ) -> dict[OrderIndexKey, IndexedOrder]:
     """
-    Read the orders of these keys for results: without signals, in one statement per site.
+    Read orders for results, by keys with report ids: no signals, and one statement per site.
 
-    If a merge has changed the MRN, the only order of the site with that accession is returned.
+    If a merge changed the MRN, the order of the merged patient or of the same report is returned.
     """
-    wanted = frozenset(keys)
+    wanted = reports.keys()
     statements = [
         bind_keys(connection, _BY_ACCESSION, some, site=site)
         for site, some in accessions_by_site(wanted)
@@ -214,12 +215,28 @@ def find_for_delivery(
     by_accession: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
     for row in chain.from_iterable(execute_all(connection, statements)):
         by_accession[row.site, row.accession].append(row)
-    found: dict[OrderIndexKey, IndexedOrder] = {}
-    for key in wanted:
-        rows = by_accession[key.site, key.accession]
-        own = [row for row in rows if row.mrn == key.mrn] or rows
-        if len(own) == 1:
-            found[key] = _read(own[0], frozenset())
+    rows = {key: by_accession[key.site, key.accession] for key in wanted}
+    own = {key: row for key in wanted for row in rows[key] if row.mrn == key.mrn}
+    others = {key: rows[key] for key in wanted - own.keys() if rows[key]}
+    found = own | _rows_of_merged_patients(connection, others, reports)
+    return {key: _read(row, frozenset()) for key, row in found.items()}
+
+
+def _rows_of_merged_patients(
+    connection: Connection,
+    candidates: Mapping[OrderIndexKey, Sequence[Row[Any]]],
+    reports: Mapping[OrderIndexKey, Collection[str]],
+) -> dict[OrderIndexKey, Row[Any]]:
+    """Choose for each key the row whose patient was merged with its patient, here or by a host."""
+    patients = {(key.site, key.mrn) for key in candidates}
+    patients |= {(row.site, row.mrn) for rows in candidates.values() for row in rows}
+    current = merged_patients.current_identifiers(connection, patients)
+    found: dict[OrderIndexKey, Row[Any]] = {}
+    for key, some in candidates.items():
+        mrn, own = current[key.site, key.mrn], reports[key]
+        same = [r for r in some if current[r.site, r.mrn] == mrn or r.report_id in own]
+        if len(same) == 1:
+            found[key] = same[0]
     return found
 
 

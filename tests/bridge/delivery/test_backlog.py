@@ -22,6 +22,13 @@ pytestmark = pytest.mark.anyio
 REPORTS = 150
 """More than two batches."""
 
+NUL = "\0"
+REFUSE_NUL = (
+    "CREATE TRIGGER refuse_nul BEFORE UPDATE ON delivery WHEN NEW.detail = char(0)"
+    " BEGIN SELECT RAISE(ABORT, 'NUL'); END"
+)
+"""Lets SQLite refuse what PostgreSQL refuses."""
+
 WAITING = "SELECT count(*) FROM delivery WHERE state = 'queued'"
 
 
@@ -95,6 +102,25 @@ async def test_outcomes_share_a_commit(database: Database) -> None:
     assert len(stored) == len(claimed) == 10
     assert len(commits) == 1
     assert not await outcomes.flush()
+
+
+async def test_an_outcome_that_the_database_refuses(database: Database) -> None:
+    """The other outcomes are stored, and all of them end, so that no lease is kept."""
+    outbox, ended = Outbox(database, "test"), list[DeliveryOutcome]()
+    with database.write() as connection:
+        outbox.enqueue(connection, waiting(10), 0)
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(REFUSE_NUL)
+    claimed = outbox.claim("ris", 1, 10)
+    outcomes = OutcomeWriter(outbox, Time(), ended.extend, lambda *_: None)
+    for each in claimed:
+        detail = NUL if each is claimed[3] else ""
+        await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED, detail=detail))
+    await outcomes.flush()
+    with database.read() as connection:
+        rows = connection.execute(text("SELECT id FROM delivery WHERE state = 'claimed'")).all()
+    assert [row.id for row in rows] == [claimed[3].delivery_id]
+    assert sorted(each.delivery_id for each in ended) == [each.delivery_id for each in claimed]
 
 
 async def test_retries_that_a_clock_put_too_far_off(tmp_path: Path, database: Database) -> None:

@@ -43,6 +43,7 @@ def unreachable(payload: bytes) -> bytes:
 
 FAULTS = {
     "AE": coded(b"AE"),
+    "AE with NUL as its error": lambda payload: coded(b"AE")(payload) + b"ERR|||\\X00\\\r",
     "AR": coded(b"AR"),
     "CE": coded(b"CE"),
     "CR": coded(b"CR"),

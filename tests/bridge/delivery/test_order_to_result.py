@@ -213,6 +213,19 @@ async def test_a_report_without_an_order(tmp_path: Path, database: Database) -> 
         assert "By call." in texts(oru)
 
 
+async def test_another_patient_with_the_accession(tmp_path: Path, database: Database) -> None:
+    """A report without an order gets no values of an order of another patient."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A7", "M9").replace(b"TESTER^TILDA", b"OTHER^OLGA"))
+        await hospital.read_and_sign("A7", "By call.", "M7")
+        await hospital.follow()
+        (oru,) = await hospital.delivered(1)
+        parsed = Message.parse(oru)
+        assert (parsed.value("PID-3.1"), parsed.value("OBR-18")) == ("M7", "A7")
+        assert (parsed.value("ORC-2"), parsed.value("OBR-2")) == ("", "")
+        assert b"OTHER^OLGA" not in oru
+
+
 async def test_a_merged_patient_keeps_the_numbers_of_the_order(
     tmp_path: Path, database: Database
 ) -> None:
@@ -223,6 +236,18 @@ async def test_a_merged_patient_keeps_the_numbers_of_the_order(
             b"MSH|^~\\&|ADT|MAIN|BRIDGE|RAD|20261121||ADT^A40|D1|P|2.3.1\rEVN|A40|20261121\r"
             b"PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r"
         )
+        await hospital.read_and_sign("A1", "Merged.", "M2")
+        await hospital.follow()
+        (oru,) = await hospital.delivered(1)
+        parsed = Message.parse(oru)
+        assert (parsed.value("PID-3.1"), parsed.value("ORC-2")) == ("M2", "PA1")
+
+
+async def test_a_patient_whom_a_host_merged(tmp_path: Path, database: Database) -> None:
+    """The bridge has no pointer, but the report of the order is the same."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.client.merge_patients(SITE, "M2", "M1")
         await hospital.read_and_sign("A1", "Merged.", "M2")
         await hospital.follow()
         (oru,) = await hospital.delivered(1)

@@ -149,6 +149,16 @@ def test_a_reply_is_read() -> None:
     assert read_reply(refused) == (ReplyKind.AE, "206"), "the text of the reply does not count"
 
 
+@pytest.mark.parametrize(
+    "code", [r"\X00\206", "2\x0006", "TESTER TILDA", "2" * 21, "206\u0660", "206;", ""]
+)
+@pytest.mark.parametrize("place", ["ERR|||{}", "ERR|^^^{}"])
+def test_a_text_in_place_of_a_code(code: str, place: str) -> None:
+    """Only what a rule can name is an error code; a text of the receiver is not passed on."""
+    reply = ack(AckCode.ERROR) + f"{place.format(code)}\r".encode()
+    assert read_reply(reply) == (ReplyKind.AE, "")
+
+
 def test_control_ids() -> None:
     """The control id depends on release and receiver, and has 20 plain characters."""
     ids = {control_id(name, key) for name in ("a", "b") for key in ("r:final:1:x", "r:final:2:x")}

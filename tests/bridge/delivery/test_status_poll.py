@@ -2,26 +2,37 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import text
 
 from bridge.contract import ReportStatus
+from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.known_reports import NEVER, KnownReport
 from bridge.delivery.status_poll import (
     FORGET_AFTER,
     MAX_INTERVAL,
     MAX_INTERVAL_SIGNED,
+    StatusPoller,
     apply_record,
     events_from_record,
     is_released,
     released_addenda,
-    reschedule_unknown,
+    reschedule,
 )
+from bridge.engine_client.callers import HttpCaller
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
 from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.engine_client.transport import AccessTokens
 from bridge.store.database import Database
 from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
+from tests.bridge.delivery.fixtures import EVERYTHING, SITE, TOKEN, destination
+from tests.bridge.delivery.test_addenda import sign_addendum, texts
 from tests.bridge.delivery.whole_bridge import open_hospital
+from tests.bridge.intake.fixture import order
+from tests.bridge.intake.process.test_order_processor import group, message
 
 NOW = 10**12
 EVERY = 5000
@@ -138,11 +149,8 @@ def test_the_next_poll(status: ReportStatus, until: int | None, idle: int, wait:
 
 def test_unknown_orders_are_polled_less_often() -> None:
     """The report of an unknown order may still be created."""
-    assert (
-        reschedule_unknown(known_report(changed=NOW - 10**8), NOW, EVERY).check_at
-        == NOW + MAX_INTERVAL
-    )
-    assert reschedule_unknown(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY
+    assert reschedule(known_report(changed=NOW - 10**8), NOW, EVERY).check_at == NOW + MAX_INTERVAL
+    assert reschedule(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY
 
 
 @pytest.mark.anyio
@@ -160,3 +168,75 @@ async def test_an_order_that_is_committed_late(tmp_path: Path, database: Databas
             await hospital.poller.poll()
         seen = "SELECT accession FROM known_report ORDER BY accession"
         assert hospital.rows(seen) == [("A5",), ("A7",)]
+
+
+@pytest.mark.anyio
+async def test_a_site_with_a_wrong_token(tmp_path: Path, database: Database) -> None:
+    """Its orders are postponed and the refusal is reported; other sites are polled."""
+    row = (
+        "INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda,"
+        " changed_at, check_at) VALUES ('SITE2', 'B1', 'M2', '', '', 0, 0, 1, 0)"
+    )
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Text.")
+        with database.write() as connection:
+            connection.execute(text(row))
+        client = EngineClient(HttpCaller(hospital.http), AccessTokens(TOKEN, {"SITE2": "wrong"}))
+        processor = ChangeProcessor(database, hospital.outbox, [destination()], hospital.time)
+        with pytest.raises(EngineFailure, match="401"):
+            await StatusPoller(client, processor, hospital.couriers[0].notify).poll()
+        await hospital.delivered(1)
+        due = f"SELECT accession FROM known_report WHERE check_at <= {hospital.time()}"  # noqa: S608  # a number
+        assert hospital.rows(due) == []
+
+
+@pytest.mark.anyio
+async def test_a_report_that_cannot_be_exported(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its addenda are not counted until its export succeeds; other reports are processed."""
+    send, broken = httpx.ASGITransport.handle_async_request, [True]
+
+    async def answer(self: httpx.ASGITransport, request: httpx.Request) -> httpx.Response:
+        if broken and request.url.path == "/api/report/export/json" and b'"A1"' in request.content:
+            return httpx.Response(500, json={"code": "internal"})
+        return await send(self, request)
+
+    monkeypatch.setattr(httpx.ASGITransport, "handle_async_request", answer)
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        for number in "12":
+            await hospital.send(order(f"ID{number}", f"A{number}", f"M{number}"))
+            page = await hospital.read_and_sign(f"A{number}", f"Text {number}.", f"M{number}")
+            await sign_addendum(page, f"More {number}.")
+        with pytest.raises(EngineFailure, match="500"):
+            await hospital.poller.poll()
+        sent = await hospital.delivered(2)
+        assert all("Text 2." in texts(each) for each in sent)
+        broken.clear()
+        hospital.time.leap += MAX_INTERVAL_SIGNED
+        await hospital.poller.poll()
+        sent = await hospital.delivered(4)
+        assert "More 1." in texts(sent[-1])
+
+
+@pytest.mark.anyio
+async def test_linked_orders_that_are_due_at_different_times(
+    tmp_path: Path, database: Database
+) -> None:
+    """Each order of the report gets one message of each event."""
+    later = text("UPDATE known_report SET check_at = :later WHERE accession = 'A2'")
+    ris = destination(events=EVERYTHING)
+    async with open_hospital(tmp_path, database, ris) as hospital:
+        await hospital.send(message(group("A1"), group("A2")))
+        await hospital.poller.poll()
+        page = await hospital.page("A1")
+        await page("save", text="Read.")
+        await hospital.client.prelim(OrderKey(SITE, "M1", "A1"), "Residents", "R1")
+        with database.write() as connection:
+            connection.execute(later, {"later": hospital.time() + MAX_INTERVAL})
+        for leap in (MAX_INTERVAL // 2, 2 * MAX_INTERVAL):
+            hospital.time.leap += leap
+            await hospital.poller.poll()
+        counts = "SELECT event, count(*) FROM delivery GROUP BY event ORDER BY event"
+        assert hospital.rows(counts) == [("order-status", 2), ("preliminary", 2)]

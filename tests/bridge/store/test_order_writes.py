@@ -1,7 +1,9 @@
-"""Orders of the index are written with their signals."""
+"""Orders of the index are written with their signals, and read after merges of patients."""
+
+import pytest
 
 from bridge.store.database import Database
-from bridge.store.records import order_index, order_writes
+from bridge.store.records import merged_patients, order_index, order_writes
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey, SignalHash
 
 KEY = OrderIndexKey("S", "M", "A1")
@@ -24,3 +26,28 @@ def test_the_last_of_several_with_one_key(database: Database) -> None:
         KEY: (3, order(KEY, 3).signals),
         OTHER: (2, order(OTHER, 2).signals),
     }
+
+
+@pytest.mark.parametrize(
+    ("merges", "found"),
+    [
+        ([], False),
+        ([("S", "M", "N")], True),
+        ([("S", "N", "M")], True),
+        ([("S", "M", "P"), ("S", "P", "N")], True),
+        ([("S", "M", "P"), ("S", "N", "P")], True),
+        ([("S", "M", "P"), ("S", "N", "Q")], False),
+        ([("S2", "M", "N")], False),
+    ],
+)
+def test_the_order_of_a_result(
+    database: Database, merges: list[tuple[str, str, str]], *, found: bool
+) -> None:
+    """An order under another identifier is used only if the two were merged."""
+    with database.write() as connection:
+        merged = KEY._replace(mrn="N")
+        order_writes.save(connection, [order(merged, 1), order(KEY._replace(mrn="X"), 2)])
+        for site, prior_mrn, mrn in merges:
+            merged_patients.merge(connection, site, prior_mrn, mrn)
+        read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
+    assert {key: each.key for key, each in read.items()} == ({KEY: merged} if found else {})

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.transports import folder_files
 from bridge.transports.folder_files import Folder
-from bridge.transports.folder_listener import FolderListener, FolderRules
+from bridge.transports.folder_listener import MAX_ATTEMPTS, FolderListener, FolderRules
 from mappings.hl7.batch import MAX_MESSAGES
 from mappings.hl7.refusals import InternalError
 from mappings.hl7.tables import AckCode
@@ -77,6 +77,41 @@ async def test_later_files_wait_for_one_that_fails(tmp_path: Path) -> None:
     waits = [await inbox.scan()] + [await inbox.listener.scan() for _ in range(2)]
     assert waits == [2, 4, 8]
     assert inbox.handled == [result("A")] * 3
+
+
+async def test_later_messages_wait_for_one_that_fails(tmp_path: Path) -> None:
+    """The second message about an order is not accepted before the first one."""
+    outage = [True]
+
+    def answer(message: bytes) -> bytes:
+        return failing(message) if message == result("B") and outage else accepted(message)
+
+    inbox = Inbox(tmp_path, answer)
+    await inbox.listener.prepare()
+    (tmp_path / "a.hl7").write_bytes(result("A") + result("B") + result("C"))
+    await inbox.scan()
+    assert inbox.handled == [result("A"), result("B")]
+    outage.clear()
+    await inbox.listener.scan()
+    assert inbox.handled[2:] == [result("A"), result("B"), result("C")]
+    assert (tmp_path / "done" / "a.hl7").exists()
+
+
+async def test_a_message_that_always_fails(tmp_path: Path) -> None:
+    """The last attempt passes on the messages after it, before the file is moved to `failed`."""
+
+    def answer(message: bytes) -> bytes:
+        return failing(message) if message == result("B") else accepted(message)
+
+    inbox = Inbox(tmp_path, answer)
+    await inbox.listener.prepare()
+    (tmp_path / "a.hl7").write_bytes(result("A") + result("B") + result("C"))
+    await inbox.listener.scan()
+    for _ in range(MAX_ATTEMPTS):
+        assert result("C") not in inbox.handled
+        await inbox.listener.scan()
+    assert inbox.handled[-3:] == [result("A"), result("B"), result("C")]
+    assert (tmp_path / "failed" / "a.hl7").exists()
 
 
 async def test_a_file_that_grows_after_it_was_listed(tmp_path: Path) -> None:
