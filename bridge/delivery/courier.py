@@ -111,12 +111,7 @@ class Courier:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """
-        Start to deliver.
-
-        The caller first requeues the claims of the previous process
-        (`Outbox.requeue_expired_claims(include_own=True)`).
-        """
+        """Start to deliver. The caller has requeued the claims of the previous process."""
         self._task = asyncio.create_task(self._run(), name=f"courier {self.destination.name}")
 
     async def stop(self, drain: float = 5.0) -> None:
