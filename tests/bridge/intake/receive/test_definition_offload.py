@@ -164,10 +164,11 @@ def test_the_process_is_killed_during_reading(
     assert len(repository.prepare(batch, listeners).jobs) == 2
 
 
-@pytest.mark.parametrize("at", [0, 2**16 - 3, 2**16 - 2, 2**16 - 1, 2**16, 3 * 2**16 - 3])
-def test_a_merge_is_found_at_any_place(at: int) -> None:
-    """The slices of the search overlap, so that a merge is found at any place."""
-    payload = bytearray(3 * 2**16)
+@pytest.mark.parametrize("end", [b"\r", b"\n"])
+@pytest.mark.parametrize("at", [0, *range(2**18 - 4, 2**18 + 1), 3 * 2**18 - 4])
+def test_a_merge_is_found_at_any_place(at: int, end: bytes) -> None:
+    """The slices of the search overlap, so that a segment MRG is found at any place."""
+    payload = bytearray(b"MRG" * 2**18)
     assert not _has_merge(bytes(payload))
-    payload[at : at + 3] = b"MRG"
+    payload[at : at + 4] = end + b"MRG"
     assert _has_merge(bytes(payload))
