@@ -93,8 +93,18 @@ class Identifier(NamedTuple):
         return bool(self.namespace and other.namespace) and self.namespace != other.namespace
 
 
-def read_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
-    """Return the identifiers of a field, in order, with authority names in lower case."""
+def read_identifiers(scope: MessageScope, segment: str, field: int) -> Sequence[Identifier]:
+    """
+    Return the identifiers of a field, in order, with authority names in lower case. A field is
+    parsed once for each scope: a small message may have thousands of repetitions.
+    """
+    found: Sequence[Identifier] | None = scope.parsed.get((segment, field))
+    if found is None:
+        found = scope.parsed[segment, field] = _parsed_identifiers(scope, segment, field)
+    return found
+
+
+def _parsed_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     rows = map(scope.message.segment, scope.all_positions(segment))
     repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import TooMuchShared
@@ -114,6 +114,7 @@ class MessageScope:
     __slots__ = (
         *("_singles", "condition_results", "defaults", "delimiters", "encoding", "fallback"),
         *("fields", "header", "known_values", "lookup", "message", "own", "place", "split"),
+        "parsed",
     )
 
     def __init__(
@@ -139,6 +140,7 @@ class MessageScope:
         self.fallback: PositionLookup = header.by_name
         self.known_values: dict[str, str] = {}
         """The values of tags and order codes that were computed already."""
+        self.parsed: dict[tuple[str, int], Any] = {}  # fields that were parsed already
         self.condition_results: dict[Callable[[MessageScope], bool], bool] = {}
         """The results of conditions that were evaluated already."""
         self._singles: dict[int, MessageScope] | None = None

@@ -1,5 +1,7 @@
 """The shipped patients definition: ADT events."""
 
+from functools import partial
+
 import pytest
 
 from mappings.compiler import DEFINITIONS, compile_sources, load, read_folder
@@ -15,6 +17,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
+from tests.calls import counted
 from tests.mappings.definitions import DEFAULTS
 
 SHIPPED = load(DEFINITIONS, "patients")
@@ -152,6 +155,15 @@ REFUSED = {
         "PID-3",
     ),
 }
+
+
+def test_a_merge_reads_many_identifiers_once() -> None:
+    """A frame of 65 KB may have 30,000 numbers in PID-3, which several rules need."""
+    assert isinstance(SHIPPED, InboundMapping)
+    merge = adt("A40", "PID|1||M1" + "~M2" * 2000, "MRG|M0")
+    found, calls = counted(partial(SHIPPED.pre_check, merge, DEFAULTS))
+    assert found.lanes == ("SITE1|M1", "SITE1|M0")
+    assert calls < 60 * 2000
 
 
 @pytest.mark.parametrize(("trigger", "segments", "kind", "place"), REFUSED.values(), ids=REFUSED)
