@@ -34,7 +34,8 @@ HEAD_PATHS = ("/api/", "/reporting/assets/")
 MAX_INSTANCE = 1024
 """Characters of the request path in a problem's `instance`."""
 INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
-NUL = Problem(400, "invalid_request", "the path or the query contains a NUL character")
+NUL_IN_PATH = Problem(404, "no_such_path", "Not Found")
+NUL_IN_QUERY = Problem(400, "invalid_request", "the query contains a NUL character")
 
 log = structlog.get_logger(__name__)
 
@@ -114,8 +115,10 @@ class NulRefusal:
         if scope["type"] != "http" or not has_nul(scope):
             await self._app(scope, receive, send)
             return
-        place = scope["path"].partition("\x00")[0][:MAX_INSTANCE]
-        response = NUL.response(instance=place, request_id=scope["state"]["request_id"])
+        place, is_in_path, _ = scope["path"].partition("\x00")
+        problem = NUL_IN_PATH if is_in_path else NUL_IN_QUERY
+        request_id = scope["state"]["request_id"]
+        response = problem.response(instance=place[:MAX_INSTANCE], request_id=request_id)
         await response(scope, receive, send)
 
 

@@ -7,11 +7,13 @@ from tests.bridge.engine.http.engine_service import OURS, Service, identity
 from tests.unread import paths_of
 
 
-def assert_refused(response: httpx.Response) -> None:
-    """The response is a problem with status 400."""
-    assert response.status_code == 400, response.text
+def assert_refused(
+    response: httpx.Response, status: int = 400, code: str = "invalid_request"
+) -> None:
+    """The response is a problem."""
+    assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["code"] == "invalid_request"
+    assert response.json()["code"] == code
     assert response.json()["requestId"] == response.headers["x-request-id"]
 
 
@@ -31,10 +33,10 @@ def test_no_route_accepts_nul_in_the_query(service: Service) -> None:
         ("GET", "/reporting/assets/%00.js"),
     ],
 )
-def test_no_route_accepts_nul_in_the_path(service: Service, method: str, path: str) -> None:
-    """The instance of the problem ends before it."""
+def test_no_path_has_nul(service: Service, method: str, path: str) -> None:
+    """The path is unknown. The instance of the problem ends before the NUL."""
     response = service.call(method, path)
-    assert_refused(response)
+    assert_refused(response, 404, "no_such_path")
     assert "\x00" not in response.json()["instance"]
 
 
