@@ -81,17 +81,23 @@ async def test_a_newer_result_has_the_whole_text(tmp_path: Path, database: Datab
     assert Message.parse(sent[-1]).value("OBR-25") == "C"
 
 
+async def skip_before_composing(hospital: Hospital) -> int:
+    """Pause the courier, skip a final result and queue its addendum; return the skipped id."""
+    hospital.couriers[0].pause()
+    await hospital.send(order("ID1", "A1"))
+    page = await hospital.read_and_sign("A1", "Report.")
+    await hospital.follow()
+    ((number,),) = hospital.rows("SELECT id FROM delivery")
+    skip_delivery(hospital.database, number)
+    await sign_addendum(page, "Addition.")
+    await hospital.follow()
+    return int(number)
+
+
 async def test_a_result_that_was_never_composed(tmp_path: Path, database: Database) -> None:
     """A result that was skipped before its first attempt is not sent after a newer one, either."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        hospital.couriers[0].pause()
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.read_and_sign("A1", "Report.")
-        await hospital.follow()
-        ((number,),) = hospital.rows("SELECT id FROM delivery")
-        skip_delivery(database, number)
-        await sign_addendum(page, "Addition.")
-        await hospital.follow()
+        number = await skip_before_composing(hospital)
         hospital.couriers[0].resume()
         await hospital.delivered(1)
         retry_delivery(database, number)
@@ -107,14 +113,7 @@ async def test_a_result_that_was_never_composed(tmp_path: Path, database: Databa
 async def test_a_newer_result_that_is_being_sent(tmp_path: Path, database: Database) -> None:
     """The retried result waits for the outcome of the newer one, which another node sends."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
-        hospital.couriers[0].pause()
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.read_and_sign("A1", "Report.")
-        await hospital.follow()
-        ((number,),) = hospital.rows("SELECT id FROM delivery")
-        skip_delivery(database, number)
-        await sign_addendum(page, "Addition.")
-        await hospital.follow()
+        number = await skip_before_composing(hospital)
         other = Outbox(database, "another")
         (newer,) = other.claim("ris", hospital.time(), 1)
         retry_delivery(database, number)
