@@ -9,9 +9,11 @@ for known vulnerabilities. Node is the machine's, or the one that PyPI has as a 
 import fcntl
 import hashlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,10 +36,28 @@ KEPT_SECONDS = 24 * 3600
 class WebBuildHook(BuildHookInterface[Any]):
     """What hatchling calls before it packs a wheel or installs the checkout in place."""
 
+    _temporary: tempfile.TemporaryDirectory[str] | None = None
+
     @override
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name == "wheel":
             build(clean=version == "standard")
+            if version == "standard":
+                self._add_commit(build_data)
+
+    def _add_commit(self, build_data: dict[str, Any]) -> None:
+        """Write into the wheel of which commit it is."""
+        module = runpy.run_path(str(WEB.parent / "bridge" / "commit.py"))
+        if commit := module["commit_of"](WEB.parent):
+            self._temporary = tempfile.TemporaryDirectory()
+            file = Path(self._temporary.name) / module["COMMIT_FILE"]
+            file.write_text(f"{commit}\n")
+            build_data["force_include"][str(file)] = f"bridge/{file.name}"
+
+    @override
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 def build(*, clean: bool = False) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from bridge import __version__
 from bridge.cli import audit, channels, mapping, mllp, queues, service, sites, users
+from bridge.commit import running_commit
 from bridge.errors import BridgeError
 from config.errors import SettingsError
 from mappings.language.diagnostics import MappingErrors
@@ -25,7 +26,9 @@ application = typer.Typer(
 
 def _print_version(requested: bool) -> None:  # called by typer
     if requested:
-        typer.echo(f"Report Bridge {__version__}")
+        commit = running_commit()
+        build = f"build {commit}" if commit else "unknown build"
+        typer.echo(f"Report Bridge {__version__} ({build})")
         raise typer.Exit
 
 
@@ -34,7 +37,10 @@ def _common(
     version: Annotated[  # handled by its callback
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+            "--version",
+            help="Print the version and the build, and exit.",
+            callback=_print_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:

@@ -15,6 +15,8 @@ from contextlib import suppress
 
 import structlog
 
+from bridge import __version__
+from bridge.commit import running_commit
 from bridge.executors import close_all
 from bridge.logs import configure, observe_twisted
 from bridge.metrics import Metrics
@@ -125,7 +127,12 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         notifier = SystemdNotifier(os.environ, schedule)
         await notifier.begin()
         tune_process()
-        log.info("ready", seconds=round(time.monotonic() - began, 3))
+        log.info(
+            "ready",
+            version=__version__,
+            build=running_commit() or "unknown",
+            seconds=round(time.monotonic() - began, 3),
+        )
         for role in sorted(roles & _PAGES.keys()):
             address = f"{settings.http.public_url.rstrip('/')}{_PAGES[role]}"
             log.info("pages", role=role.value, address=address)

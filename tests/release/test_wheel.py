@@ -1,10 +1,11 @@
-"""The wheel: two builds of one commit have the same hash."""
+"""The wheel: two builds of one commit have the same hash; it has the licence and its commit."""
 
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,17 @@ def test_two_builds_of_one_commit_have_the_same_hash(tmp_path: Path) -> None:
         left_behind.parent.mkdir(parents=True, exist_ok=True)
         left_behind.write_text("old")
 
-    assert _hash_of_wheel(first, umask=0o022) == _hash_of_wheel(second, umask=0o077)
+    wheel = _wheel(first, umask=0o022)
+
+    assert _digest(wheel) == _digest(_wheel(second, umask=0o077))
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {name.rpartition("/")[2]: archive.read(name).decode() for name in archive.namelist()
+                 if name.endswith((".txt", "/LICENSE", "/METADATA"))}  # fmt: skip
+    assert texts["LICENSE"] == (ROOT / "LICENSE").read_text("utf-8")
+    assert "License-Expression: Apache-2.0\n" in texts["METADATA"]
+    head = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(head, cwd=first, check=True, capture_output=True, text=True).stdout
+    assert texts["commit.txt"] == commit
 
 
 def _clone(folder: Path) -> Path:
@@ -49,10 +60,14 @@ def _clone(folder: Path) -> Path:
     return folder
 
 
-def _hash_of_wheel(folder: Path, *, umask: int) -> str:
+def _wheel(folder: Path, *, umask: int) -> Path:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel"],
         cwd=folder, umask=umask, check=True, capture_output=True,
     )  # fmt: skip
     (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+def _digest(wheel: Path) -> str:
     return hashlib.sha256(wheel.read_bytes()).hexdigest()
