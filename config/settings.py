@@ -10,13 +10,13 @@ or a list as JSON: `BRIDGE_ALERTS__WEBHOOK='{"url": "https://…"}'`.
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, get_origin
 
 import pydantic_settings
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -115,6 +115,18 @@ class Settings(BaseSettings):
     retention: Retention = Retention()
     tracing: Tracing = Tracing()
     log: Log = Log()
+    _of_file: "Settings | None" = PrivateAttr(default=None)
+
+    @property
+    def of_file(self) -> "Settings":
+        """The settings of bridge.toml, if these also contain what the console saved."""
+        return self._of_file or self
+
+    def with_saved(self, update: Mapping[str, Any]) -> "Settings":
+        """Return a copy with sections that the console saved; `of_file` is still bridge.toml."""
+        saved = self.model_copy(update=update)
+        saved._of_file = self.of_file  # noqa: SLF001  # of the same class
+        return saved
 
     @classmethod
     @override

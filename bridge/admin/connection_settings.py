@@ -7,7 +7,6 @@ Changes go through `bridge.admin.definitions.activation`, which checks them as a
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -35,7 +34,11 @@ from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import MODELS, active_sources, find_connection
 from bridge.wiring.alerts import certificate_files
-from bridge.wiring.ports import OutsideHome, require_file_of_home
+from bridge.wiring.connection_paths import (
+    RefusedPath,
+    folder_at,
+    require_permitted,
+)
 from config import Settings
 from config.addresses import FolderAddress
 from config.forms import form_fields, to_table
@@ -72,10 +75,18 @@ def _mistake(problem: SettingProblem) -> FieldMistake:
 async def _probe_steps(
     settings: Settings, chosen: ListenerSettings | DestinationSettings
 ) -> Sequence[ProbeStep]:
-    """Test the connection to a listener or destination. The settings need not be saved."""
+    """
+    Test the connection to a listener or destination. The settings need not be saved.
+
+    Raises InvalidContent if they name a path or host that they may not use.
+    """
+    try:
+        require_permitted(settings, chosen)
+    except RefusedPath as error:
+        raise _refusal(error) from None
     address = chosen.bind if isinstance(chosen, ListenerSettings) else chosen.address
     if isinstance(address, FolderAddress):
-        return await probe_folder(settings.path(Path(address.path)))
+        return await probe_folder(folder_at(settings, chosen).path)
     if isinstance(chosen, ListenerSettings):
         tls = _unverified_context() if chosen.tls is not None else None
         host = _LOOPBACK.get(address.host, address.host)
@@ -89,6 +100,11 @@ async def _probe_steps(
     return await probe_connection(
         ProbeTarget(address.host, address.port, limit, context, name or "")
     )
+
+
+def _refusal(error: RefusedPath) -> InvalidContent:
+    mistake = FieldMistake(error.field, str(error))
+    return InvalidContent(f"1 mistakes: {mistake.text}", mistakes=[mistake._asdict()])
 
 
 def _unverified_context() -> ssl.SSLContext:
@@ -259,19 +275,14 @@ class Connections:
     ) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
         find, messages = active_sources(self._settings, self._database), set()
-        section = find_connection(planned, kind, name)
-        if section is not None:
-            try:
-                require_file_of_home(self._settings, section)
-            except OutsideHome as error:  # the other checks would read the file
-                yield FieldMistake("authorization_file", str(error))
-                return
         for part in connection_checks.connection_parts(planned, kind, name, find):
             try:
                 part()
             except MappingErrors as error:
                 field = "mappings" if kind is ChannelKind.LISTENER else "mapping"
                 messages.add(FieldMistake(field, error.issues[0].message))
+            except RefusedPath as error:
+                messages.add(FieldMistake(error.field, str(error)))
             except BridgeError as error:
                 messages.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(messages)

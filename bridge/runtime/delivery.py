@@ -45,6 +45,7 @@ from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources
+from bridge.wiring.connection_paths import RefusedPath
 from bridge.wiring.destinations import (
     make_destinations,
     make_sender,
@@ -84,13 +85,14 @@ class CourierRegistry:
     def create_all(
         self, found: ActiveDestinations, required: Collection[DestinationSettings]
     ) -> None:
-        """Create the first couriers, without starting them; raises if a `required` one fails."""
+        """
+        Create the first couriers, without starting them; raises if a `required` one fails.
+
+        One that names a path that it may not use does not stop the others.
+        """
         for each in found.compiled:
             settings = found.settings[each.name]
-            if settings in required:
-                self._create(each, settings)
-            else:
-                self._try_to_create(each, settings)
+            self._try_to_create(each, settings, required=settings in required)
 
     async def adopt(self, found: ActiveDestinations, control: ChannelControl) -> None:
         """Use other destinations from now on; `failures` then has those without a courier."""
@@ -114,14 +116,21 @@ class CourierRegistry:
         self._log.info("disconnected", destination=name)
 
     def _try_to_create(
-        self, destination: CompiledDestination, settings: DestinationSettings
+        self,
+        destination: CompiledDestination,
+        settings: DestinationSettings,
+        *,
+        required: bool = False,
     ) -> bool:
         """Create a courier and return whether that succeeded; log the first failure."""
         try:
             self._create(destination, settings)
         except (BridgeError, TLSConfigurationError) as error:
+            if required and not isinstance(error, RefusedPath):
+                raise
             if destination.name not in self.failures:
-                reason = describe(error)
+                # A refusal contains settings only. Other texts may quote values.
+                reason = str(error) if isinstance(error, RefusedPath) else describe(error)
                 self._log.error("not connected", destination=destination.name, error=reason)
             self.failures[destination.name] = str(error)
             return False

@@ -47,6 +47,7 @@ from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources, version_finder
+from bridge.wiring.connection_paths import require_permitted
 from bridge.wiring.listeners import make_listeners, merged_patient_check, validator
 from bridge.wiring.ports import (
     FrameHandlers,
@@ -221,6 +222,7 @@ class IntakeParts:
         A frame passes tracing, timing, validation, sequence numbers and the offload of slow frames,
         as far as the settings ask for them, and then the `IntakeHandler`.
         """
+        require_permitted(self._settings, settings)
         validation = validator(self._settings, settings, self._metrics)
         patient_check = merged_patient_check(policy, self._database)
         checked = policy.with_checks(validation, patient_check)

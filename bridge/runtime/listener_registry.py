@@ -23,6 +23,7 @@ from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
 from bridge.transports.folder_listener import FolderListener
+from bridge.wiring.connection_paths import RefusedPath
 from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 
@@ -203,7 +204,11 @@ class ListenerRegistry:
         """Why listeners do not listen, by name."""
 
     def create_all(self, found: ActiveListeners, required: Collection[ListenerSettings]) -> None:
-        """Create the first listeners; raises if a `required` one fails."""
+        """
+        Create the first listeners; raises if a `required` one fails.
+
+        One that names a path that it may not use does not stop the others.
+        """
         for settings in found.settings.values():
             self._try_to_create(settings, found, required=settings in required)
 
@@ -258,7 +263,7 @@ class ListenerRegistry:
         try:
             self._listeners[name] = self._make(settings, found.policies[name])
         except (BridgeError, TLSConfigurationError) as error:
-            if required:
+            if required and not isinstance(error, RefusedPath):
                 raise
             self._record_failure(name, error)
             return False
@@ -278,5 +283,7 @@ class ListenerRegistry:
     def _record_failure(self, name: str, error: Exception) -> None:
         """Record why a listener does not listen; log the first failure."""
         if name not in self.failures:
-            self._log.error("not listening", listener=name, error=describe(error))
+            # A refusal contains settings only. Other texts may quote values.
+            reason = str(error) if isinstance(error, RefusedPath) else describe(error)
+            self._log.error("not listening", listener=name, error=reason)
         self.failures[name] = str(error)

@@ -70,13 +70,22 @@ class WaitingFile:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One folder with its `done`, `failed` and `acks`. The path itself may not be a link."""
+    """
+    One folder with its `done`, `failed` and `acks`. The path itself may not be a link.
+
+    `below`: no folder between this one and the path may be a link either, so nobody can redirect
+    the path after it was checked.
+    """
 
     path: Path
+    below: Path | None = None
 
     def prepare(self, *children: str) -> None:
         """Create the folder and its children. Raises OSError."""
-        make_folder(self.path)
+        if self.below is None:
+            make_folder(self.path)
+        else:
+            os.close(self._open_below(self.below, create=True))
         with self._opened() as folder:
             for child in children:
                 with _inside(folder, child):
@@ -186,11 +195,29 @@ class Folder:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        descriptor = os.open(self.path, _FOLDER_FLAGS)
+        descriptor = (
+            os.open(self.path, _FOLDER_FLAGS)
+            if self.below is None
+            else self._open_below(self.below, create=False)
+        )
         try:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _open_below(self, below: Path, *, create: bool) -> int:
+        """Open the folder from `below`, one component at a time. Raises OSError for links."""
+        descriptor = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in self.path.relative_to(below).parts:
+            outer = descriptor
+            try:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, FOLDER_MODE, dir_fd=outer)
+                descriptor = os.open(part, _FOLDER_FLAGS, dir_fd=outer)
+            finally:
+                os.close(outer)
+        return descriptor
 
     @contextmanager
     def _parent(self, name: str) -> Iterator[tuple[int, str]]:

@@ -105,7 +105,7 @@ def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersio
             settings.destination, _saved_entries(ChannelKind.DESTINATION, tables)
         ),
     }
-    return settings.model_copy(update=update)
+    return settings.with_saved(update)
 
 
 def _saved_entries(

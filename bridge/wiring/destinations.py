@@ -21,8 +21,8 @@ from bridge.transports.folder_files import FolderSender
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_sender import HttpSender
 from bridge.wiring.active_settings import SourceFinder, file_sources
+from bridge.wiring.connection_paths import authorization_path, folder_at, require_permitted
 from bridge.wiring.listeners import log_reload_failure
-from bridge.wiring.ports import authorization_path, folder_at
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.quantities import Address
@@ -163,10 +163,15 @@ def make_destination(
 def make_sender(
     settings: Settings, destination: DestinationSettings, reactor: Any
 ) -> MessageSender:
-    """Return the sender of a destination. Raises TLSConfigurationError, TransportError."""
+    """
+    Return the sender of a destination.
+
+    Raises TLSConfigurationError, TransportError, RefusedPath.
+    """
+    require_permitted(settings, destination)
     match destination.address:
-        case FolderAddress() as address:
-            return _folder(settings, destination, address)
+        case FolderAddress():
+            return _folder(settings, destination)
         case WebAddress() as address:
             return _web(settings, destination, address, reactor)
         case address:
@@ -190,11 +195,9 @@ def _mllp(
     )
 
 
-def _folder(
-    settings: Settings, destination: DestinationSettings, address: FolderAddress
-) -> FolderSender:
+def _folder(settings: Settings, destination: DestinationSettings) -> FolderSender:
     return FolderSender(
-        folder_at(settings, f"destination {destination.name}", address),
+        folder_at(settings, destination),
         clock=lambda: datetime.now(UTC),
         answer_within=destination.ack_timeout if destination.answer_files else None,
         matches=acknowledges,
@@ -204,9 +207,8 @@ def _folder(
 def _web(
     settings: Settings, destination: DestinationSettings, address: WebAddress, reactor: Any
 ) -> HttpSender:
-    file = destination.authorization_file
     authorization = read_authorization(
-        f"destination {destination.name}", authorization_path(settings, destination.name, file)
+        f"destination {destination.name}", authorization_path(settings, destination)
     )
     policy: Any = _DestinationTrust(tls_options(settings, destination))
     agent = Agent(reactor, policy, connectTimeout=destination.connect_timeout)  # type: ignore[no-untyped-call]

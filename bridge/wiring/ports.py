@@ -1,11 +1,4 @@
-"""
-Ports of listeners from settings: MLLP, HTTP, or a folder. All use the same `IntakeHandler`.
-
-A listener reads and moves every file of its folder, and a destination writes to its folder. Console
-users can set both, so these folders must not contain secrets, databases, mappings or archives.
-A file with an Authorization header must not be another file of the installation. A console user or
-a package can only name one below HOME, because its line is sent to an address of their choice.
-"""
+"""Ports of listeners from settings: MLLP, HTTP, or a folder. All use the same `IntakeHandler`."""
 
 import asyncio
 from collections import Counter
@@ -13,12 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 
-from bridge.errors import BridgeError
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.identity import ControlIds
@@ -29,95 +20,21 @@ from bridge.metrics import Metrics
 from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
-from bridge.transports.folder_files import Folder
 from bridge.transports.folder_listener import FolderListener, FolderRules
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_resource import HttpListenerRules, MessageResource
 from bridge.transports.http_server import MessageSite
+from bridge.wiring.connection_paths import authorization_path, folder_at
 from bridge.wiring.listeners import tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
 from config.quantities import Address
-from config.sections import DestinationSettings
-from config.settings import paths_in
 from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.memory_budget import FrameBudget
 from mllp.server import MLLPServerFactory
 from mllp.transport import SharedPort
-
-_OWN_FOLDERS = ("secrets", "mappings", "run")
-
-
-class ProtectedPath(BridgeError):
-    """A path belongs to the installation itself."""
-
-    def __init__(self, owner: str, path: Path) -> None:
-        super().__init__(f"{owner}: {path} belongs to the installation; use another path")
-
-
-def folder_at(settings: Settings, owner: str, address: FolderAddress) -> Folder:
-    """Return the folder of a listener or destination. Raises ProtectedPath."""
-    folder = settings.path(Path(address.path))
-    resolved = folder.resolve()
-    for protected in _protected_paths(settings):
-        if resolved.is_relative_to(protected) or protected.is_relative_to(resolved):
-            raise ProtectedPath(owner, folder)
-    return Folder(folder)
-
-
-def authorization_path(settings: Settings, owner: str, file: Path | None) -> Path | None:
-    """Return the path of a peer's authorization file, or None. Raises ProtectedPath."""
-    if file is None:
-        return None
-    path = settings.path(file)
-    if path.resolve() in _files_of_installation(settings):
-        raise ProtectedPath(owner, path)
-    return path
-
-
-class OutsideHome(BridgeError):
-    """A console user or a package names a file that is not below HOME."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is not below HOME; only bridge.toml can name such a file")
-
-
-def require_file_of_home(
-    settings: Settings, section: ListenerSettings | DestinationSettings
-) -> None:
-    """
-    Require that the authorization file of a connection is below HOME.
-
-    `settings` are those of bridge.toml; a connection there may name any file. Raises OutsideHome.
-    """
-    if section.authorization_file is None:
-        return
-    path = settings.path(section.authorization_file)
-    named = [each.authorization_file for each in settings.listener]
-    named += [each.authorization_file for each in settings.destination]
-    if path.resolve() in {settings.path(each).resolve() for each in named if each}:
-        return
-    if not path.resolve().is_relative_to(settings.home.resolve()):
-        raise OutsideHome(path)
-
-
-def _protected_paths(settings: Settings) -> list[Path]:
-    """Return the files and folders that no connection may read or write, resolved."""
-    found = [settings.home / each for each in _OWN_FOLDERS]
-    found += _files_of_installation(settings)
-    for url in (settings.database_url(), settings.engine_database_url()):
-        if url.startswith("sqlite:///"):
-            found.append(Path(f"{url.removeprefix('sqlite:///')}-large"))
-            found.append(Path(url.removeprefix("sqlite:///")))
-    return [each.resolve() for each in found]
-
-
-def _files_of_installation(settings: Settings) -> set[Path]:
-    """Return the files and folders that the settings name, except those of connections."""
-    sections = settings.model_copy(update={"home": None, "listener": [], "destination": []})
-    return {settings.path(each).resolve() for each in paths_in(sections)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +104,7 @@ def folder_listener(
         max_file=listener.max_frame,
         answer_files=listener.answer_files,
     )
-    folder = folder_at(settings, f"listener {listener.name}", listener.bind)
+    folder = folder_at(settings, listener)
     observer = WireCounter(metrics, listener.name, handlers.frame_counts)
     return FolderListener(
         listener.name, folder, handlers.handle, handlers.unframed, rules, observer
@@ -253,9 +170,8 @@ def web_rules(
     settings: Settings, listener: ListenerSettings, address: WebAddress
 ) -> HttpListenerRules:
     """Return the rules of an HTTP listener. Raises AuthorizationUnusable."""
-    file = listener.authorization_file
     authorization = read_authorization(
-        f"listener {listener.name}", authorization_path(settings, listener.name, file)
+        f"listener {listener.name}", authorization_path(settings, listener)
     )
     return HttpListenerRules(address.path, listener.charset, authorization)
 

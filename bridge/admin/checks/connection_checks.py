@@ -14,11 +14,11 @@ from bridge.store.records.mapping_versions import MappingVersion
 from bridge.transports.http_protocol import read_authorization
 from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_settings import SourceFinder
+from bridge.wiring.connection_paths import RefusedPath, authorization_path, require_permitted
 from bridge.wiring.destinations import destination_definition_names
 from bridge.wiring.listeners import validator
-from bridge.wiring.ports import authorization_path, folder_at
 from config import Settings
-from config.addresses import ConnectionAddress, FolderAddress
+from config.addresses import FolderAddress
 from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
 from mappings.hl7.charset import is_codec
@@ -115,13 +115,14 @@ def connection_parts(
 def listener_parts(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Return the parts of a listener."""
+    """Return the parts of a listener; if it may not use a path, only that check."""
+    if (refused := _refused(settings, listener)) is not None:
+        return [refused]
     found: list[Part] = [
         partial(_require_charset, listener),
         partial(_require_site, settings, listener, find),
         partial(validator, settings, listener, Metrics()),
         partial(_require_authorization, settings, listener),
-        partial(_require_folder, settings, f"listener {listener.name}", listener.bind),
     ]
     if listener.tls is not None:
         found.append(partial(listeners.tls_options, settings, listener.tls))
@@ -131,12 +132,13 @@ def listener_parts(
 def destination_parts(
     settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Return the parts of a destination."""
+    """Return the parts of a destination; if it may not use a path or host, only that check."""
+    if (refused := _refused(settings, destination)) is not None:
+        return [refused]
     return [
         partial(destinations.make_destination, settings, destination, find),
         partial(destinations.tls_options, settings, destination),
         partial(_require_authorization, settings, destination),
-        partial(_require_folder, settings, f"destination {destination.name}", destination.address),
     ]
 
 
@@ -157,13 +159,16 @@ def _build(owner: str, part: Part) -> None:
 def _require_authorization(
     settings: Settings, section: ListenerSettings | DestinationSettings
 ) -> None:
-    file = section.authorization_file
-    read_authorization(section.name, authorization_path(settings, section.name, file))
+    read_authorization(section.name, authorization_path(settings, section))
 
 
-def _require_folder(settings: Settings, owner: str, where: ConnectionAddress) -> None:
-    if isinstance(where, FolderAddress):
-        folder_at(settings, owner, where)
+def _refused(settings: Settings, section: ListenerSettings | DestinationSettings) -> Part | None:
+    """Return a part that fails if a connection may not use a path: no other part reads it then."""
+    try:
+        require_permitted(settings, section)
+    except RefusedPath:
+        return partial(require_permitted, settings, section)
+    return None
 
 
 def _require_site(

@@ -28,13 +28,18 @@ from bridge.admin.checks.peers import (
     tls_context,
 )
 from bridge.contract import TOKEN_HEADER
-from bridge.errors import BridgeError
 from bridge.transports import TransportError
 from bridge.transports.http_protocol import read_authorization
-from bridge.wiring.ports import folder_at
+from bridge.wiring.connection_paths import (
+    RefusedPath,
+    authorization_path,
+    folder_at,
+    require_permitted,
+)
 from bridge.wiring.secrets import read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
+from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
 
 _TIMEOUT: Final = 5.0
@@ -76,9 +81,8 @@ def _http_destination(
 
 
 def _headers(settings: Settings, destination: DestinationSettings) -> dict[str, str]:
-    file = destination.authorization_file
     authorization = read_authorization(
-        f"destination {destination.name}", None if file is None else settings.path(file)
+        f"destination {destination.name}", authorization_path(settings, destination)
     )
     return {} if authorization is None else {"authorization": authorization.decode("latin-1")}
 
@@ -131,7 +135,7 @@ def check_live(home: Path) -> list[CheckFinding]:
     checks = [
         *_services(settings),
         *(
-            PeerCheck(place, partial(_folder, settings, place, each.bind))
+            PeerCheck(place, partial(_folder, settings, place, each))
             for each in settings.listener
             if each.enabled and isinstance(each.bind, FolderAddress)
             for place in [f"listener {each.name}"]
@@ -190,25 +194,29 @@ def _service(base_url: str, token: str, file: str) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckSeverity.ERROR, _SERVICE, message)
 
 
-def _folder(settings: Settings, place: str, address: FolderAddress) -> Iterator[CheckFinding]:
-    path = settings.path(Path(address.path))
+def _folder(
+    settings: Settings, place: str, section: ListenerSettings | DestinationSettings
+) -> Iterator[CheckFinding]:
     try:
-        folder_at(settings, place, address).probe()
-    except BridgeError as error:
-        yield CheckFinding(CheckSeverity.ERROR, place, str(error))
+        folder = folder_at(settings, section)
+    except RefusedPath:
+        return  # `check_home` reports the reason
+    try:
+        folder.probe()
     except OSError as error:
-        message = f"{path} cannot be written: {error.strerror}"
+        message = f"{folder.path} cannot be written: {error.strerror}"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
 def _destination(settings: Settings, destination: DestinationSettings) -> Iterator[CheckFinding]:
     place, address = f"destination {destination.name}", destination.address
     if isinstance(address, FolderAddress):
-        yield from _folder(settings, place, address)
+        yield from _folder(settings, place, destination)
         return
     try:
+        require_permitted(settings, destination)
         context = tls_context(settings, destination)
-    except (OSError, ValueError):
+    except (RefusedPath, OSError, ValueError):
         return  # `check_home` reports the reason
     name = (destination.tls.server_name if destination.tls else None) or address.host
     where, is_connected = f"{address.host}:{address.port}", False

@@ -24,7 +24,7 @@ from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import active_settings, destinations, listeners
 from bridge.wiring.active_settings import active_sources
-from bridge.wiring.ports import require_file_of_home
+from bridge.wiring.connection_paths import require_permitted
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config.forms import to_table
@@ -257,7 +257,7 @@ def require_files(settings: Settings, section: active_settings.Connection) -> No
 
     `settings` are those of bridge.toml.
     """
+    require_permitted(settings, section)
     missing = [str(path) for path in paths_in(section) if not settings.path(path).is_file()]
     if missing:
         raise NotImported(f"create these files in HOME first: {', '.join(missing)}")
-    require_file_of_home(settings, section)

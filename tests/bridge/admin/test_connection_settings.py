@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.findings import CheckSeverity
 from bridge.admin.checks.live import check_live
 from bridge.admin.connection_settings import ConnectionChange, Connections, ProposedConnection
 from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
+from bridge.store.records import mapping_versions
+from bridge.store.records.mapping_versions import ActivationOrigin
 from bridge.wiring import stores
-from bridge.wiring.active_settings import connections_of, current, origin_of
+from bridge.wiring.active_settings import (
+    connections_of,
+    current,
+    make_connection_record,
+    origin_of,
+)
 from config import Settings, load
 from tests.databases import create_migrated_home
 
@@ -62,6 +70,13 @@ class ConnectionsHarness:
         """The mistakes of proposed settings, by field."""
         found = self.setup.check(ProposedConnection(ChannelKind(kind), table, new))["mistakes"]
         return {each["field"]: each["text"] for each in found}
+
+
+def save_as_before(database: Database, kind: str, table: dict[str, Any]) -> None:
+    """Store a connection without the checks of this release."""
+    record = make_connection_record(ChannelKind(kind), table["name"], table)
+    with database.write() as connection:
+        mapping_versions.activate(connection, record, 1, "ann", "", ActivationOrigin.ACTIVATE)
 
 
 @pytest.fixture
@@ -127,6 +142,43 @@ def test_a_console_user_names_no_file_outside_of_home(
         found = harness.mistakes(kind, {**table, "authorization_file": file})
         assert list(found) == ["authorization_file"], (file, found)
     assert harness.mistakes(kind, {**table, "authorization_file": "secrets/street.auth"}) == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["listener", "destination"])
+@pytest.mark.parametrize("path", ["/root/.ssh", "/etc", "../outside", "link/x", "~/x", "secrets"])
+async def test_a_console_user_names_no_folder_outside_of_home(
+    harness: ConnectionsHarness, kind: str, path: str
+) -> None:
+    """It is neither checked, tried out nor saved: a listener would read and move its files."""
+    home = harness.settings.home
+    (home.parent / "outside").mkdir()
+    (home / "link").symlink_to(home.parent / "outside")
+    where = "bind" if kind == "listener" else "address"
+    table = {"name": "x", where: f"folder:{path}", **({"site": "S"} if kind == "listener" else {})}
+    assert list(harness.mistakes(kind, table)) == [where]
+    with pytest.raises(InvalidContent) as refused:
+        await harness.setup.try_out(ProposedConnection(ChannelKind(kind), table, new=True))
+    assert refused.value.more["mistakes"][0]["field"] == where
+    with pytest.raises(InvalidContent):
+        harness.put("x", table, kind=kind, new=True)
+    assert list((home.parent / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["listener", "destination"])
+def test_the_check_finds_connections_that_an_earlier_release_saved(
+    harness: ConnectionsHarness, kind: str
+) -> None:
+    """`bridge check` names the connection, the setting and the path, and reads nothing there."""
+    where = "bind" if kind == "listener" else "address"
+    table = {"name": "x", where: "folder:../outside"} | ({"site": "S"} if where == "bind" else {})
+    save_as_before(harness.database, kind, table)
+    found = [each for each in check_home(harness.settings.home) if each.place == f"{kind} x"]
+    (refused,) = [each for each in found if each.severity is CheckSeverity.ERROR]
+    assert refused.message.startswith(f"{where}: ")
+    assert "is not inside HOME; only bridge.toml can name such a path" in refused.message
+    check_live(harness.settings.home)
+    assert not (harness.settings.home.parent / "outside").exists()
 
 
 def test_a_file_that_bridge_toml_names_stays_usable(harness: ConnectionsHarness) -> None:
