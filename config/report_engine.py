@@ -1,7 +1,7 @@
 """
 Settings of the internal report engine: rates, sizes, lifetimes, and sign-in.
 
-The lifetime of session links is fixed: the interface document gives them five minutes.
+The lifetime of session links is fixed: the interface reference gives them five minutes.
 """
 
 from pathlib import Path

@@ -5,7 +5,7 @@ The hospital has two systems that send orders, and one that receives results. It
 connections (`bridge.mllp_peers`) and records each result with its time.
 
 The radiologist and her host application make HTTP calls. Reports are opened by launch links. The
-page uses its session endpoints; all other calls are those of the interface document.
+page uses its session endpoints; all other calls are those of the interface reference.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ Errors of the engine, each with an HTTP status and a stable code.
     │   ├── CursorBeyondEnd        the change feed is shorter: read it again from 0
     │   └── CursorOfAnotherFeed    the change feed is another one: read it again from 0
     ├── NotBuilt              503  the web apps were not built
-    └── BusinessFailure       500  the 500 responses that the interface document defines (Errors)
+    └── BusinessFailure       500  the 500 responses that the interface reference defines (Errors)
         ├── AlreadySigned
         ├── NoSignedReport
         ├── CoolingElapsed
@@ -64,7 +64,7 @@ class EngineError(BridgeError):
 
 
 class RuleBroken(EngineError):
-    """A rule of the interface document is broken: its reason is the code."""
+    """A rule of the interface reference is broken: its reason is the code."""
 
     status = 400
 
@@ -197,7 +197,7 @@ class CursorOfAnotherFeed(StateConflict):
 
 
 class BusinessFailure(EngineError):
-    """A state for which the interface document defines a 500 response (Errors)."""
+    """A state for which the interface reference defines a 500 response (Errors)."""
 
     status = 500
 

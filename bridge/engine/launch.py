@@ -3,7 +3,7 @@ A launch as use cases get it (checked and decoded, without HTTP), and its outcom
 
 The link of a lazy launch contains the launch as JSON until it is first opened (`to_json`,
 `from_json`). The JSON leaves out what only the launch itself needs: its user and the authority.
-Languages are the 17 codes of the interface document; other BCP-47 codes are mapped to them. HTTP
+Languages are the 17 codes of the interface reference; other BCP-47 codes are mapped to them. HTTP
 adds the link and its QR code to the outcome.
 """
 

@@ -1,7 +1,7 @@
 """
 Parses the body of a launch into a `LaunchInput`; decodes and checks its files.
 
-Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface document,
+Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface reference,
 launch). Stored data is not read. Limits are checked before anything is decoded, and one bad file
 refuses the launch. Worker processes read the files. `service.reports.file_screening` later checks
 the patient of the files.
@@ -177,7 +177,7 @@ def _register(parts: LaunchParts) -> bool:
 
 
 def _force_name(parts: LaunchParts) -> bool:
-    # The name of a file never renames a patient (interface document, launch).
+    # The name of a file never renames a patient (interface reference, launch).
     if parts.force_name and not parts.clinical_info.get("PatientName", "").strip("^ "):
         detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
         raise BadLaunch("missing_tag", detail, pointer="/clinicalInfo/PatientName")

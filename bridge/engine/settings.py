@@ -61,7 +61,7 @@ class AccessLifetimes:
 
     frame_link: int = 12 * 3600
     login_link: int = 90 * 24 * 3600
-    session_link: int = 5 * 60  # interface document, Limits: 5 minutes from issue
+    session_link: int = 5 * 60  # interface reference, Limits: 5 minutes from issue
     enrolment_link: int = 72 * 3600
     session: int = 12 * 3600
     session_idle: int = 30 * 60

@@ -37,7 +37,7 @@ NO_TEXTS: Final = "no_texts"
 
 
 class BulkEndpoints:
-    """Status and linking of the interface document, and additions of our own engine."""
+    """Status and linking of the interface reference, and additions of our own engine."""
 
     def __init__(self, transport: EngineTransport) -> None:
         """Use the transport that all endpoints share."""

@@ -1,7 +1,7 @@
 """
 Errors of calls to the report service, and whether a retry can help.
 
-Pure. Calls are idempotent by the interface document, so an ambiguous failure may be repeated. An
+Pure. Calls are idempotent by the interface reference, so an ambiguous failure may be repeated. An
 error contains status, code and path, and no body, because bodies contain patient data.
 """
 
@@ -76,7 +76,7 @@ FINAL_CODES = frozenset(
         "sign_delay_disabled",
     }
 )
-"""Error codes for which a retry cannot help, even with status 500 (interface document)."""
+"""Error codes for which a retry cannot help, even with status 500 (interface reference)."""
 
 SERVER_ERRORS = range(500, 600)
 
@@ -87,7 +87,7 @@ def classify(status: int, code: str, *, business: bool = False) -> FailureKind:
     """
     Return whether a retry can help after a response with `status`.
 
-    `business` is the header `X-Error-Class: business`: a violated rule of the interface document
+    `business` is the header `X-Error-Class: business`: a violated rule of the interface reference
     that is reported with status 500.
     """
     if business or code in FINAL_CODES:

@@ -22,7 +22,7 @@ class OrderKey:
     accession: str
 
     def tags(self) -> dict[str, str]:
-        """Return the triple with the names of the interface document."""
+        """Return the triple with the names of the interface reference."""
         return {"SiteID": self.site, "PatientMRN": self.mrn, "Accession": self.accession}
 
 
@@ -92,7 +92,7 @@ class ExportedText:
 
 @dataclass(frozen=True, slots=True)
 class ReportExport:
-    """The JSON export record; mappings have the member names of the interface document."""
+    """The JSON export record; mappings have the member names of the interface reference."""
 
     site_info: Mapping[str, Any]
     orders: tuple[Mapping[str, Any], ...]
@@ -139,7 +139,7 @@ class ChangePage:
 
 @dataclass(frozen=True, slots=True)
 class PatientUpdate:
-    """Changed demographics, with the tag names of the interface document."""
+    """Changed demographics, with the tag names of the interface reference."""
 
     site: str
     mrn: str

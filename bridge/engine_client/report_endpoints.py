@@ -30,7 +30,7 @@ BATCH = "/api/report/launch/clinical/batch"
 
 
 class ReportEndpoints:
-    """The endpoints of the interface document from launch to delete."""
+    """The endpoints of the interface reference from launch to delete."""
 
     def __init__(self, transport: EngineTransport) -> None:
         """Use the transport that all endpoints share."""

@@ -1,10 +1,8 @@
 """Each message of the benchmarks' mixed set becomes the orders that the set lists for it."""
 
-import pytest
-
 from tests.acceptance.house import House
 from tests.acceptance.wire import Sender, verdict
-from tests.benchmarks.mixed import CORPUS, FS_CR, RICH, VT, Template, mixed, template
+from tests.benchmarks.mixed import FS_CR, RICH, VT, Template, mixed, template
 
 NAMES = {
     "01-de-orm-ct-thorax": "Müller-Lüdenscheidt^Jürgen^Karl-Heinz^Prof. Dr.",
@@ -40,7 +38,6 @@ def listed(house: House) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside this repository")
 def test_mixed_set(running: House) -> None:
     """Every message becomes its orders and no other; the senders take turns."""
     templates = mixed()

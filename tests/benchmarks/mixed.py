@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.acceptance.orders import order
+from tests.corpus import REAL_MESSAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-CORPUS = ROOT.parent / "shared" / "corpus"
 RICH = ROOT / "sample_messages" / "rich"
 
 VT, FS_CR = b"\x0b", b"\x1c\r"
@@ -110,7 +110,7 @@ def rich() -> list[Template]:
 
 def corpus() -> list[Template]:
     """Return every order of the corpus that the default definition accepts."""
-    files = sorted(CORPUS.glob("*.hl7"))
+    files = REAL_MESSAGES
     read = [(file.stem, _lines(file.read_bytes())) for file in files if file.stem not in REFUSED]
     return [
         template(name, raw, applied=name not in IGNORED)

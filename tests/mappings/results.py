@@ -12,10 +12,10 @@ from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
+from tests.corpus import CORPUS
 from tests.mappings.definitions import DEFAULTS, MSH, PID, SHIPPED
 
 SAMPLES = Path(__file__).parents[2] / "sample_messages"
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)
 TAGS = {"SiteID": "SITE1", "PatientMRN": "M1", "PatientName": "Doe^Jane", "Accession": "A1"}
 ORDER = ResultOrder(
@@ -76,7 +76,7 @@ def every_order() -> list[ResultOrder]:
     mapping = load(DEFINITIONS, "orders")
     assert isinstance(mapping, InboundMapping)
     found: list[ResultOrder] = []
-    for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *sorted(CORPUS.glob("*.hl7"))):
+    for path in (*sorted((SAMPLES / "orders").glob("*.hl7")), *CORPUS):
         try:
             message = Message.parse(path.read_bytes())
         except Exception:  # noqa: BLE001, S112  # other tests cover malformed messages

@@ -3,7 +3,7 @@ The states of a report, the table of its transitions, and the reasons of refusal
 
 For each status and event, the first transition whose facts all hold is taken. If there is none, the
 event is refused by the rules of `REFUSALS`. The services collect the facts and apply the effects
-(interface document, States and transitions). Messages name rules and places, never a submitted
+(interface reference, States and transitions). Messages name rules and places, never a submitted
 value.
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The status of a report (interface document, States and transitions)."""
+    """The status of a report (interface reference, States and transitions)."""
 
     ORDERED = "Ordered"
     DRAFT = "Draft"
@@ -279,7 +279,7 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
 
 
 class FailureCode(StrEnum):
-    """Refusals for which the interface document defines status 500 (Errors)."""
+    """Refusals for which the interface reference defines status 500 (Errors)."""
 
     ALREADY_SIGNED = "already_signed"
     NOT_SIGNED = "not_signed"

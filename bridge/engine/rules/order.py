@@ -2,7 +2,7 @@
 An order: its key, its clinicalInfo tags, and its priority.
 
 A launch is refused if a patient identifier is an e-mail address or the identity of the user
-(interface document, Authentication 8). Identity (SiteID, SiteLocation, PatientMRN, Accession) and
+(interface reference, Authentication 8). Identity (SiteID, SiteLocation, PatientMRN, Accession) and
 Metadata are stored apart from the tags. The priority is a code of HL7 table 0485 in the member
 `Priority` of the Metadata; words that senders use are converted, other values are kept.
 """

@@ -1,5 +1,5 @@
 """
-Relations between orders: linked reports (interface document, link-orders) and prior studies.
+Relations between orders: linked reports (interface reference, link-orders) and prior studies.
 
 The functions for linking return the first broken rule. Priors are ranked by similarity and date.
 """

@@ -79,7 +79,7 @@ def same_birth_date(one: str, other: str) -> bool:
 
 
 def same_patient(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Tell whether two orders' tags name one patient (interface document, link-orders rule 5)."""
+    """Tell whether two orders' tags name one patient (interface reference, link-orders rule 5)."""
     return same_name(one.get("PatientName", ""), other.get("PatientName", "")) and same_birth_date(
         one.get("PatientBirthDate", ""), other.get("PatientBirthDate", "")
     )

@@ -1,5 +1,5 @@
 """
-Roles on a site and their permissions in the reporting app (interface document, Authentication).
+Roles on a site and their permissions in the reporting app (interface reference, Authentication).
 
 The HTTP layer restricts the administrative endpoints to administrators.
 """

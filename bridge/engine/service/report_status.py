@@ -1,7 +1,7 @@
 """
 Report status: the status record of one report or of many, and lookup of a report for reading.
 
-Nothing is locked or changed (interface document: status, content). `status_records` is for reports
+Nothing is locked or changed (interface reference: status, content). `status_records` is for reports
 of a unit of work, `query_status` for orders of a request.
 """
 
@@ -47,7 +47,7 @@ _GROUP: Final = dialect_statement(
 
 @dataclass(frozen=True, slots=True)
 class ReportStatusRecord:
-    """The report status record of the interface document, with two additional members."""
+    """The report status record of the interface reference, with two additional members."""
 
     report_id: str
     status: Status
@@ -59,7 +59,7 @@ class ReportStatusRecord:
 
     def as_json(self) -> dict[str, Any]:
         """
-        Return the members as the interface document spells them.
+        Return the members as the interface reference spells them.
 
         `hasContent` and `addendumUnsignUntil` are additions.
         """

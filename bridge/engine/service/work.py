@@ -40,7 +40,7 @@ class ChangeEvent(StrEnum):
     """
     The kinds of changes in the feed.
 
-    The names are those of the interface document where it defines one.
+    The names are those of the interface reference where it defines one.
     """
 
     ORDER_REGISTERED = "order_registered"

@@ -36,7 +36,7 @@ class GroupMember:
 
 
 def _may_join(record: StatusRecord) -> bool:
-    """Whether an order may be linked to another one's report (interface document, rule 1)."""
+    """Whether an order may be linked to another one's report (interface reference, rule 1)."""
     return record.status is ReportStatus.ORDERED and record.has_content is not True
 
 

@@ -54,7 +54,7 @@ class Reports:
     reader: str = READER
 
     def api(self, path: str, **body: Any) -> httpx.Response:
-        """Call an endpoint of the interface document."""
+        """Call an endpoint of the interface reference."""
         return ask(self.url, f"/api/report/{path}", body)
 
     def administer(self, part: str, **body: Any) -> None:

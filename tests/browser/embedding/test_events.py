@@ -1,4 +1,4 @@
-"""Events and actions of the interface document between two sites, for each kind of host."""
+"""Events and actions of the interface reference between two sites, for each kind of host."""
 
 from playwright.sync_api import expect
 

@@ -1,7 +1,7 @@
 """
 Hooks and checks for schemathesis; loaded by its command line, not by pytest.
 
-The interface document defines business failures as 500; a header marks them. A request of the
+The interface reference defines business failures as 500; a header marks them. A request of the
 described shape may break a rule, but its shape is valid.
 """
 

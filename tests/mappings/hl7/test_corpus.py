@@ -1,4 +1,4 @@
-"""Real messages are parsed, or refused with reason and location; two other parsers agree."""
+"""Messages of every shape are parsed, or refused with reason and location; two parsers agree."""
 
 import re
 from datetime import UTC, datetime
@@ -17,10 +17,13 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 from mappings.hl7.tables import AckCode, ErrorCode
+from tests.corpus import CORPUS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-CORPUS = sorted((File(__file__).parents[4] / "shared" / "corpus").glob("*.hl7"))
 REFUSED = {
+    "adt-two-headers": (MalformedReason.SECOND_HEADER, "MSH[2]"),
+    "batch-of-two": (MalformedReason.BATCH, "MSH"),
+    "oru-small-tilde": (MalformedReason.ENCODING_CHARACTERS, "MSH-2"),
     "cosyte-duplicate-required-segment": (MalformedReason.SECOND_HEADER, "MSH[2]"),
     "cosyte-single-batch": (MalformedReason.BATCH, "MSH"),
     # its repetition separator is a small tilde, U+02DC in UTF-8
@@ -103,16 +106,22 @@ def leaves(repetitions: list[str]) -> list[list[str]]:
     return [sorted(filter(None, (text.lstrip("0") for text in row))) for row in texts]
 
 
-def test_the_batch() -> None:
-    """The batch of the corpus contains two valid messages."""
-    for file in CORPUS:
-        if file.stem == "cosyte-single-batch":
-            found = split(file.read_bytes()) or []
-            ids = [Message.parse(one).header.control_id for one in found]
-            assert ids == [b"MSGA0001", b"MSGA0002"]
+BATCHES = {
+    "batch-of-two": [b"SHB0001", b"SHB0002"],
+    "cosyte-single-batch": [b"MSGA0001", b"MSGA0002"],
+}
 
 
-@pytest.mark.skipif(not CORPUS, reason="no corpus beside the repository")
+@pytest.mark.parametrize(
+    "file", [file for file in CORPUS if file.stem in BATCHES], ids=lambda file: file.stem
+)
+def test_the_batch(file: File) -> None:
+    """A batch contains two valid messages."""
+    found = split(file.read_bytes()) or []
+    ids = [Message.parse(one).header.control_id for one in found]
+    assert ids == BATCHES[file.stem]
+
+
 @given(data=st.data())
 def test_damaged_messages(data: st.DataObject) -> None:
     """A message with parts removed, overwritten or repeated is parsed or refused, and answered."""

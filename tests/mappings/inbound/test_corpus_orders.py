@@ -1,7 +1,7 @@
 """
-Real messages: each order of the shared corpus is accepted, or refused with reason and location.
+Each order of the corpus is accepted, or refused with reason and location.
 
-The table has the expected results. The corpus is beside the repository and may be missing.
+The tables have the expected results, of our shapes and of the real messages.
 """
 
 from pathlib import Path
@@ -15,18 +15,33 @@ from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
+from tests.corpus import CORPUS, REAL_MESSAGES
 from tests.mappings.definitions import DEFAULTS
 
-CORPUS = Path(__file__).parents[4] / "shared" / "corpus"
-FILES = sorted(CORPUS.glob("*.hl7"))
 MAPPINGS = [
     m for name in ("orders", "patients") if isinstance(m := load(DEFINITIONS, name), InboundMapping)
 ]
 
-if not FILES:
-    pytest.skip("the corpus is not beside this repository", allow_module_level=True)
-
-ORDERS = {
+FILES = {path.stem: path for path in CORPUS}
+SHAPES = {
+    "omg-imaging-without-last-terminator": "create A7117",
+    "omg-two-laboratory-groups": "ignore , ignore ",
+    "orm-all-fields": "ignore ",
+    "orm-change-date-in-words": "change MR^20260302-0110",
+    "orm-diet": "ignore ",
+    "orm-group-number": "create A7107",
+    "orm-new-two-groups": "create A7101, create A7102",
+    "orm-new-without-pv1": "create A7103",
+    "orm-notes-with-line-escapes": "create A7116",
+    "orm-one-orc-two-obr": "create A7108, create A7109",
+    "orm-requisition": "ignore ",
+    "orm-status-not-of-the-table": "change A7104",
+    "orm-version-2.7": "ignore ",
+    "orm-visit-and-study-uid": "create A7106",
+    "orm-with-insurance": "create A7105",
+    "orm-without-an-order": "AE 101 ORC",
+}
+REAL_ORDERS = {
     "Aidbox-multi-obr": "ignore , ignore ",
     "Aidbox-no-pv1": "create ORD-4001",
     "Aidbox-non-standard-orc5": "ignore ",
@@ -58,16 +73,19 @@ def disposition(raw: bytes, mapping: InboundMapping) -> str:
     return ", ".join(f"{event['action']} {event['accession']}" for event in trial.events)
 
 
+ORDERS = SHAPES | REAL_ORDERS if REAL_MESSAGES else SHAPES
+
+
 @pytest.mark.parametrize(("name", "expected"), ORDERS.items())
 def test_order(name: str, expected: str) -> None:
     """An order of the corpus is accepted, or refused with reason and location."""
-    assert disposition((CORPUS / f"{name}.hl7").read_bytes(), MAPPINGS[0]) == expected
+    assert disposition(FILES[name].read_bytes(), MAPPINGS[0]) == expected
 
 
 def test_no_order_is_forgotten() -> None:
     """The table has each order of the corpus."""
     found = set()
-    for path in FILES:
+    for path in CORPUS:
         try:
             header = Message.parse(path.read_bytes()).header
         except MessageRefusal:
@@ -77,7 +95,7 @@ def test_no_order_is_forgotten() -> None:
     assert found == set(ORDERS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda mapping: mapping.name)
 def test_nothing_crashes(path: Path, mapping: InboundMapping) -> None:
     """A mapping returns events or refusals for any message."""
@@ -86,7 +104,7 @@ def test_nothing_crashes(path: Path, mapping: InboundMapping) -> None:
 
 
 PIECES = [b"|", b"^", b"~", b"\\", b"&", b"\r", b"\n", b'""', b"\x00", b"\xff", b"ORC|", b"OBR|1|"]
-RAW = [path.read_bytes()[:4000] for path in FILES]
+RAW = [path.read_bytes()[:4000] for path in CORPUS]
 
 
 @st.composite

@@ -2,7 +2,7 @@
 A report as one self-contained HTML document: no script, no request, images as data URIs.
 
 The document has one element of class `report-content`, and one of class `report-addendum-content`
-for each signed addendum (interface document, export/html). All texts are escaped, and nh3 removes
+for each signed addendum (interface reference, export/html). All texts are escaped, and nh3 removes
 all elements but the listed ones.
 """
 

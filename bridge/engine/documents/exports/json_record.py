@@ -1,5 +1,5 @@
 """
-The JSON export record (interface document, JSON export record).
+The JSON export record (interface reference, JSON export record).
 
 Values are unformatted, times are in UTC.
 """

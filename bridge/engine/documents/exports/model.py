@@ -125,7 +125,7 @@ def labels(language: str) -> Mapping[str, str]:
 
 
 def locale_of(language: str) -> "Locale":
-    """Return the CLDR locale of one of the interface document's 17 codes; English otherwise."""
+    """Return the CLDR locale of one of the interface reference's 17 codes; English otherwise."""
     from babel import Locale, UnknownLocaleError  # noqa: PLC0415  # large, and seldom needed
 
     try:

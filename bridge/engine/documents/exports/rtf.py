@@ -92,7 +92,7 @@ def escape(text: str) -> str:
 def render(exported: ExportedReport, zone: tzinfo, *, content_only: bool = False) -> bytes:
     """
     Return the report as RTF; with `content_only` the text of report and addenda alone,
-    without images, patient data, banner and signatures (interface document, export/rtf).
+    without images, patient data, banner and signatures (interface reference, export/rtf).
     """
     layout = lay_out(exported, zone)
     body = _content(layout) if content_only else _report(layout)

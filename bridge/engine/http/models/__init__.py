@@ -1,1 +1,1 @@
-"""Shapes of the requests and responses, in the spelling of the interface document."""
+"""Shapes of the requests and responses, in the spelling of the interface reference."""

@@ -1,6 +1,6 @@
 """Bodies of the administrative endpoints (sites, users, tokens, templates) and of accounts."""
 
-# ruff: noqa: N815  # the spelling of the interface document
+# ruff: noqa: N815  # the spelling of the interface reference
 
 from typing import Annotated, Any, Literal
 

@@ -155,7 +155,7 @@ def nest_identity(body: Any, members: tuple[str, ...]) -> Any:
     """
     Move flat identity members into `clinicalInfo` if that is absent.
 
-    The interface document nests them for most endpoints and not for two; both forms are accepted
+    The interface reference nests them for most endpoints and not for two; both forms are accepted
     everywhere.
     """
     if not isinstance(body, Mapping) or "clinicalInfo" in body:

@@ -4,7 +4,7 @@ Bodies of the launch and init endpoints.
 These models validate the shape only. `bridge.engine.launch_parser` validates the values together.
 """
 
-# ruff: noqa: N815  # the spelling of the interface document
+# ruff: noqa: N815  # the spelling of the interface reference
 
 from collections.abc import Mapping
 from typing import Annotated, Any

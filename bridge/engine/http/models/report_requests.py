@@ -4,7 +4,7 @@ Bodies of the endpoints that work on existing reports and orders.
 Endpoints of a single report accept the identity nested in `clinicalInfo` or flat.
 """
 
-# ruff: noqa: N815  # the spelling of the interface document
+# ruff: noqa: N815  # the spelling of the interface reference
 
 from enum import StrEnum
 from typing import Annotated, Any

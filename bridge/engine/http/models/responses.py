@@ -1,6 +1,6 @@
 """Models of the responses, for the OpenAPI description; the routes send plain JSON."""
 
-# ruff: noqa: N815  # the spelling of the interface document
+# ruff: noqa: N815  # the spelling of the interface reference
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -233,7 +233,7 @@ _MEANINGS = {
     409: "Conflicts with the current state; `changed` may be retried",
     413: "The request is too large",
     429: "Too many requests; see Retry-After",
-    500: "A business rule for which the interface document defines 500 (X-Error-Class: business)",
+    500: "A business rule for which the interface reference defines 500 (X-Error-Class: business)",
     501: "A PDF writer, or a font for the text of this report, is not installed",
     503: "The database is not available at the moment",
 }

@@ -2,7 +2,7 @@
 Accounts, and the memberships with which each site knows its users.
 
 Name, signature and settings of a user belong to a site; nothing is copied from another site. A user
-who is not yet known is registered when first seen (interface document, Authentication 6).
+who is not yet known is registered when first seen (interface reference, Authentication 6).
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """
-The user of a launch, and the authority for it (interface document, Authentication 3 to 6).
+The user of a launch, and the authority for it (interface reference, Authentication 3 to 6).
 
 Users that an administrator names are registered. Other callers cannot add users to a site.
 """

@@ -4,7 +4,7 @@ Links: issue, find, revoke, purge, and move to a newer key.
 The database contains the hash of a handle, not the handle, and the payload only sealed.
 `link_visits` opens the links of reports.
 
-An init link pre-warms an embedded session without a report or patient (interface document, init).
+An init link pre-warms an embedded session without a report or patient (interface reference, init).
 Only a site administrator's token can issue one. Loading the link repeatedly within its five minutes
 gives the same user; a launch of another user replaces the session.
 """

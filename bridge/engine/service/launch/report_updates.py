@@ -1,5 +1,5 @@
 """
-Applies launches to reports, and changes their owners (interface document, States and transitions).
+Applies launches to reports, and changes their owners (interface reference, States and transitions).
 
 The reports are locked by the caller or have just been created. Eager launches and first openings of
 links share these functions. The app asks the user before a transfer; the functions are called after

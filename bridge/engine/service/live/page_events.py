@@ -1,5 +1,5 @@
 """
-Events of a report for its open pages (interface document, Events): each change once, in commit
+Events of a report for its open pages (interface reference, Events): each change once, in commit
 order.
 
 This module only reads. `bridge.engine.live` waits for the next change.

@@ -1,5 +1,5 @@
 """
-SyncLaunch: a user's persistent window follows the newest launch (interface document, launch).
+SyncLaunch: a user's persistent window follows the newest launch (interface reference, launch).
 
 The launch stores its target. The window reads the target and opens it, or records why it does not.
 A stored target also reaches a window that is temporarily disconnected.

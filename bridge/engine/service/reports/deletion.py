@@ -1,5 +1,5 @@
 """
-Delete reports, reset them to orders, and discard Drafts (interface document, Endpoints).
+Delete reports, reset them to orders, and discard Drafts (interface reference, Endpoints).
 
 A deleted report leaves a row in `engine_tombstone`, and its links are revoked. Signed reports
 cannot be deleted.

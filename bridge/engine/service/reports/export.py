@@ -1,5 +1,5 @@
 """
-Collects the data of an export: the report, its site, its people (interface document, export).
+Collects the data of an export: the report, its site, its people (interface reference, export).
 
 `bridge.engine.documents` makes the formats.
 """

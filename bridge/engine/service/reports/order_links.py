@@ -1,5 +1,5 @@
 """
-Link and unlink orders (interface document, link-orders, unlink-orders): all of them, or none.
+Link and unlink orders (interface reference, link-orders, unlink-orders): all of them, or none.
 
 Linking moves the other orders to the anchor's report, in the order of the request, and deletes
 their reports. Unlinking gives each removed order a new, empty Ordered report. The earliest-linked

@@ -1,7 +1,7 @@
 """
 Addenda: written and signed in the app, released and recalled by the app and the API.
 
-Each has its own cooling period (interface document, addendum/sign and addendum/unsign).
+Each has its own cooling period (interface reference, addendum/sign and addendum/unsign).
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
 """
-Preliminary reads (interface document, prelim and site/prelims).
+Preliminary reads (interface reference, prelim and site/prelims).
 
 A read stores the text of its time. The next person who reads or signs the report is its reviewer,
 unless they made the read themselves. Members read for their group; reviewers review its reads

@@ -1,5 +1,5 @@
 """
-Sign a report and recall it (interface document, sign and unsign).
+Sign a report and recall it (interface reference, sign and unsign).
 
 The server determines the time and the cooling period. A recall deletes the addenda, and the billing
 codes and shares that were made after signing. The signed text stays in the history. The feed

@@ -5,7 +5,7 @@ They are stored as one JSON object of the site, with the member names of the API
 has the default of the installation.
 """
 
-# ruff: noqa: N815  # the spelling of the interface document and of the API
+# ruff: noqa: N815  # the spelling of the interface reference and of the API
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 

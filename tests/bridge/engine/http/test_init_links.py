@@ -1,4 +1,4 @@
-"""Pre-warming a session (interface document, POST /api/report/init and GET /reporting/init)."""
+"""Pre-warming a session (interface reference, POST /api/report/init and GET /reporting/init)."""
 
 from datetime import UTC, datetime
 from typing import Any

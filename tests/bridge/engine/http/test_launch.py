@@ -1,4 +1,4 @@
-"""The launch endpoint (interface document, POST /api/report/launch/clinical)."""
+"""The launch endpoint (interface reference, POST /api/report/launch/clinical)."""
 
 import base64
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""Permissions of a launch, and its user (interface document, Authentication)."""
+"""Permissions of a launch, and its user (interface reference, Authentication)."""
 
 from typing import Any
 

@@ -90,7 +90,7 @@ def test_a_report_is_exported_as_a_file(service: Service, kind: str, start: byte
 
 
 def test_a_report_is_exported_as_pdf(service: Service) -> None:
-    """Only inside the application (interface document, What the service does 8)."""
+    """Only inside the application (interface reference, What the service does 8)."""
     assert service.open_report()("export/pdf").content.startswith(b"%PDF")
 
 

@@ -40,7 +40,7 @@ def test_every_pair_is_decided(status: Status, event: LifecycleEvent) -> None:
             assert not any(row.when <= facts for row in TRANSITIONS.get((status, event), ()))
 
 
-# The rows of the interface document: status, event, facts, new status (None: removed) or reason.
+# The rows of the interface reference: status, event, facts, new status (None: removed) or reason.
 C, P, I_, S = (
     ReportFact.COOLING,
     ReportFact.PRELIM_READ,

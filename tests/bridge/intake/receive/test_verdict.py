@@ -1,4 +1,4 @@
-"""The evaluation gives a verdict for any bytes. Real messages get one with a place."""
+"""The evaluation gives a verdict for any bytes. Messages of every shape get one with a place."""
 
 from pathlib import Path
 
@@ -11,9 +11,7 @@ from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from mappings.hl7.acknowledgment import read_ack
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import LISTENING, NOW, order
-
-CORPUS = Path(__file__).parents[5] / "shared" / "corpus"
-FILES = sorted(CORPUS.glob("*.hl7"))
+from tests.corpus import CORPUS
 
 ALARMS: list[Exception] = []
 JUDGE = FrameEvaluator(LISTENING, ALARMS.append)
@@ -50,9 +48,8 @@ def test_any_damage_to_an_order(data: st.DataObject) -> None:
     evaluate(bytes(payload))
 
 
-@pytest.mark.skipif(not FILES, reason="the corpus of real messages is not here")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_real_messages(file: Path) -> None:
+@pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
+def test_messages_of_every_shape(file: Path) -> None:
     """Each message is accepted, or refused with reason and place."""
     verdict = evaluate(file.read_bytes())
     for refusal in verdict.refusals:

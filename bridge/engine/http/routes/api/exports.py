@@ -4,7 +4,7 @@
 `addenda` limits the number of addenda: one within its sign delay must not be sent with another.
 """
 
-# ruff: noqa: N815  # the spelling of the interface document
+# ruff: noqa: N815  # the spelling of the interface reference
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """`status`, `content`, `site/prelims`, `changes` and `worklist`."""
 
-# ruff: noqa: N803  # the spelling of the interface document
+# ruff: noqa: N803  # the spelling of the interface reference
 
 from collections.abc import Iterable
 from datetime import date

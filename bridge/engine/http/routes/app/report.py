@@ -51,8 +51,8 @@ class SaveBody(VersionedBody, TextBody):
 class SessionPrelimBody(VersionedBody):
     """A preliminary read."""
 
-    prelimGroup: Identifier  # noqa: N815  # the spelling of the interface document
-    prelimTag: Identifier  # noqa: N815  # the spelling of the interface document
+    prelimGroup: Identifier  # noqa: N815  # the spelling of the interface reference
+    prelimTag: Identifier  # noqa: N815  # the spelling of the interface reference
 
 
 class OpenBody(Body):

@@ -39,7 +39,7 @@ _PAGE = 200
 
 def _query(
     *,
-    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface reference
     status: Annotated[list[Status] | None, Query()] = None,
     owner: OwnerFilter = OwnerFilter.ANYBODY,
     q: Text = "",
@@ -95,7 +95,7 @@ async def rows(
 
 @router.get("/site")
 async def site(
-    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface reference
     engine: EngineDep,
     signed: SignedInDep,
 ) -> Response:
@@ -120,7 +120,7 @@ async def site(
 
 @router.get("/changes")
 async def changes(
-    SiteID: QueryText,  # noqa: N803  # the spelling of the interface document
+    SiteID: QueryText,  # noqa: N803  # the spelling of the interface reference
     request: Request,
     signed: SignedInDep,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
