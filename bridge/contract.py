@@ -14,7 +14,7 @@ MAX_REPORT_ORDERS = 100
 
 
 class ReportStatus(StrEnum):
-    """Status of a report (interface reference, status record and launch response)."""
+    """Status of a report (interface reference, Report status record)."""
 
     PRE_LAUNCH = "PreLaunch"  # launch responses only: nothing to show yet
     ORDERED = "Ordered"

@@ -1,5 +1,5 @@
 """
-The rule of SyncLaunch: which persistent window follows a launch (interface reference, SyncLaunch).
+Which persistent window follows a launch (interface reference, reportingApp parameters).
 
 The newest window of a user follows the newest launch for that user; older launches are skipped.
 """

@@ -36,7 +36,7 @@ class GroupMember:
 
 
 def _may_join(record: StatusRecord) -> bool:
-    """Whether an order may be linked to another one's report (interface reference, rule 1)."""
+    """True if an order may join another one's report (interface reference, link-orders rule 1)."""
     return record.status is ReportStatus.ORDERED and record.has_content is not True
 
 

@@ -1,5 +1,6 @@
 """Messages of every shape are parsed, or refused with reason and location; two parsers agree."""
 
+import csv
 import re
 from datetime import UTC, datetime
 from pathlib import Path as File
@@ -17,7 +18,7 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message, Segment
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 from mappings.hl7.tables import AckCode, ErrorCode
-from tests.corpus import CORPUS
+from tests.corpus import CORPUS, SHAPES
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REFUSED = {
@@ -146,3 +147,10 @@ def test_damaged_messages(data: st.DataObject) -> None:
     ack = build_ack(read.header, AckCode.ACCEPT, control_id="B1", now=NOW)
     assert read_ack(ack).code is AckCode.ACCEPT
     assert read_ack(ack).control_id == read.header.control_id.strip()
+
+
+def test_the_list_of_shapes_is_complete() -> None:
+    """`shapes.csv` says of each message of ours what is special about it."""
+    with (SHAPES[0].parents[1] / "shapes.csv").open(encoding="utf-8", newline="") as table:
+        listed = [row["file"] for row in csv.DictReader(table)]
+    assert sorted(listed) == sorted(file.stem for file in SHAPES)

@@ -1,5 +1,5 @@
 // The messages between the reporting app and its host: the chapters Events and Actions of the
-// interface specification as types. It contains types only, so a host's project can copy it.
+// report service interface as types. It contains types only, so a host's project can copy it.
 
 /** The status of a report in events. */
 export type HostStatus = "ORDERED" | "DRAFT" | "PRELIMINARY" | "FINAL" | "ADDENDUM";
@@ -27,7 +27,7 @@ type Nothing = Record<string, never>;
 export interface EventPayloads {
   report_ready: {
     status: HostStatus | null;
-    /** Not in the interface specification: the actions and additional events of this app. */
+    /** Not in the report service interface: the actions and additional events of this app. */
     capabilities: readonly string[];
   };
   report_signed: { signedAt: string; content: string; html_content: string };
@@ -54,7 +54,7 @@ export interface EventPayloads {
 
 export type EventName = keyof EventPayloads;
 
-/** Events that are not in the interface specification; a host may ignore them. */
+/** Events that are not in the report service interface; a host may ignore them. */
 export interface ExtraPayloads {
   /** An action that failed. */
   action_failed: { action: string; code: string; message: string };
@@ -66,7 +66,7 @@ export interface ExtraPayloads {
 
 export type ExtraName = keyof ExtraPayloads;
 
-/** The members of every event (the interface specification defines the first three). */
+/** The members of every event (the report service interface defines the first three). */
 export interface Envelope {
   type: EventName | ExtraName;
   reportId: string;

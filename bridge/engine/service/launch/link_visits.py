@@ -1,5 +1,5 @@
 """
-Opens report links (interface reference, States: what happens when the link is opened).
+Opens report links (interface reference, States and transitions).
 
 The first opening of a lazy launch creates its report. A Draft of another user is taken over only
 after the user has confirmed, or if the launch forces it. The options of the window (frame, host,

@@ -174,7 +174,7 @@ def _draft_key(work: Work, report_pk: int, account_id: int) -> str:
 
 
 def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
-    """Return the language code for dictation (interface reference, Site and user settings)."""
+    """Return the language code for dictation (interface reference, reportingApp parameters)."""
     report = lock_report_by_id(work, session.report_id)
     user = settings_of(work.connection, report.site_id, editor.account_id).get("SpeechLanguage")
     site = preferences_of(work.connection, report.site_id).SpeechLanguage

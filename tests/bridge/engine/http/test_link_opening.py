@@ -1,4 +1,4 @@
-"""Opening report links (interface reference, States and transitions; Limits; security of links)."""
+"""Opening report links (interface reference, States and transitions; Limits)."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ def test_a_missing_name_is_no_conflict() -> None:
     ],
 )
 def test_same_birth_date(one: str, other: str, same: bool) -> None:
-    """V62f: unambiguous dates are compared as dates, others as text."""
+    """Unambiguous dates are compared as dates, others as text."""
     assert same_birth_date(one, other) is same
 
 

@@ -55,7 +55,7 @@ def test_load_and_save(harness: ServiceHarness) -> None:
 
 
 def test_an_applied_template_is_kept(harness: ServiceHarness) -> None:
-    """G25: the number of an applied template is saved, kept, and counts as content."""
+    """The number of an applied template is saved, kept, and counts as content."""
     order = harness.draft("A1", text="")
     ann = editor(harness)
     loaded = page(harness, order, ann)

@@ -116,7 +116,7 @@ def test_metadata_of_many_launches(harness: ServiceHarness) -> None:
 
 
 def test_an_applied_template_is_content(harness: ServiceHarness) -> None:
-    """G25: a template that was applied counts as content, until the order is reset."""
+    """A template that was applied counts as content, until the order is reset."""
     order = harness.order("A1")
     harness.on_report(order, open_for, harness.ann)
     harness.on_report(order, lambda _, report: setattr(report, "template_number", 3))

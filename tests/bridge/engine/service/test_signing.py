@@ -218,7 +218,7 @@ def test_unsign_clears_items_created_after_signing(harness: ServiceHarness) -> N
 def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(
     harness: ServiceHarness,
 ) -> None:
-    """G36: an addendum delivered early and then cleared by unsign leads to a retraction."""
+    """An addendum delivered early and then cleared by unsign leads to a retraction."""
     harness.delay(60)
     order = harness.draft("A1")
     harness.do(sign, order)

@@ -69,7 +69,7 @@ const EXTRAS: Readonly<Record<ExtraName, true>> = {
   sync_refused: true,
 };
 
-/** The actions, and the events that the interface specification does not contain. */
+/** The actions, and the events that the report service interface does not contain. */
 export const CAPABILITIES: readonly string[] = [HANDLERS, EXTRAS].flatMap(Object.keys);
 
 const REQUIRED: Partial<Record<ActionName, readonly string[]>> = {

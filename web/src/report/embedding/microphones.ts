@@ -1,4 +1,4 @@
-// The available microphones and the selected one (interface specification, get_microphone_devices and
+// The available microphones and the selected one (report service interface, get_microphone_devices and
 // change_microphone). Feature-detected: the host's `allow` may lack `microphone`.
 import type { MicrophoneDevice } from "./contract";
 

@@ -1,4 +1,4 @@
-// Converts commits of the server to events of the interface specification, each once and in order.
+// Converts commits of the server to events of the report service interface, each once and in order.
 //
 // The only place that emits the events marked `feed` in ../embedding/contract.ts. The host cannot
 // distinguish changes by this page, another page or the API.

@@ -2,7 +2,7 @@
 import english from "../../../locales/en-US.json";
 import { flatten, type Catalogue, type FlatCatalogue } from "./flatten";
 
-/** The 17 language codes of the interface specification; each has its own catalogue file. */
+/** The 17 language codes of the report service interface; each has its own catalogue file. */
 export const CODES = [
   "en-US",
   "en-GB",

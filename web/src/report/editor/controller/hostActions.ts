@@ -1,4 +1,4 @@
-// The host's actions on the report with their handlers (interface specification, Actions).
+// The host's actions on the report with their handlers (report service interface, Actions).
 import { ApiProblem } from "../../../shared/api/client";
 import type { ActionName } from "../../embedding/contract";
 import type { HostBus } from "../../embedding/host/hostMessaging";
