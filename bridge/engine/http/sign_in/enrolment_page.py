@@ -37,6 +37,8 @@ _STATUS: Mapping[EnrolmentState, int] = {
     EnrolmentState.SUPERSEDED: 410,
 }
 
+_VIEW = "view"
+"""The form field with the secret of the view, sealed for the link."""
 _NEW = 'type="password" autocomplete="new-password"'
 
 
@@ -47,7 +49,10 @@ async def show(request: Request, token: str) -> Response:
     found = await _find(request, token)
     if found.state is not EnrolmentState.OPEN:
         return _ended_notice(request, found.state)
-    return await _form(request, token, found)
+    secret = None
+    if _needs_code(engine_of(request), found):
+        secret = await _new_secret(request, found)
+    return await _form(request, token, found, secret)
 
 
 async def submit(request: Request, form: Mapping[str, str]) -> Response:
@@ -60,31 +65,30 @@ async def submit(request: Request, form: Mapping[str, str]) -> Response:
     if found.state is not EnrolmentState.OPEN:
         return _ended_notice(request, found.state)
     try:
-        return await _complete(request, form, token, found)
+        return await _complete(request, form, found)
     except TooManyAttempts as refusal:
         record_refusal(request, "enrol", code=refusal.problem.code)
-        return await _form(request, token, found, "too_many", refusal.problem.status)
+        return await _again(request, form, found, "too_many", refusal.problem.status)
     except TooBusy as refusal:
-        return await _form(request, token, found, "too_many", refusal.status)
+        return await _again(request, form, found, "too_many", refusal.status)
 
 
-async def _complete(
-    request: Request, form: Mapping[str, str], token: str, found: FoundEnrolment
-) -> Response:
+async def _complete(request: Request, form: Mapping[str, str], found: FoundEnrolment) -> Response:
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, buckets_of_owner(limit, f"enrolment {found.pk}"))
     password = form.get("password", "")
     if password != form.get("again", ""):
-        return await _form(request, token, found, "differ", 400)
-    step = None
+        return await _again(request, form, found, "differ")
+    step = authenticator = None
     if _needs_code(engine, found):
-        secret = _secret(engine, found)
+        secret = _secret_of_form(engine, form, found) or _stored_secret(engine, form, found)
         code = form.get("code", "")
         step = second_factor.matching_step(secret, code, engine.clock()) if secret else None
-        if step is None:
+        if secret is None or step is None:
             record_refusal(request, "enrol", code="wrong_code")
-            return await _form(request, token, found, "wrong_code", 400)
+            return await _again(request, form, found, "wrong_code")
+        authenticator = second_factor.seal(engine.keys, found.account_id, secret)
 
     def hashed() -> str:
         require_strong(password, found.email, found.name)
@@ -93,17 +97,19 @@ async def _complete(
     try:
         password_hash = await engine.hashing.run(hashed, known=False)
     except WeakPassword as refusal:
-        return await _form(request, token, found, refusal.code, 400)
+        return await _again(request, form, found, refusal.code)
 
     def apply(work: Work) -> bool:
-        done = enrolment.complete(work.connection, found, password_hash, step, work.now)
+        done = enrolment.complete(
+            work.connection, found, password_hash, authenticator, step, work.now
+        )
         if done:
             engine.sign_in_limiter.give_back(work.connection, attempt)
             work.audit(audit_event(request, "enrol", account_id=found.account_id))
         return done
 
     if not await engine.work.change(ActorRef(found.account_id), engine.clock(), apply):
-        return _ended_notice(request, (await _find(request, token)).state)
+        return _ended_notice(request, (await _find(request, form.get("token", ""))).state)
     return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
 
 
@@ -116,11 +122,6 @@ async def _find(request: Request, token: str) -> FoundEnrolment:
         source = buckets_of_source(limit, "enrolment", engine.client(request))
         await take_attempt(engine, source)
         return found
-    if found.state is EnrolmentState.OPEN and _needs_code(engine, found) and found.secret is None:
-        await engine.work.write(
-            lambda c: enrolment.add_secret(c, engine.keys, found, engine.random)
-        )
-        return await engine.work.read(lambda c: enrolment.find(c, token, engine.clock()))
     return found
 
 
@@ -128,10 +129,46 @@ def _needs_code(engine: EngineState, found: FoundEnrolment) -> bool:
     return found.second_factor and engine.settings.asks_for_codes
 
 
-def _secret(engine: EngineState, found: FoundEnrolment) -> bytes | None:
-    if found.secret is None:
+async def _new_secret(request: Request, found: FoundEnrolment) -> bytes:
+    """Return the secret of a new view, which replaces the one that the link stores."""
+    engine = engine_of(request)
+    secret = second_factor.new_secret(engine.random)
+    await engine.work.write(lambda c: enrolment.store_secret(c, engine.keys, found, secret))
+    return secret
+
+
+def _secret_of_form(
+    engine: EngineState, form: Mapping[str, str], found: FoundEnrolment
+) -> bytes | None:
+    return enrolment.open_from_form(engine.keys, found, form.get(_VIEW, ""))
+
+
+def _stored_secret(
+    engine: EngineState, form: Mapping[str, str], found: FoundEnrolment
+) -> bytes | None:
+    """Return the secret of the newest view, for a form that was sent without a secret."""
+    if _VIEW in form or found.secret is None:
         return None
     return second_factor.unseal(engine.keys, found.account_id, found.secret)
+
+
+async def _again(
+    request: Request,
+    form: Mapping[str, str],
+    found: FoundEnrolment,
+    problem: str,
+    status: int = 400,
+) -> Response:
+    """
+    Return the form with a problem, and with the secret that the sender was shown.
+
+    A sender without it gets another one: only the view itself shows the secret of a view.
+    """
+    engine, secret = engine_of(request), None
+    if _needs_code(engine, found):
+        shown = _secret_of_form(engine, form, found)
+        secret = second_factor.new_secret(engine.random) if shown is None else shown
+    return await _form(request, form.get("token", ""), found, secret, problem, status)
 
 
 def _ended_notice(request: Request, state: EnrolmentState) -> Response:
@@ -146,22 +183,24 @@ def _notice(request: Request, key: str, status: int) -> Response:
 
 
 async def _form(
-    request: Request, token: str, found: FoundEnrolment, problem: str = "", status: int = 200
+    request: Request,
+    token: str,
+    found: FoundEnrolment,
+    secret: bytes | None,
+    problem: str = "",
+    status: int = 200,
 ) -> Response:
     engine, texts = engine_of(request), _texts(request)
-    secret = _secret(engine, found) if _needs_code(engine, found) else None
-    picture = ""
-    if secret is not None:
-        uri = second_factor.provisioning_uri(secret, found.email)
-        picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
     message = (
         f'<p class="problem" role="alert">{html.escape(texts[problem])}</p>' if problem else ""
     )
-    authenticator = (
-        ""
-        if secret is None
-        else _authenticator_fields(texts, picture, second_factor.base32(secret))
-    )
+    authenticator = ""
+    if secret is not None:
+        uri = second_factor.provisioning_uri(secret, found.email)
+        picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
+        view = enrolment.seal_for_form(engine.keys, found, secret)
+        authenticator = f'<input type="hidden" name="{_VIEW}" value="{html.escape(view)}">'
+        authenticator += _authenticator_fields(texts, picture, second_factor.base32(secret))
     form = (
         f"<p><strong>{html.escape(found.email)}</strong></p>{message}"
         '<form method="post" action="/reporting/enrol">'

@@ -2,6 +2,10 @@
 Enrolment links: the only way to set a password without the current one.
 
 A link is random, stored as a hash, works once, and expires. A new link invalidates the older ones.
+
+Each view of a link shows the secret of a new authenticator. Its form contains the secret, sealed
+for this link. A person who looked at the link earlier does not know the secret that the owner sets
+up. The link stores the newest secret, for a form that is sent without one.
 """
 
 import base64
@@ -11,7 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, insert, select, update
 
-from bridge.engine.links import KeyRing, RandomBytes
+from bridge.engine.links import Binding, KeyRing, LinkError, Purpose, RandomBytes, Sealed
 from bridge.engine.service.accounts import passwords, second_factor, sessions
 from bridge.engine.service.accounts.second_factor import SealedSecret
 from bridge.engine.service.accounts.sessions import ENROLMENTS
@@ -116,27 +120,55 @@ def find(connection: Connection, token: str, now: int) -> FoundEnrolment:
     )
 
 
-def add_secret(
-    connection: Connection, keys: KeyRing, found: FoundEnrolment, random_bytes: RandomBytes
+def store_secret(
+    connection: Connection, keys: KeyRing, found: FoundEnrolment, secret: bytes
 ) -> None:
-    """Store the secret of a new authenticator with a link, unless it has one."""
-    sealed = second_factor.seal(keys, found.account_id, second_factor.new_secret(random_bytes))
-    without_secret = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.totp_sealed.is_(None)
+    """Store the secret of the newest view with its link."""
+    sealed = second_factor.seal(keys, found.account_id, secret)
     values = {"totp_key_id": sealed.key_id, "totp_sealed": sealed.data}
-    connection.execute(update(ENROLMENTS).where(without_secret).values(**values))
+    connection.execute(update(ENROLMENTS).where(ENROLMENTS.c.pk == found.pk).values(**values))
+
+
+def seal_for_form(keys: KeyRing, found: FoundEnrolment, secret: bytes) -> str:
+    """Return the value of a form field that contains the secret of a view."""
+    sealed = keys.seal(secret, _form_binding(found))
+    data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
+    return f"{sealed.key_id}.{data}"
+
+
+def open_from_form(keys: KeyRing, found: FoundEnrolment, value: str) -> bytes | None:
+    """Return the secret of a form field; None if it is damaged or belongs to another link."""
+    key_id, _, data = value.partition(".")
+    try:
+        return keys.open(Sealed(key_id, base64.urlsafe_b64decode(data)), _form_binding(found))
+    except (LinkError, ValueError):
+        return None
+
+
+def _form_binding(found: FoundEnrolment) -> Binding:
+    return Binding(f"account {found.account_id} enrolment {found.pk}", "", Purpose.TOTP)
 
 
 def complete(
-    connection: Connection, found: FoundEnrolment, password_hash: str, step: int | None, now: int
+    connection: Connection,
+    found: FoundEnrolment,
+    password_hash: str,
+    authenticator: SealedSecret | None,
+    step: int | None,
+    now: int,
 ) -> bool:
-    """Use a link and store the password and second factor; False if it was used meanwhile."""
+    """
+    Use a link and store the password and second factor; False if it was used meanwhile.
+
+    `step` is that of the code that verified the authenticator.
+    """
     usable = (ENROLMENTS.c.pk == found.pk) & ENROLMENTS.c.used_at.is_(None)
     usable &= ENROLMENTS.c.ended_at.is_(None) & (ENROLMENTS.c.expires_at > now)
     values: dict[str, Any] = {"used_at": now, "totp_key_id": None, "totp_sealed": None}
     if connection.execute(update(ENROLMENTS).where(usable).values(**values)).rowcount != 1:
         return False
     passwords.store_hash(connection, found.account_id, password_hash, now)
-    second_factor.store(connection, found.account_id, found.secret if step else None, step)
+    second_factor.store(connection, found.account_id, authenticator, step)
     sessions.end_sessions(connection, found.account_id, now)
     return True
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -61,6 +62,21 @@ def secret_on(service: Service, link: str) -> str:
     assert page.status_code == 200, page.text
     assert 'src="data:image/png;base64,' in page.text
     return page.text.partition('<code class="secret">')[2].partition("<")[0]
+
+
+def view_on(service: Service, link: str) -> tuple[str, dict[str, str]]:
+    """Return the key that a view of a link shows, and the hidden fields of its form."""
+    text = service.open(link).text
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)"[^>]*?value="([^"]*)"', text))
+    return text.partition('<code class="secret">')[2].partition("<")[0], hidden
+
+
+def send(
+    service: Service, fields: dict[str, str], code: str, password: str = PASSWORD, again: str = ""
+) -> httpx.Response:
+    """Send the form of a view."""
+    form = {**fields, "password": password, "again": again or password, "code": code}
+    return service.call("POST", "/reporting/enrol", None, data=form, headers=OURS)
 
 
 def with_codes(service: Service, email: str = READER) -> str:
@@ -199,6 +215,70 @@ def test_a_wrong_code_does_not_enrol(service: Service) -> None:
     assert take(service, link, code="123").status_code == 400
     assert take(service, link).status_code == 400
     assert service.sign_in().status_code == 401
+
+
+def test_an_earlier_look_at_a_link_gives_no_second_factor(service: Service) -> None:
+    """Each view has a secret of its own, and the account gets that of the form that was sent."""
+    link = link_for(service, READER, secondFactor=True)
+    looked, _ = view_on(service, link)
+    service.open(link)
+    owned, form = view_on(service, link)
+    later, _ = view_on(service, link)
+    assert len({looked, owned, later}) == 3
+    for other in (looked, later):
+        assert send(service, form, code_of(service, other)).status_code == 400
+    assert send(service, form, code_of(service, owned)).status_code == 303
+    service.clock.pass_seconds(CODE_SECONDS)
+    for other in (looked, later):
+        assert service.sign_in(code=code_of(service, other)).status_code == 401
+    assert service.sign_in(code=code_of(service, owned)).status_code == 303
+
+
+def test_a_form_keeps_its_secret_after_a_mistake(service: Service) -> None:
+    """The owner need not set up the authenticator again for a wrong code or password."""
+    link = link_for(service, READER, secondFactor=True)
+    secret, form = view_on(service, link)
+    code = code_of(service, secret)
+    for response in (
+        send(service, form, "000000"),
+        send(service, form, code, "short"),
+        send(service, form, code, PASSWORD, again="another"),
+    ):
+        assert response.status_code == 400
+        assert f'<code class="secret">{secret}<' in response.text
+    assert send(service, form, code).status_code == 303
+
+
+def test_an_answer_shows_no_secret_of_another_view(service: Service) -> None:
+    """A form without a secret, or with that of another link, gets a new one."""
+    _, foreign = view_on(service, link_for(service, OTHER, secondFactor=True))
+    link = link_for(service, READER, secondFactor=True)
+    secret, form = view_on(service, link)
+    for view in (None, foreign["view"], "", "x.y", form["view"][:-6] + "AAAAA="):
+        fields = {"token": form["token"], **({} if view is None else {"view": view})}
+        response = send(service, fields, "000000")
+        assert response.status_code == 400
+        assert '<code class="secret">' in response.text
+        assert secret not in response.text
+    assert send(service, {**form, "view": foreign["view"]}, code_of(service, secret)).is_error
+    assert send(service, form, code_of(service, secret)).status_code == 303
+
+
+def test_a_form_without_a_secret_means_the_newest_view(service: Service) -> None:
+    """A program that sends only the fields that a person fills in uses the last view."""
+    link = link_for(service, READER, secondFactor=True)
+    looked, newest = secret_on(service, link), secret_on(service, link)
+    assert take(service, link, code=code_of(service, looked)).status_code == 400
+    assert take(service, link, code=code_of(service, newest)).status_code == 303
+
+
+def test_pages_of_a_link_are_not_cached(service: Service) -> None:
+    """Neither the form nor any answer to it."""
+    link = link_for(service, READER, secondFactor=True)
+    secret, form = view_on(service, link)
+    answers = [service.open(link), send(service, form, "1"), service.open(f"{link}x")]
+    answers += [send(service, form, code_of(service, secret)), service.open(link)]
+    assert [each.headers["cache-control"] for each in answers] == ["no-store"] * 5
 
 
 def test_the_secret_is_stored_sealed(service: Service) -> None:
