@@ -4,17 +4,19 @@ Audit events of HTTP requests: caller, client address, request id, action and ta
 No event contains patient data or secrets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
 
 from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
 from bridge.audit.route_actions import ENGINE, action_of
+from bridge.email import is_email
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
 
 _MAX_SITE = 128  # characters
+_MAX_ACCOUNT = 20  # digits of an account id
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -90,6 +92,7 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
         return  # not authenticated: the authentication records its own refusals
     route_action = (action_of(ENGINE, request.scope, "-"), _site_in_path(request), None)
     action, site_id, target = getattr(state, "audited", route_action)
+    target = target or _person_in_path(request) or getattr(state, "person", None)
     account_id = None if page is None else page.session.account_id
     report_id = None if page is None else page.session.report_id
     event = audit_event(
@@ -104,6 +107,25 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
         path=_route(request),
     )
     engine_of(request).audit_buffer.add([event])
+
+
+def note_person(request: Request, body: Any) -> None:
+    """
+    Note the person whom the body of an administrative request names.
+
+    If the request is refused before its use case starts, the audit event names this person.
+    """
+    if isinstance(body, Mapping):
+        email, account = body.get("email"), body.get("accountId")
+        if isinstance(email, str) and is_email(email):
+            request.state.person = ("user", email)
+        elif isinstance(account, str) and account.isascii() and account.isdecimal():
+            request.state.person = ("account", account[:_MAX_ACCOUNT])
+
+
+def _person_in_path(request: Request) -> tuple[str, str] | None:
+    email = str(request.path_params.get("email", ""))
+    return ("user", email) if is_email(email) else None
 
 
 def _site_in_path(request: Request) -> str | None:

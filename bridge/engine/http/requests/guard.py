@@ -22,7 +22,7 @@ from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.models.responses import problems
 from bridge.engine.http.report_page import authenticate_page
-from bridge.engine.http.requests.audit_events import record_refusal
+from bridge.engine.http.requests.audit_events import note_person, record_refusal
 from bridge.engine.http.requests.request_limits import Allowance
 from bridge.engine.http.requests.response_bodies import (
     FieldError,
@@ -160,10 +160,14 @@ class GuardedRoute(APIRoute):
             if not caller.permits(self.scope):
                 raise Forbidden
             with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
-                await require_json_body(strict)
+                await self.read_body(strict)
                 return await handler(strict)
 
         return guarded
+
+    async def read_body(self, request: StrictRequest) -> None:
+        """Read the body; raise 400 unless it is JSON."""
+        await require_json_body(request)
 
 
 class WriteRoute(GuardedRoute):
@@ -205,6 +209,12 @@ class AdminRoute(GuardedRoute):
     @override
     def max_body_bytes(self, sizes: SizeLimits) -> int:
         return min(sizes.body, TEXT_BODY)
+
+    @override
+    async def read_body(self, request: StrictRequest) -> None:
+        await super().read_body(request)
+        if await request.body():
+            note_person(request, await request.json())
 
 
 class SessionRoute(APIRoute):

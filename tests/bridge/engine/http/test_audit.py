@@ -13,7 +13,15 @@ from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.documents.fhir_audit_event import audit_events
 from bridge.engine.live.audit_buffer import AuditBuffer, merged
 from bridge.engine.service.accounts import audit_queries
-from tests.bridge.engine.http.engine_service import ADMIN, FOREIGN, READER, Service, identity, user
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    identity,
+    user,
+)
 
 ONE = {"clinicalInfo": identity()}
 
@@ -200,7 +208,7 @@ REFUSED: dict[str, tuple[str, str, str, Any, str, str]] = {
     ),
     "an image that cannot be read": (
         *("PUT", f"/api/admin/sites/SITE1/users/{READER}/signature", READER, {"signature": "?"}),
-        *("signature-update", "SITE1"),
+        *("signature-update", READER),
     ),
     "a report of another site": ("POST", "/api/report/sign", FOREIGN, ONE, "sign", "SITE1"),
     "a lower role": ("POST", "/api/report/delete", READER, ONE, "delete", "SITE1"),
@@ -219,6 +227,87 @@ def test_a_forbidden_request_is_recorded_at_the_site(
     assert (event["actor"], event["action"], event["outcome"]) == (who, action, "refused")
     assert event["target"]["id"] == target
     assert event["details"]["code"] == "forbidden"
+
+
+AIMED: dict[str, tuple[str, str, str, Any, tuple[str, str, str]]] = {
+    "a password by the site's administrator": (
+        *("POST", "admin/sites/SITE1/users", ADMIN),
+        {"email": OTHER, "name": "X", "password": "a password of another"},
+        ("user-update", "user", OTHER),
+    ),
+    "a password by a user": (
+        *("POST", "admin/sites/SITE1/users", READER),
+        {"email": OTHER, "name": "X", "password": None},
+        ("user-update", "user", OTHER),
+    ),
+    "a password by an administrator of another site": (
+        *("POST", "admin/sites/SITE1/users", FOREIGN),
+        {"email": OTHER, "password": "x"},
+        ("user-update", "user", OTHER),
+    ),
+    "an invalid body": (
+        *("POST", "admin/sites/SITE1/users", ADMIN, {"email": OTHER, "role": "king"}),
+        ("user-update", "user", OTHER),
+    ),
+    "a signature": (
+        *("PUT", f"admin/sites/SITE1/users/{OTHER}/signature", READER, {"signature": None}),
+        ("signature-update", "user", OTHER),
+    ),
+    "a signature that is no image": (
+        *("PUT", f"admin/sites/SITE1/users/{OTHER}/signature", ADMIN, {"signature": "?"}),
+        ("signature-update", "user", OTHER),
+    ),
+    "a removal": (
+        *("DELETE", f"admin/sites/SITE1/users/{OTHER}", FOREIGN, None),
+        ("user-remove", "user", OTHER),
+    ),
+    "a token": (
+        *("POST", "admin/sites/SITE1/tokens", READER, {"email": OTHER}),
+        ("token-create", "user", OTHER),
+    ),
+    "a token with an invalid body": (
+        *("POST", "admin/sites/SITE1/tokens", ADMIN, {"email": OTHER, "scopes": ["all"]}),
+        ("token-create", "user", OTHER),
+    ),
+    "an enrolment link": (
+        *("POST", "account/enrolment", ADMIN, {"accountId": "7"}),
+        ("user-enrol", "account", "7"),
+    ),
+    "a second factor": (
+        *("POST", "account/second-factor", ADMIN, {"accountId": "7", "required": False}),
+        ("user-second-factor", "account", "7"),
+    ),
+    "a disabled account": (
+        *("POST", "account/disable", READER, {"accountId": "7"}),
+        ("user-disable", "account", "7"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AIMED.values(), ids=AIMED)
+def test_a_refused_takeover_names_the_person_at_whom_it_was_aimed(
+    service: Service, case: tuple[str, str, str, Any, tuple[str, str, str]]
+) -> None:
+    """Beside the actor: in the path or in the body, and also if it was refused before its check."""
+    method, path, who, body, (action, kind, person) = case
+    more = {} if body is None else {"json": body}
+    response = service.call(method, f"/api/{path}", who, **more)
+    assert response.status_code in (400, 403), response.text
+    service.runner.run(service.application.state.engine.audit_buffer.flush())
+    with service.database.read() as connection:
+        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
+    shown = event.as_json()
+    assert (shown["actor"], shown["action"], shown["outcome"]) == (who, action, "refused")
+    assert (shown["target"]["type"], shown["target"]["id"]) == (kind, person)
+
+
+@pytest.mark.parametrize("email", ["nobody", "<b>x</b>", "x" * 400 + "@x.test", 7, None, ["a@b.c"]])
+def test_a_refusal_repeats_no_text_that_is_no_address(service: Service, email: Any) -> None:
+    """The event then names the site."""
+    body = {"email": email, "password": "x"}
+    assert service.post("admin/sites/SITE1/users", body, READER).status_code in (400, 403)
+    (event,) = events(service)
+    assert event["target"]["id"] == "SITE1"
 
 
 def test_an_early_refusal_has_the_action_of_the_route(service: Service) -> None:
