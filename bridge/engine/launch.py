@@ -122,6 +122,8 @@ class Attachment:
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tags: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The clinicalInfo tags of an SR file."""
+    position: int = 0
+    """The place of an SR file in the request."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object, the bytes in base64."""
@@ -134,6 +136,7 @@ class Attachment:
             "sop_instance_uid": self.sop_instance_uid,
             "details": dict(self.details),
             "tags": dict(self.tags),
+            "position": self.position,
         }
 
     @classmethod
@@ -235,6 +238,10 @@ class LaunchWarning(StrEnum):
     SYNC_REFUSED = "sync_refused"  # the user's window did not follow and shows the reason
     SYNC_PENDING = "sync_pending"  # the window has not followed yet
     SR_OTHER_PATIENT = "dicom_sr_other_patient"  # a file of another patient was set aside
+    SR_OVERRIDDEN = "dicom_sr_overridden"  # clinicalInfo overrides the name or birth date of a file
+    SR_SECOND_VERSION = (
+        "dicom_sr_second_version"  # the report has another content with this SOP Instance UID
+    )
     FILES_NOT_ADDED = "files_not_added"  # the report is signed, so it did not get the files
 
 
@@ -247,16 +254,52 @@ class AwaitedWindow:
     sequence: int
 
 
+_FILE_LISTS: Final[Mapping[LaunchWarning, tuple[str, str]]] = {
+    LaunchWarning.SR_OTHER_PATIENT: ("filesSetAside", "contradicts"),
+    LaunchWarning.SR_SECOND_VERSION: ("filesSetAside", "contradicts"),
+    LaunchWarning.SR_OVERRIDDEN: ("filesOverridden", "overridden"),
+}
+"""The member of a response that lists the files of a warning, and the member with their tags."""
+
+
 @dataclass(frozen=True, slots=True)
-class SetAsideFile:
-    """A DICOM SR file of another patient, and the tags that contradict the order."""
+class FileWarning:
+    """A warning about the DICOM SR file at a position of the request, and the tags concerned."""
 
+    warning: LaunchWarning
+    position: int
     sop_instance_uid: str
-    contradicts: tuple[str, ...]
+    tags: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, object]:
-        """Return the file as responses show it."""
-        return {"sopInstanceUID": self.sop_instance_uid, "contradicts": list(self.contradicts)}
+    def header(self) -> str:
+        """Return the warning as an item of `X-Warnings` (RFC 9651); it contains no value."""
+        tags = f';tags="{" ".join(self.tags)}"' if self.tags else ""
+        return f"{self.warning.value};file={self.position}{tags}"
+
+    def audit_members(self) -> dict[str, object]:
+        """Return the members that the audit trail records."""
+        return {"code": self.warning.value, "file": self.position, "tags": list(self.tags)}
+
+
+_HEADER_LENGTH: Final = 4000
+
+
+def warnings_header(warnings: Sequence[FileWarning]) -> str:
+    """Return the value of `X-Warnings`; beyond `_HEADER_LENGTH` characters it ends with `more`."""
+    header = ", ".join(each.header() for each in warnings)
+    if len(header) <= _HEADER_LENGTH:
+        return header
+    return header[: header.rindex(", ", 0, _HEADER_LENGTH)] + ", more"
+
+
+def file_lists(warnings: Sequence[FileWarning]) -> dict[str, list[dict[str, object]]]:
+    """Return the members of a response that list the files of warnings."""
+    lists: dict[str, list[dict[str, object]]] = {}
+    for file in warnings:
+        member, tags = _FILE_LISTS[file.warning]
+        entry: dict[str, object] = {"sopInstanceUID": file.sop_instance_uid, tags: list(file.tags)}
+        lists.setdefault(member, []).append(entry)
+    return lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +313,7 @@ class LaunchOutcome:
     handle: str = ""
     warnings: tuple[LaunchWarning, ...] = ()
     awaited: AwaitedWindow | None = None
-    set_aside: tuple[SetAsideFile, ...] = ()
+    file_warnings: tuple[FileWarning, ...] = ()
 
 
 def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:

@@ -267,6 +267,7 @@ def _structured_report(
         sop_instance_uid=report["sop_instance_uid"],
         details=details,
         tags=report["tags"],
+        position=index,
     )
 
 

@@ -5,7 +5,7 @@ The rules of a launch are in `bridge.engine.service.launch`. Files are parsed an
 in worker threads, not on the event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.http.window_handover import with_follow_outcome
-from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, NamedUser, SetAsideFile
+from bridge.engine.launch import LaunchInput, LaunchOutcome, NamedUser, file_lists
 from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
 from bridge.engine.links import Purpose
 from bridge.engine.live.launch_batcher import PendingLaunch
@@ -230,14 +230,9 @@ def launch_response(
     return members | {
         "reportStatus": outcome.report_status.value if outcome.report_status else None,
         "reportId": outcome.report_id,
-        **warnings_of(outcome.warnings, outcome.set_aside),
+        "warnings": [each.value for each in outcome.warnings],
+        **file_lists(outcome.file_warnings),
     }
-
-
-def warnings_of(warnings: Iterable[LaunchWarning], files: Sequence[SetAsideFile]) -> dict[str, Any]:
-    """Return the members `warnings` and, for files of another patient, `filesSetAside`."""
-    members: dict[str, Any] = {"warnings": [each.value for each in warnings]}
-    return members | ({"filesSetAside": [each.as_json() for each in files]} if files else {})
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:

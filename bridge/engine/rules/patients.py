@@ -2,13 +2,13 @@
 Comparison of patients by name and date of birth, and of a DICOM file with an order.
 
 Names are folded and compared group by group, so that `DOE^JOHN` and `Doe John` are equal. A date is
-compared only if its format is unambiguous. A file contradicts an order by PatientID, name or date
-of birth; a missing value contradicts nothing.
+compared only if its format is unambiguous. A missing value contradicts nothing.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 
 from mappings.hl7.person_names import are_compatible, is_name, share_script
@@ -17,6 +17,7 @@ _DATE = re.compile(
     r"(?P<year>\d{4})(?P<dash>-?)(?P<month>\d{2})(?P=dash)(?P<day>\d{2})(?:[T ]?\d.*)?$"
 )
 _FIRST_YEAR = 1800
+_AUTHORITY = 2  # CX.4, counted after CX.1
 
 
 def folded_name(name: str) -> str:
@@ -88,32 +89,62 @@ def same_patient(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 MRN, NAME, BIRTH_DATE = "PatientMRN", "PatientName", "PatientBirthDate"
 
 
-def contradictions(
+@dataclass(frozen=True, slots=True)
+class PatientComparison:
+    """The tags in which a file differs from a patient, and whether it is another patient's file."""
+
+    tags: tuple[str, ...]
+    other_patient: bool
+
+
+def compare_patient(
     file: Mapping[str, str],
     *,
     mrns: Iterable[str],
     names: Iterable[str],
     birth_dates: Iterable[str],
-) -> tuple[str, ...]:
+    id_is_given: bool = True,
+) -> PatientComparison:
     """
-    Return the tags by which a file contradicts the known values of a patient.
+    Compare the tags of a file with the known values of a patient.
 
-    Several known values are alternatives: the file must match one of them.
+    Several known values are alternatives: the file must match one of them. With the PatientID of
+    the order, another name or another birth date alone is an error in one of the two: the file is
+    this patient's, and clinicalInfo overrides its values (interface document, launch). Both
+    together, another PatientID, or a difference without a PatientID mean another patient.
+    `id_is_given` is false if the order has its identifier from the files: then it proves nothing.
     """
-    known_ids = {each.strip() for each in mrns} - {""}
+    known_ids = [each for each in mrns if each.strip()]
     given_id = file.get(MRN, "").strip()
-    found = [MRN] if given_id and known_ids and given_id not in known_ids else []
+    same_id = any(_same_identifier(given_id, each) for each in known_ids)
+    found = [MRN] if given_id and known_ids and not same_id else []
     known_names = [each for each in names if is_name(each)]
     given_name = file.get(NAME, "")
-    if is_name(given_name) and known_names:
-        same_id = bool(given_id) and given_id in known_ids
-        if not any(_may_be_same_person(given_name, each, same_id=same_id) for each in known_names):
+    if known_names and is_name(given_name):
+        names_match = (
+            _may_be_same_person(given_name, each, same_id=same_id) for each in known_names
+        )
+        if not any(names_match):
             found.append(NAME)
     dates = {day for each in birth_dates if (day := unambiguous_date(each))}
     born = unambiguous_date(file.get(BIRTH_DATE, ""))
     if born and dates and born not in dates:
         found.append(BIRTH_DATE)
-    return tuple(found)
+    is_other = len(found) > (1 if same_id and id_is_given else 0)
+    return PatientComparison(tuple(found), is_other)
+
+
+def _same_identifier(given: str, known: str) -> bool:
+    """
+    Compare two patient identifiers; `123^^^HOSPITAL` names the assigning authority of `123`.
+
+    Case and leading zeros belong to the identifier. A missing authority contradicts none.
+    """
+    (number, *more), (other, *others) = (each.strip().split("^") for each in (given, known))
+    if not number.strip() or number.strip() != other.strip():
+        return False
+    authorities = {each[2].strip() for each in (more, others) if len(each) > _AUTHORITY} - {""}
+    return len(authorities) <= 1
 
 
 def _may_be_same_person(one: str, other: str, *, same_id: bool) -> bool:

@@ -53,9 +53,10 @@ class RepeatableRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A stored response; `body` is None for a response without a body."""
+    """A response: its body, None for none, and its header `X-Warnings`, empty for none."""
 
     body: Any
+    warnings: str = ""
 
 
 def find_response(
@@ -77,14 +78,19 @@ def find_response(
         raise KeyReused from None
     if stored["digest"] != repeat.digest:
         raise KeyReused
-    return StoredResponse(stored["body"])
+    return StoredResponse(stored["body"], stored.get("warnings", ""))
 
 
 def store_response(
-    connection: Connection, keys: KeyRing, repeat: RepeatableRequest, body: Any, now: int
+    connection: Connection,
+    keys: KeyRing,
+    repeat: RepeatableRequest,
+    response: StoredResponse,
+    now: int,
 ) -> None:
     """Store the response to a request, in the transaction of the request."""
-    stored = json.dumps({"digest": repeat.digest, "body": body}).encode()
+    members = {"digest": repeat.digest, "body": response.body, "warnings": response.warnings}
+    stored = json.dumps(members).encode()
     connection.execute(
         insert(REPEATS).values(
             key=repeat.key,

@@ -5,18 +5,21 @@ from typing import Any
 import pytest
 from pydicom.dataset import Dataset
 
-from tests.bridge.engine.http.engine_service import READER, Page, Service, user
+from tests.bridge.engine.http.engine_service import READER, Page, Service, identity, user
 from tests.conformance.engine.cases import Case, ok
 from tests.conformance.engine.test_dicom_sr import basic, files
 from tests.conformance.engine.test_launch import stored
 
 TAGS = {"PatientName": "DOE^JANE^QUINN", "PatientBirthDate": "19700102"}
 OWN = {"PatientID": "P1", "PatientName": "Doe^Jane", "PatientBirthDate": "19700102"}
+ROE, BORN = {"PatientName": "ROE^RICHARD"}, {"PatientBirthDate": "19710203"}
 OTHER = [
-    ({"PatientID": "P2"}, "PatientMRN"),
-    ({"PatientName": "ROE^RICHARD"}, "PatientName"),
-    ({"PatientBirthDate": "19710203"}, "PatientBirthDate"),
+    ({"PatientID": "P2"}, ["PatientMRN"]),
+    ({"PatientID": "", **ROE}, ["PatientName"]),
+    ({"PatientID": "", **BORN}, ["PatientBirthDate"]),
+    ({**ROE, **BORN}, ["PatientName", "PatientBirthDate"]),
 ]
+SAME = [(ROE, ["PatientName"]), (BORN, ["PatientBirthDate"])]
 WARNING = "dicom_sr_other_patient"
 WAYS: dict[str, dict[str, Any]] = {
     "eager": {},
@@ -32,9 +35,9 @@ def shown(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("way", ["eager", "lazy", "register", "known", "update"])
-@pytest.mark.parametrize(("attributes", "tag"), OTHER)
+@pytest.mark.parametrize(("attributes", "tags"), OTHER)
 def test_another_patients_file_is_set_aside(
-    service: Service, attributes: dict[str, str], tag: str, way: str
+    service: Service, attributes: dict[str, str], tags: list[str], way: str
 ) -> None:
     """The request succeeds with a warning; text and tags of the file are not used."""
     case = Case(service)
@@ -52,17 +55,96 @@ def test_another_patients_file_is_set_aside(
         more: dict[str, Any] = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
         response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
 
-    assert WARNING in response.json()["warnings"]
-    rejected = response.json()["filesSetAside"]
-    assert [each["contradicts"] for each in rejected] == [[tag]]
+    if way == "update":
+        assert response.content == b""
+        wanted = f'{WARNING};file=0;tags="{" ".join(tags)}"'
+        assert response.headers["x-warnings"] == wanted
+    else:
+        assert WARNING in response.json()["warnings"]
+        rejected = response.json()["filesSetAside"]
+        assert [each["contradicts"] for each in rejected] == [tags]
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
     assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]
     listed = [each for each in shown(page) if each["kind"] == "setAside"]
-    assert [each["contradicts"] for each in listed] == [[tag]]
+    assert [each["contradicts"] for each in listed] == [tags]
     assert "Mass" not in str(listed)
-    assert [each["contradicts"] for each in page("report").json()["setAside"]] == [[tag]]
+    assert [each["contradicts"] for each in page("report").json()["setAside"]] == [tags]
+
+
+def events(service: Service, action: str) -> list[dict[str, Any]]:
+    """Return the details of the audit events of an action."""
+    entries = service.get("admin/sites/SITE1/audit", action=action).json()["events"]
+    return [entry["details"] for entry in entries]
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "register", "known", "update"])
+@pytest.mark.parametrize(("attributes", "tags"), SAME)
+def test_clinical_info_overrides_the_name_or_birth_date_of_a_file(
+    service: Service, attributes: dict[str, str], tags: list[str], way: str
+) -> None:
+    """The file is used; response, feed, page and audit trail have a warning without values."""
+    case = Case(service)
+    sent = files(basic("Nodule of 4 mm.", **{**OWN, **attributes}, StudyDescription="CT Chest"))
+    if way == "update":
+        ok(service.launch(READER, tags=TAGS))
+        response = ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+        assert response.content == b""
+        assert response.headers["x-warnings"] == f'dicom_sr_overridden;file=0;tags="{tags[0]}"'
+        changes = service.get("report/changes", after=0, limit=100).json()["changes"]
+        updated = next(each for each in changes if each["event"] == "report_files_updated")
+        assert updated["warnings"] == ["dicom_sr_overridden"]
+        assert updated["filesOverridden"] == [{"sopInstanceUID": "1.2.3.4", "overridden": tags}]
+    elif way == "known":
+        case.order("A1", **TAGS)
+        response = ok(service.launch(READER, dicomSR=sent))
+    else:
+        more: dict[str, Any] = {"lazyLaunch": way != "eager", "registerOrder": way == "register"}
+        response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **more))
+    if way != "update":
+        assert response.json()["warnings"] == ["dicom_sr_overridden"]
+        rejected = response.json()["filesOverridden"]
+        assert rejected == [{"sopInstanceUID": "1.2.3.4", "overridden": tags}]
+        assert "filesSetAside" not in response.json()
+
+    page = case.page("A1") if way != "lazy" else service.page(response)
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+    assert {**stored(service, "A1"), **TAGS} == stored(service, "A1")
+    assert [each["kind"] for each in shown(page)] == ["dicomSR"]
+    assert [each["overridden"] for each in page("report").json()["overridden"]] == [tags]
+    (recorded,) = [
+        each["warnings"]
+        for each in events(service, "update-dicomsr" if way == "update" else "launch")
+        if "warnings" in each
+    ]
+    assert recorded == [{"code": "dicom_sr_overridden", "file": 0, "tags": tags}]
+
+
+def test_a_repeated_update_returns_the_same_warnings(service: Service) -> None:
+    """The stored response of an Idempotency-Key has the header too."""
+    ok(service.launch(READER, tags=TAGS))
+    body = {"clinicalInfo": identity("A1"), "dicomSR": files(basic(**{**OWN, **ROE}))}
+    key = {"Idempotency-Key": "k1"}
+
+    first, again = (ok(service.post("report/update-dicomsr", body, headers=key)) for _ in range(2))
+
+    assert first.headers["x-warnings"] == again.headers["x-warnings"]
+    assert again.content == b""
+
+
+def test_a_corrected_order_ends_the_notice(service: Service) -> None:
+    """After the correction, the file that is sent again differs no longer."""
+    case = Case(service)
+    sent = files(basic(**{**OWN, **BORN}))
+    ok(service.launch(READER, dicomSR=sent, tags=TAGS))
+    assert case.page("A1")("report").json()["overridden"]
+    ok(service.post("patient/update", {"SiteID": "SITE1", "PatientMRN": "P1", **BORN}))
+
+    response = ok(case.post("update-dicomsr", "A1", dicomSR=sent, mode="append"))
+
+    assert "x-warnings" not in response.headers
+    assert case.page("A1")("report").json()["overridden"] == []
 
 
 def test_a_file_without_identity_is_accepted(service: Service) -> None:
@@ -94,14 +176,14 @@ def test_a_wrong_file_replaces_nothing(service: Service) -> None:
 
     response = ok(case.post("update-dicomsr", "A1", dicomSR=wrong, mode="replace"))
 
-    assert response.json()["warnings"] == [WARNING]
+    assert response.headers["x-warnings"].startswith(WARNING)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
 
 
 def test_a_corrected_order_accepts_the_file(service: Service) -> None:
     """After the correction of the order, the file is accepted when it is sent again."""
     case = Case(service)
-    sent = files(basic(PatientBirthDate="19710203"))
+    sent = files(basic(PatientID="", PatientBirthDate="19710203"))
     ok(service.launch(READER, dicomSR=sent, tags=TAGS))
     body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19710203"}
     ok(service.post("patient/update", body))
@@ -117,7 +199,7 @@ def test_a_corrected_order_accepts_the_file(service: Service) -> None:
 def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, way: str) -> None:
     """An accepted file is set aside with its text when it is sent again after the correction."""
     case = Case(service)
-    sent = files(basic(PatientBirthDate="19710203"))
+    sent = files(basic(PatientID="", PatientBirthDate="19710203"))
     tags = {"KeyFindings": "Own finding."}
     ok(service.launch(READER, dicomSR=sent, tags=tags))
     assert "Nodule" in case.content("A1")
@@ -129,7 +211,8 @@ def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, 
     else:
         response = ok(service.launch(READER, dicomSR=sent))
 
-    assert response.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
+    if way == "launch":
+        assert response.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
     assert case.content("A1") == "Own finding."
     assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
 
@@ -142,7 +225,7 @@ def test_a_withdrawn_file_leaves_no_text(
 ) -> None:
     """A Draft, and a report that was unassigned with its text, lose the text of the file."""
     case = Case(service)
-    sent = files(basic(PatientBirthDate="19710203"))
+    sent = files(basic(PatientID="", PatientBirthDate="19710203"))
     ok(service.launch(READER, dicomSR=sent, tags={"KeyFindings": findings}))
     if state == "unassigned":
         ok(case.flat("unassign", "A1"))
@@ -163,7 +246,7 @@ def test_a_file_that_is_set_aside_opens_no_order(service: Service) -> None:
     """A registered order that was never opened stays without text, and can be linked."""
     case = Case(service)
     register: dict[str, Any] = {**WAYS["register"], "userInfo": user()}
-    sent = files(basic(PatientBirthDate="19710203"))
+    sent = files(basic(PatientID="", PatientBirthDate="19710203"))
     ok(service.launch(dicomSR=sent, tags={"KeyFindings": "Own finding."}, **register))
     body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientBirthDate": "19700102"}
     ok(service.post("patient/update", body))
@@ -255,20 +338,48 @@ def test_one_instance_with_two_patients(service: Service, way: str, wrong_first:
     else:
         response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **WAYS[way]))
 
-    assert WARNING in response.json()["warnings"]
+    assert WARNING in (response.headers.get("x-warnings") or response.json()["warnings"])
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert [each["kind"] for each in shown(page)] == ["setAside", "dicomSR"]
 
+    ok(service.launch(READER, dicomSR=sent, tags=TAGS))
+    assert sorted(each["kind"] for each in shown(page)) == ["dicomSR", "setAside"]
 
-def test_two_versions_of_one_instance_in_a_launch(service: Service) -> None:
-    """If both belong to the patient, the first one is used."""
-    sent = files(basic("Nodule of 4 mm.", **OWN), basic("Nodule of 5 mm.", **OWN))
 
-    response = ok(service.launch(READER, dicomSR=sent, tags=TAGS)).json()
+@pytest.mark.parametrize("way", [*WAYS, "again", "append"])
+def test_two_versions_of_one_instance(service: Service, way: str) -> None:
+    """If both belong to the patient, the first one is used; the other is kept, with a warning."""
+    case = Case(service)
+    first, second = (basic(f"Nodule of {size} mm.", **OWN) for size in (4, 5))
+    if way in WAYS:
+        sent = files(first, second)
+        response = ok(service.launch(dicomSR=sent, tags=TAGS, userInfo=user(), **WAYS[way]))
+    else:
+        ok(service.launch(READER, dicomSR=files(first), tags=TAGS))
+        if way == "again":
+            response = ok(service.launch(READER, dicomSR=files(second), tags=TAGS))
+        else:
+            response = ok(case.post("update-dicomsr", "A1", dicomSR=files(second), mode="append"))
 
-    assert response["warnings"] == []
-    assert Case(service).content("A1") == "Finding: Nodule of 4 mm."
+    if way == "append":
+        assert response.headers["x-warnings"] == "dicom_sr_second_version;file=0"
+    else:
+        assert response.json()["warnings"] == ["dicom_sr_second_version"]
+    page = case.page("A1") if way != "lazy" else service.page(response)
+    assert case.content("A1") == "Finding: Nodule of 4 mm."
+    assert sorted(each["kind"] for each in shown(page)) == ["dicomSR", "setAside"]
+
+
+def test_a_replacement_may_be_a_new_version(service: Service) -> None:
+    """`replace` removes the earlier content of the SOP instance."""
+    case = Case(service)
+    ok(service.launch(READER, dicomSR=files(basic("Nodule of 4 mm.", **OWN)), tags=TAGS))
+
+    response = ok(case.post("update-dicomsr", "A1", dicomSR=files(basic("Of 5 mm.", **OWN))))
+
+    assert (response.content, "x-warnings" in response.headers) == (b"", False)
+    assert case.content("A1") == "Finding: Of 5 mm."
 
 
 def test_a_file_without_a_name_does_not_hide_a_contradiction(service: Service) -> None:
@@ -280,7 +391,7 @@ def test_a_file_without_a_name_does_not_hide_a_contradiction(service: Service) -
     }
     sent = files(
         *(
-            basic(f"Text {uid}.", PatientID="P1", SOPInstanceUID=uid, **name)
+            basic(f"Text {uid}.", PatientID="", SOPInstanceUID=uid, **name)
             for uid, name in texts.items()
         )
     )

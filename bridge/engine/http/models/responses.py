@@ -79,24 +79,17 @@ class ReportOwner(BaseModel):
 
 
 class FileSetAside(BaseModel):
-    """A DICOM SR file whose values contradict these clinicalInfo tags of the order."""
+    """A DICOM SR file of another patient, or a second content of one SOP instance (no tags)."""
 
     sopInstanceUID: str
     contradicts: list[str]
 
 
-class FilesUpdated(BaseModel):
-    """The response to `update-dicomsr` if files were set aside; otherwise there is no body."""
+class FileOverridden(BaseModel):
+    """A DICOM SR file of the patient; clinicalInfo overrides these tags of it."""
 
-    model_config = example(
-        {
-            "warnings": ["dicom_sr_other_patient"],
-            "filesSetAside": [{"sopInstanceUID": "1.2.3", "contradicts": ["PatientName"]}],
-        }
-    )
-
-    warnings: list[str]
-    filesSetAside: list[FileSetAside]
+    sopInstanceUID: str
+    overridden: list[str]
 
 
 class LaunchResponse(BaseModel):
@@ -122,6 +115,7 @@ class LaunchResponse(BaseModel):
     reportId: str | None = None
     warnings: list[str]
     filesSetAside: list[FileSetAside] | None = None
+    filesOverridden: list[FileOverridden] | None = None
 
 
 class InitResponse(BaseModel):

@@ -21,10 +21,16 @@ from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
+from bridge.engine.launch import FileWarning, warnings_header
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
-from bridge.engine.service.idempotency import RepeatableRequest, find_response, store_response
+from bridge.engine.service.idempotency import (
+    RepeatableRequest,
+    StoredResponse,
+    find_response,
+    store_response,
+)
 from bridge.engine.service.sites.audit_states import StateReader
 from bridge.engine.service.sites.site_settings import TIME_ZONES
 from bridge.engine.service.work import ActorRef, Work
@@ -45,10 +51,11 @@ class RequestSite:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """A changed report and the JSON body of the response."""
+    """A changed report, the JSON body of the response (None: no body), and warnings."""
 
-    report: Report
-    body: Any
+    report: Report | None
+    body: Any = None
+    warnings: tuple[FileWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,39 +154,46 @@ async def change_as_administrator(
     """
     Change something as an administrator of the site; respond with 200.
 
-    `apply` returns the changed report (no body), the JSON of the body, both, or a refusal that is
-    raised after the commit. `state` reads the audited members before and after the change.
-    `urgent`: a receiver waits for the result (`DatabaseExecutor.change`).
+    `apply` returns the changed report (no body), the JSON of the body, both with warnings
+    (`ReportResult`), or a refusal that is raised after the commit. `state` reads the audited
+    members before and after the change. `urgent`: a receiver waits for the result
+    (`DatabaseExecutor.change`).
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, site.site_id, target)
     repeat = await _repeat_of(request, caller)
 
-    def check_and_apply(work: Work) -> Any:
+    def check_and_apply(work: Work) -> StoredResponse:
         _require(work.connection, caller, site)
         if repeat is not None:
             engine.work.database.serialize(work.connection, repeat.name)
             if stored := find_response(work.connection, engine.keys, repeat):
-                return stored.body
+                return stored
         before = None if state is None else state(work.connection)
         result = apply(work)
         work.flush()
         if state is not None:
             work.audit_members |= {"before": before, "after": state(work.connection)}
-        report, body = _report_and_body(result)
-        report_id = report.report_id if report else None
-        event = audit_event(request, action, site.site_id, report_id, target=target)
+        done = _report_result(result)
+        warnings = [each.audit_members() for each in done.warnings]
+        details: dict[str, Any] = {"warnings": warnings} if warnings else {}
+        report_id = done.report.report_id if done.report else None
+        event = audit_event(request, action, site.site_id, report_id, target=target, **details)
         work.audit(replace(event, **work.audit_members))
-        if repeat is not None and not isinstance(body, CommittedRefusal):
-            store_response(work.connection, engine.keys, repeat, body, work.now)
-        return body
+        response = StoredResponse(done.body, warnings_header(done.warnings))
+        if repeat is not None and not isinstance(done.body, CommittedRefusal):
+            store_response(work.connection, engine.keys, repeat, response, work.now)
+        return response
 
-    body = await engine.work.change(
+    answer: StoredResponse = await engine.work.change(
         actor_of(caller), engine.clock(), check_and_apply, urgent=urgent
     )
-    if isinstance(body, CommittedRefusal):
-        raise body.error
-    return Response() if body is None else JSONResponse(body)
+    if isinstance(answer.body, CommittedRefusal):
+        raise answer.body.error
+    headers = {"X-Warnings": answer.warnings} if answer.warnings else None
+    if answer.body is None:
+        return Response(headers=headers)
+    return JSONResponse(answer.body, headers=headers)
 
 
 async def change_report(
@@ -198,10 +212,10 @@ async def change_report(
     )
 
 
-def _report_and_body(result: Any) -> tuple[Report | None, Any]:
+def _report_result(result: Any) -> ReportResult:
     if isinstance(result, ReportResult):
-        return result.report, result.body
-    return (result, None) if isinstance(result, Report) else (None, result)
+        return result
+    return ReportResult(result) if isinstance(result, Report) else ReportResult(None, result)
 
 
 async def _repeat_of(request: Request, caller: Caller) -> RepeatableRequest | None:

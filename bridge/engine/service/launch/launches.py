@@ -90,7 +90,10 @@ def _audit_details(request: LaunchInput, outcome: LaunchOutcome | EngineError) -
     kind: dict[str, Any] = {"lazy": request.lazy, "registers": request.register_order}
     if request.link_group:
         kind["linkGroup"] = request.link_group
-    return kind if isinstance(outcome, LaunchOutcome) else {**kind, "code": outcome.code}
+    if not isinstance(outcome, LaunchOutcome):
+        return {**kind, "code": outcome.code}
+    files = [each.audit_members() for each in outcome.file_warnings]
+    return {**kind, "warnings": files} if files else kind
 
 
 def _link(

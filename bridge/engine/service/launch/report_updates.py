@@ -30,7 +30,13 @@ from bridge.engine.service.launch.creation import (
 from bridge.engine.service.report_lookup import bump_version, key_of, lock_report, orders_of
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.report_transitions import apply_event, clear
-from bridge.engine.service.reports.files import attach, initial_text, refresh_findings
+from bridge.engine.service.reports.file_screening import warnings_about
+from bridge.engine.service.reports.files import (
+    announce_files,
+    attach,
+    initial_text,
+    refresh_findings,
+)
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.statements import execute_keys, key_statement
@@ -163,7 +169,7 @@ def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchInp
     """Add the files of a launch to a locked, unsigned report."""
     if request.attachments and attach(work, report, request.attachments, order):
         bump_version(work, report)
-        change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
+        announce_files(work, report, warnings_about(request.attachments))
 
 
 def assign_report(work: Work, report: Report, owner_id: int) -> Report:

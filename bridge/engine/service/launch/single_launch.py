@@ -11,7 +11,7 @@ from sqlmodel import select
 from bridge.engine.errors import BadLaunch
 from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, launch_status
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
+from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.launch.launch_users import LaunchGrant, LaunchUsers
@@ -38,7 +38,7 @@ from bridge.engine.service.report_lookup import (
     lock_report,
 )
 from bridge.engine.service.report_status import reports_by_key
-from bridge.engine.service.reports.file_screening import screen_launch, set_aside
+from bridge.engine.service.reports.file_screening import screen_launch, warnings_about
 from bridge.engine.service.reports.files import has_new
 from bridge.engine.service.reports.patients import update_patient
 from bridge.engine.service.work import Work
@@ -89,7 +89,7 @@ def launch_result(
         report.report_id if report else None,
         _owner(work, report, grant) if report else None,
         warnings=warnings_of(work, request, grant) + file_warnings(work, request, report),
-        set_aside=set_aside(request.attachments),
+        file_warnings=warnings_about(request.attachments),
     )
     return ExecutedLaunch(outcome, grant, request, creates=request.lazy)
 
@@ -113,7 +113,7 @@ def registration_result(
         done.report_id,
         owner,
         warnings=warnings + file_warnings(work, request, report),
-        set_aside=set_aside(request.attachments),
+        file_warnings=warnings_about(request.attachments),
     )
     return ExecutedLaunch(outcome, grant, request)
 
@@ -137,19 +137,14 @@ def warnings_of(work: Work, request: LaunchInput, grant: LaunchGrant) -> tuple[L
 def file_warnings(
     work: Work, request: LaunchInput, report: Report | None
 ) -> tuple[LaunchWarning, ...]:
-    """Return the warnings about files of a launch that its report does not show."""
+    """Return the warnings about the files of a launch."""
     files = request.attachments
     if not files:
         return ()
-    set_aside_files = any(each.kind is FileKind.SET_ASIDE for each in files)
-    missing = (
-        report is not None and report.status in SIGNED and has_new(work, key_of(report), files)
-    )
-    warnings = (
-        (set_aside_files, LaunchWarning.SR_OTHER_PATIENT),
-        (missing, LaunchWarning.FILES_NOT_ADDED),
-    )
-    return tuple(warning for applies, warning in warnings if applies)
+    found = dict.fromkeys(each.warning for each in warnings_about(files))
+    if report is not None and report.status in SIGNED and has_new(work, key_of(report), files):
+        found[LaunchWarning.FILES_NOT_ADDED] = None
+    return tuple(found)
 
 
 def _find_report(work: Work, identity: OrderId) -> Report | None:

@@ -1,8 +1,10 @@
 """
-Sets aside DICOM structured reports of another patient.
+Compares DICOM structured reports with the patient of their order.
 
-A file that contradicts its order stays with the report as evidence, but its text and tags are not
-used. The response has a warning, and the page shows a notice.
+A file of another patient, and a second content of one SOP instance, is set aside: it stays with the
+report as evidence, but its text and tags are not used. A file of this patient with another name or
+birth date is used, and clinicalInfo overrides the value. The response has a warning, the audit
+trail records it, and the page shows a notice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +13,12 @@ from dataclasses import dataclass, replace
 from sqlmodel import col, select
 
 from bridge.engine.errors import BadLaunch
-from bridge.engine.launch import Attachment, LaunchInput, SetAsideFile
+from bridge.engine.launch import Attachment, FileWarning, LaunchInput, LaunchWarning
 from bridge.engine.launch_parser import fill_tags
-from bridge.engine.records.tables import PatientPointer, ReportOrder
+from bridge.engine.records.tables import PatientPointer, ReportFile, ReportOrder
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId
-from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, contradictions
+from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, compare_patient
 from bridge.engine.service.work import Work
 
 
@@ -27,6 +29,7 @@ class _Patient:
     mrns: frozenset[str]
     names: tuple[str, ...]
     birth_dates: tuple[str, ...]
+    id_is_given: bool = True
 
     def extended(self, file: Attachment) -> "_Patient":
         """Add values that only the file has: the next file must match them."""
@@ -46,8 +49,10 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> Launch
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
     own_tags = {name: value for name, value in request.tags.items() if name not in request.filled}
-    patient = _known_patient(work, request.identity.mrn, identity, own_tags)
-    files = _first_versions(_screened(patient, request.attachments))
+    known = _known_patient(work, request.identity.mrn, identity, own_tags)
+    patient = replace(known, id_is_given=MRN in own_tags)
+    stored = _stored_contents(work, identity)
+    files = _set_repeated_aside(_screened(patient, request.attachments), stored)
     accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
     order_tags = {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
     for name, value in order_tags.items():
@@ -69,20 +74,36 @@ def _require_source(name: str, value: str, accepted: Sequence[Attachment]) -> No
 
 
 def screen_files(
-    work: Work, identity: OrderId, order: ReportOrder, files: Sequence[Attachment]
+    work: Work,
+    identity: OrderId,
+    order: ReportOrder,
+    files: Sequence[Attachment],
+    *,
+    replaces: bool,
 ) -> tuple[Attachment, ...]:
-    """Return the files for a stored order, with those of another patient set aside."""
+    """Return the files for a stored order; `replaces`: they replace the files that it has."""
     current = OrderId(order.site_id, order.mrn, order.accession)
-    return _screened(_known_patient(work, identity.mrn, current, {}), files)
+    screened = _screened(_known_patient(work, identity.mrn, current, {}), files)
+    return _set_repeated_aside(screened, {} if replaces else _stored_contents(work, current))
 
 
-def set_aside(files: Iterable[Attachment]) -> tuple[SetAsideFile, ...]:
-    """Return the files that were set aside, with the contradicting tags."""
-    return tuple(
-        SetAsideFile(each.sop_instance_uid or "", tuple(each.details["contradicts"]))
-        for each in files
-        if each.kind is FileKind.SET_ASIDE
-    )
+def warnings_about(files: Iterable[Attachment]) -> tuple[FileWarning, ...]:
+    """Return the warnings about screened files, in the order of the request."""
+    found = []
+    for file in files:
+        contradicts = tuple(file.details.get("contradicts", ()))
+        overridden = tuple(file.details.get("overridden", ()))
+        if file.kind is FileKind.SET_ASIDE:
+            warning = (
+                LaunchWarning.SR_OTHER_PATIENT if contradicts else LaunchWarning.SR_SECOND_VERSION
+            )
+        elif overridden:
+            warning = LaunchWarning.SR_OVERRIDDEN
+        else:
+            continue
+        uid = file.sop_instance_uid or ""
+        found.append(FileWarning(warning, file.position, uid, contradicts or overridden))
+    return tuple(sorted(found, key=lambda each: each.position))
 
 
 def _known_patient(
@@ -115,26 +136,61 @@ def _values(orders: Iterable[Mapping[str, object]], tag: str) -> tuple[str, ...]
 
 
 def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Set files of another patient aside; files with the patient's own id are checked first."""
+    """
+    Set files of another patient aside; files with the patient's own id are checked first.
+
+    An accepted file loses the tags that differ, and lists them as `overridden`.
+    """
     screened = dict(enumerate(files))
     reports = [index for index, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
     for index in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
         file = files[index]
-        found = contradictions(
-            file.tags, mrns=patient.mrns, names=patient.names, birth_dates=patient.birth_dates
+        compared = compare_patient(
+            file.tags,
+            mrns=patient.mrns,
+            names=patient.names,
+            birth_dates=patient.birth_dates,
+            id_is_given=patient.id_is_given,
         )
-        if found:
-            details = {"title": file.details.get("title", ""), "contradicts": list(found)}
-            screened[index] = replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
-        else:
-            patient = patient.extended(file)
+        if compared.other_patient:
+            screened[index] = _set_aside(file, compared.tags)
+            continue
+        if compared.tags:
+            tags = {tag: value for tag, value in file.tags.items() if tag not in compared.tags}
+            details = {**file.details, "overridden": list(compared.tags)}
+            screened[index] = file = replace(file, tags=tags, details=details)
+        patient = patient.extended(file)
     return tuple(screened.values())
 
 
-def _first_versions(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
-    """Keep the first of several accepted versions of one SOP instance."""
-    found: dict[tuple[FileKind, str], Attachment] = {}
-    for each in files:
-        instance = None if each.kind is FileKind.SET_ASIDE else each.sop_instance_uid
-        found.setdefault((each.kind, instance or each.sha256), each)
-    return tuple(found.values())
+def _set_aside(file: Attachment, contradicts: Sequence[str]) -> Attachment:
+    details = {"title": file.details.get("title", ""), "contradicts": list(contradicts)}
+    return replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
+
+
+def _stored_contents(work: Work, identity: OrderId) -> dict[str, str]:
+    """Return the digests of the structured reports that the order's report has, by SOP instance."""
+    rows = work.session.exec(
+        select(ReportFile.sop_instance_uid, ReportFile.sha256)
+        .join(ReportOrder, col(ReportOrder.report_pk) == col(ReportFile.report_pk))
+        .where(
+            ReportOrder.site_id == identity.site_id,
+            ReportOrder.mrn == identity.mrn,
+            ReportOrder.accession == identity.accession,
+            ReportFile.kind == FileKind.STRUCTURED_REPORT,
+        )
+    )
+    return {instance: sha256 for instance, sha256 in rows if instance}
+
+
+def _set_repeated_aside(
+    files: Sequence[Attachment], stored: Mapping[str, str]
+) -> tuple[Attachment, ...]:
+    """Set an accepted file aside if its SOP instance has another content already."""
+    contents = dict(stored)
+    screened = []
+    for file in files:
+        is_report = file.kind is FileKind.STRUCTURED_REPORT and file.sop_instance_uid
+        repeats = is_report and contents.setdefault(is_report, file.sha256) != file.sha256
+        screened.append(_set_aside(file, ()) if repeats else file)
+    return tuple(screened)

@@ -6,7 +6,7 @@ is stored once per report, and the text of structured reports becomes key findin
 is unedited.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -17,7 +17,7 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.engine.errors import NotFound, RuleBroken
-from bridge.engine.launch import Attachment, SetAsideFile
+from bridge.engine.launch import Attachment, FileWarning, file_lists
 from bridge.engine.records.tables import Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
@@ -27,7 +27,7 @@ from bridge.engine.service.launch.creation import join_texts, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.report_transitions import apply_event
-from bridge.engine.service.reports.file_screening import screen_files, set_aside
+from bridge.engine.service.reports.file_screening import screen_files, warnings_about
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -45,10 +45,10 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileUpdate:
-    """A report whose files were updated, and the files that were set aside."""
+    """A report whose files were updated, and the warnings about the new files."""
 
     report: Report
-    set_aside: tuple[SetAsideFile, ...]
+    warnings: tuple[FileWarning, ...]
 
 
 def update_structured_reports(
@@ -64,15 +64,24 @@ def update_structured_reports(
     found = lock_report(work, identity)
     report = found.report
     apply_event(work, report, LifecycleEvent.UPDATE_FILES)
-    files = screen_files(work, identity, found.order, files)
+    replaces = mode is UpdateMode.REPLACE
+    files = screen_files(work, identity, found.order, files, replaces=replaces)
     accepted = any(each.kind is FileKind.STRUCTURED_REPORT for each in files)
-    if mode is UpdateMode.REPLACE and accepted:
+    if replaces and accepted:
         _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
     attach(work, report, files, found.order)
     if report.status is Status.DRAFT:  # a preliminary read keeps its text
         refresh_findings(work, report)
-    change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED)
-    return FileUpdate(report, set_aside(files))
+    warnings = warnings_about(files)
+    announce_files(work, report, warnings)
+    return FileUpdate(report, warnings)
+
+
+def announce_files(work: Work, report: Report, warnings: Sequence[FileWarning]) -> None:
+    """Announce that files of a report have changed, with the warnings about the new ones."""
+    codes = list(dict.fromkeys(each.warning.value for each in warnings))
+    more: dict[str, Any] = {"warnings": codes, **file_lists(warnings)} if warnings else {}
+    change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED, **more)
 
 
 def _delete(work: Work, report: Report, *kinds: FileKind) -> None:
@@ -94,6 +103,7 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     work.session.flush()
     report_pk, order_pk = key_of(report), order.pk or 0
     known = _known(work, report_pk)
+    kept = {each.sha256 for each in files if each.kind is FileKind.SET_ASIDE}
     added, withdrawn = 0, False
     # Set-aside files come first, so that no accepted file is matched with a row that they remove.
     for file in sorted(files, key=lambda each: each.kind is not FileKind.SET_ASIDE):
@@ -104,9 +114,7 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
             known.update(dict.fromkeys(file_keys, row))
             added += 1
         if file.kind is FileKind.STRUCTURED_REPORT:
-            for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
-                if (old := known.pop(key, None)) and old not in work.session.new:
-                    work.session.delete(old)
+            _accept(work, known, row, file, kept)
         if file.kind is FileKind.SET_ASIDE:
             withdrawn |= _withdraw_accepted(work, known, file)
         _add_orders(work, row, [order_pk])
@@ -118,6 +126,20 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     if withdrawn and (unassigned or report.status is Status.DRAFT):
         refresh_findings(work, report, withdrawn=True)
     return added
+
+
+def _accept(
+    work: Work, known: _KnownFiles, row: ReportFile, file: Attachment, kept: Collection[str]
+) -> None:
+    """Delete the rows of an accepted file that were set aside, except those of this call."""
+    for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
+        old = known.get(key)
+        if old is None or old.sha256 in kept:
+            continue
+        del known[key]
+        work.session.delete(old)
+    if row.details.get("overridden") != file.details.get("overridden"):
+        row.details = {**row.details, "overridden": file.details.get("overridden")}
 
 
 def _withdraw_accepted(work: Work, known: _KnownFiles, file: Attachment) -> bool:
@@ -276,14 +298,21 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_set_aside(work: Work, report: Report) -> list[dict[str, Any]]:
-    """Return title and contradicting tags of the files that were set aside."""
+def list_file_notices(work: Work, report: Report) -> dict[str, list[dict[str, Any]]]:
+    """Return title and tags of the files that were set aside, and of those with another value."""
     rows = work.connection.execute(
-        select_columns(FILES.c.details)
-        .where(FILES.c.report_pk == key_of(report), FILES.c.kind == FileKind.SET_ASIDE)
+        select_columns(FILES.c.kind, FILES.c.details)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind != FileKind.KEY_IMAGE)
         .order_by(FILES.c.pk)
-    )
-    return [dict(row.details) for row in rows]
+    ).all()
+    overridden = [row.details for row in rows if row.details.get("overridden")]
+    return {
+        "setAside": [dict(row.details) for row in rows if row.kind == FileKind.SET_ASIDE],
+        "overridden": [
+            {"title": details.get("title", ""), "overridden": details["overridden"]}
+            for details in overridden
+        ],
+    }
 
 
 def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, bytes]:

@@ -24,7 +24,7 @@ from bridge.engine.service.accounts.users import find_user, settings_of
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.report_transitions import addenda_of, document_json, sign_delay
-from bridge.engine.service.reports.files import list_set_aside
+from bridge.engine.service.reports.files import list_file_notices
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of
@@ -95,7 +95,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signedAt": report.signed_at,
         "signedBy": report.signed_by,
         "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
-        "setAside": list_set_aside(work, report),
+        **list_file_notices(work, report),
         "recalled": _recalled(work, report) if report.status not in SIGNED else None,
         "owner": _owns(editor, report),
         "ownerName": _owner_name(work, report),

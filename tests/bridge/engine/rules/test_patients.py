@@ -1,11 +1,13 @@
 """Rules about patients and orders: names, dates, files, placeholders, tags, cooling, groups."""
 
+from typing import Any
+
 import pytest
 
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import corrected_tags, is_placeholder, merged_tags, search_text
 from bridge.engine.rules.patients import (
-    contradictions,
+    compare_patient,
     names_conflict,
     same_birth_date,
     same_name,
@@ -151,25 +153,67 @@ def test_a_corrected_birth_date_changes_the_age(study: str, birth: str, age: str
 
 def test_names_are_compared_less_strictly_if_the_identifier_is_equal() -> None:
     """With an equal PatientID, names in two scripts do not contradict."""
-    known = {"mrns": ["P1"], "birth_dates": ["19700101"]}
+    known: dict[str, Any] = {"mrns": ["P1"], "birth_dates": ["19700101"]}
     file = {"PatientMRN": "P1 ", "PatientName": "Yamada^Tarou"}
 
-    assert contradictions(file, names=["山田^太郎"], **known) == ()
-    assert contradictions({**file, "PatientMRN": ""}, names=["山田^太郎"], **known) == (
-        "PatientName",
-    )
-    assert contradictions({**file, "PatientName": "Y^T"}, names=["Yamada^Tarou"], **known) == (
-        "PatientName",
-    )
+    assert compare_patient(file, names=["山田^太郎"], **known).tags == ()
+    without_id = {**file, "PatientMRN": ""}
+    assert compare_patient(without_id, names=["山田^太郎"], **known).tags == ("PatientName",)
+    initials = {**file, "PatientName": "Y^T"}
+    assert compare_patient(initials, names=["Yamada^Tarou"], **known).tags == ("PatientName",)
 
 
 def test_every_contradicting_tag_is_reported() -> None:
     """All contradictions are reported. A missing value contradicts nothing."""
     file = {"PatientMRN": "P2", "PatientName": "ROE^JANE", "PatientBirthDate": "19800101"}
-    known = {"mrns": ["P1"], "names": ["DOE^JANE"], "birth_dates": ["1970-01-01"]}
+    known: dict[str, Any] = {"mrns": ["P1"], "names": ["DOE^JANE"], "birth_dates": ["1970-01-01"]}
 
-    assert contradictions(file, **known) == ("PatientMRN", "PatientName", "PatientBirthDate")
-    assert contradictions({}, **known) == ()
-    assert contradictions({"PatientBirthDate": "1970"}, **known) == ()
-    assert contradictions(file, mrns=[], names=["^"], birth_dates=["unknown"]) == ()
-    assert contradictions({"PatientName": "A " * 500_000}, **known) == ("PatientName",)
+    every = ("PatientMRN", "PatientName", "PatientBirthDate")
+    assert compare_patient(file, **known).tags == every
+    assert compare_patient({}, **known).tags == ()
+    assert compare_patient({"PatientBirthDate": "1970"}, **known).tags == ()
+    assert compare_patient(file, mrns=[], names=["^"], birth_dates=["unknown"]).tags == ()
+    assert compare_patient({"PatientName": "A " * 500_000}, **known).tags == ("PatientName",)
+
+
+KNOWN: dict[str, Any] = {"mrns": ["P1"], "names": ["DOE^JANE"], "birth_dates": ["19700102"]}
+ROE, BORN = {"PatientName": "ROE^RICHARD"}, {"PatientBirthDate": "19710203"}
+
+
+@pytest.mark.parametrize(
+    ("file", "is_other"),
+    [
+        ({"PatientMRN": "P1", **ROE}, False),
+        ({"PatientMRN": "P1", **BORN}, False),
+        ({"PatientMRN": "P1", **ROE, **BORN}, True),
+        ({"PatientMRN": "P2", "PatientName": "DOE^JANE", "PatientBirthDate": "19700102"}, True),
+        (ROE, True),
+        (BORN, True),
+        ({"PatientName": "doe^jane", "PatientBirthDate": "1970-01-02"}, False),
+        ({"PatientMRN": " P1 ", **ROE, "PatientBirthDate": ""}, False),
+        ({"PatientMRN": "P1", **ROE, "PatientBirthDate": "unknown"}, False),
+        ({"PatientMRN": "P1^^^HOSPITAL", **ROE}, False),
+        ({"PatientMRN": "p1"}, True),
+        ({"PatientMRN": "0P1"}, True),
+        ({}, False),
+    ],
+)
+def test_whose_file_it_is(file: dict[str, str], is_other: bool) -> None:
+    """With the PatientID of the order, name or birth date alone may differ."""
+    assert compare_patient(file, **KNOWN).other_patient is is_other
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "is_other"),
+    [
+        ("P1^^^NORTH", "P1^^^SOUTH", True),
+        ("P1^^^NORTH", "P1^^^NORTH", False),
+        ("P1^^^NORTH", "P1", False),
+        ("P1", "P1^7^M11", False),
+        ("P1^^^NORTH", "P2^^^NORTH", True),
+    ],
+)
+def test_one_number_of_two_authorities(known: str, given: str, is_other: bool) -> None:
+    """An identifier with its authority (HL7 CX) differs only if both name one."""
+    compared = compare_patient({"PatientMRN": given}, mrns=[known], names=[], birth_dates=[])
+    assert compared.other_patient is is_other

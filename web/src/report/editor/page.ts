@@ -40,6 +40,8 @@ export interface AddendumState {
   released: boolean;
 }
 
+export type PatientTag = "PatientMRN" | "PatientName" | "PatientBirthDate";
+
 export interface Page {
   reportId: string;
   status: Status;
@@ -57,8 +59,10 @@ export interface Page {
   signedBy: Person | null;
   unsignUntil: number | null;
   addendumUnsignUntil: number | null;
-  /** Why DICOM SR files of another patient are not part of the report. */
-  setAside: { title: string; contradicts: ("PatientMRN" | "PatientName" | "PatientBirthDate")[] }[];
+  /** Files of another patient; without tags the second content of one file. */
+  setAside: { title: string; contradicts: PatientTag[] }[];
+  /** Files of this patient with another value than the order. */
+  overridden: { title: string; overridden: PatientTag[] }[];
   recalled: { document: ReportDocument; at: number } | null;
   owner: boolean;
   ownerName: string;

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.http import launch_requests
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.launch_requests import warnings_of
 from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
 from bridge.engine.http.models.report_requests import (
     AssignOrderBody,
@@ -27,7 +26,6 @@ from bridge.engine.http.models.report_requests import (
 )
 from bridge.engine.http.models.responses import (
     NO_BODY,
-    FilesUpdated,
     InitResponse,
     LaunchResponse,
     ProblemBody,
@@ -45,9 +43,7 @@ from bridge.engine.http.requests.use_cases import (
     require_site_administrator,
     site_of,
 )
-from bridge.engine.launch import LaunchWarning
 from bridge.engine.launch_parser import read_structured_reports
-from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_status import ReportStatusRecord
@@ -86,8 +82,13 @@ async def delete(body: DeleteBody, request: Request) -> Response:
     responses={
         **problems(),
         200: {
-            "description": "Done; a body is sent only if files were set aside",
-            "model": FilesUpdated,
+            **NO_BODY[200],
+            "headers": {
+                "X-Warnings": {
+                    "description": "Warnings about the files; absent if there are none",
+                    "schema": {"type": "string"},
+                }
+            },
         },
     },
 )
@@ -98,12 +99,9 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     texts = [each.fileData for each in body.dicomSR]
     parsed = await Threads.DOCUMENTS.run(read_structured_reports, texts, engine.settings.sizes)
 
-    def update(work: Work, identity: OrderId) -> Report | ReportResult:
+    def update(work: Work, identity: OrderId) -> ReportResult:
         done = update_structured_reports(work, identity, parsed, body.mode)
-        if not done.set_aside:
-            return done.report
-        warnings = warnings_of([LaunchWarning.SR_OTHER_PATIENT], done.set_aside)
-        return ReportResult(done.report, warnings)
+        return ReportResult(done.report, warnings=done.warnings)
 
     return await change_report(request, "update-dicomsr", body.clinicalInfo, update)
 
