@@ -147,6 +147,7 @@ def _refused(refusal: MessageRefusal) -> Trial:
 def _as_json(event: OrderEvent) -> dict[str, Any]:
     """Convert an event to JSON values."""
     values = asdict(event)
+    del values["lists"]  # a part of the definition, not of the message
     values["action"] = event.action.value
     values["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
     values["echo"] = list(event.echo)

@@ -91,5 +91,7 @@ class OrderEvent:
     examined: bool = False
     note: str = ""
     visit: PatientVisit | None = None
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """The keys of Metadata that are lists of distinct values, with their separators."""
     renumbers: bool = False
     """Of a merge: the patient gets a new number that no other patient has (A46, A47)."""

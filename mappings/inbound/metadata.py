@@ -6,15 +6,15 @@ whole segments (`Z*`) as sent.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mappings.hl7.elements import NULL
 from mappings.language.accessors import SEGMENTS
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.language.rules import Rule, compile_rule
+from mappings.language.rules import Rule, compile_rule, separator_of
 from mappings.language.scope import MessageScope
 
 
@@ -96,6 +96,8 @@ class MetadataRules:
     values: dict[str, Rule]
     each: tuple[SegmentKeyRule, ...]
     keep: SegmentSelection
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """Keys whose values are `distinct`, with their separators."""
 
     def fill(self, scope: MessageScope) -> dict[str, str]:
         """Return the Metadata of a group. A null becomes an empty text."""
@@ -145,6 +147,11 @@ def compile_metadata(node: YamlNode | None, context: CompilationContext) -> Meta
         {key: compile_rule(below, context) for key, below in values.items()},
         tuple(found for item in each if (found := _each(item, context)) is not None),
         compile_selection(keep, context.diagnostics),
+        {
+            key: separator_of(below.value, context)
+            for key, below in values.items()
+            if isinstance(below.value, dict) and "distinct" in below.value
+        },
     )
 
 

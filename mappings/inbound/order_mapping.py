@@ -267,6 +267,7 @@ class OrderRules:
             order_control=self._code("control", scope),
             order_status=self._code("status", scope),
             examined=decision.examined,
+            lists=self.metadata.lists,
         )
 
     def _parents(self, scope: MessageScope) -> list[LinkSignal]:

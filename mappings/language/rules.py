@@ -9,13 +9,13 @@ Rules: where a value comes from, compiled to a function of the scope.
 A rule returns text, "" if there is no value, or the HL7 null if only nulls were found.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mappings.hl7.elements import NULL, without_null
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import TableValueNotFound
 from mappings.language import transforms
-from mappings.language.accessors import compile_all, compile_path, parse_path
+from mappings.language.accessors import Many, compile_all, compile_path, parse_path
 from mappings.language.code_tables import CodeTable, UnmappedCode
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.context import CompilationContext
@@ -25,6 +25,8 @@ from mappings.language.scope import MessageScope
 from mappings.language.unreachable_rules import LISTENER, report_unreachable, report_without_effect
 
 Rule = Callable[[MessageScope], str]
+Change = Callable[[str, MessageScope], str]
+"""Changes a value that is neither empty nor a null."""
 
 
 def no_value(_scope: MessageScope) -> str:
@@ -37,30 +39,51 @@ def separator_of(entries: dict[str, YamlNode], context: CompilationContext) -> s
     return context.diagnostics.read_text(entries["separator"]) if "separator" in entries else "\n"
 
 
-def compile_all_or_first(
-    entries: dict[str, YamlNode], context: CompilationContext, *, only_first: bool, raw: bool
-) -> Rule:
-    """Compile the rules `all` and `first`."""
-    paths = _read_paths(entries["first" if only_first else "all"], context)
+def _compile_values(
+    name: str, entries: dict[str, YamlNode], context: CompilationContext, *, raw: bool
+) -> Many:
+    """Compile the values of the rules `all` and `first`. Only nulls result in one null."""
+    paths = _read_paths(entries[name], context)
     if not paths:
-        return no_value
+        return lambda scope: []
     segment = paths[0].segment
     after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
     readers = [compile_all(paths, after=each, raw=raw) for each in after]
     where = _compile_where(entries, segment, context)
-    separator = separator_of(entries, context)
 
-    def get(scope: MessageScope) -> str:
+    def get(scope: MessageScope) -> list[str]:
         if segment not in scope.own.by_name and segment not in scope.header.by_name:
-            return ""
+            return []
         visible = scope if where is None else _filter_segment(scope, segment, where)
         values = [value for read in readers for value in read(visible) if value]
-        if not values:
+        if NULL in values:
+            return [value for value in values if value != NULL] or [NULL]
+        return values
+
+    return get
+
+
+def _combine(
+    values: Many,
+    changes: Sequence[Change],
+    entries: dict[str, YamlNode],
+    context: CompilationContext,
+) -> Rule:
+    """Compile `all` and `first`: all values joined, or the first one; `changes` apply to each."""
+    only_first, separator = "first" in entries, separator_of(entries, context)
+    distinct = context.diagnostics.read_flag(entries.get("distinct"), default=False)
+
+    def get(scope: MessageScope) -> str:
+        found = values(scope)
+        for change in changes:
+            found = [change(value, scope) if value != NULL else value for value in found]
+        if changes:
+            found = [value for value in found if value]
+        if not found:
             return ""
-        kept = [value for value in values if value != NULL] if NULL in values else values
-        if not kept:
-            return NULL
-        return kept[0] if only_first or len(kept) == 1 else separator.join(kept)
+        if only_first or len(found) == 1:
+            return found[0]
+        return separator.join(dict.fromkeys(found) if distinct else found)
 
     return get
 
@@ -101,10 +124,12 @@ def _filter_segment(scope: MessageScope, segment: str, where: Condition) -> Mess
     )
 
 
+EVERY_VALUE = frozenset({"all", "first"})
+"""Sources that read all segments of a name and all their repetitions."""
 SOURCES = ("from", "first", "all", "join", "const", "age", "hook")
 MODIFIERS = (
     *("extract", "as", "codes", "codes_back", "unknown"),
-    *("when", "where", "after", "separator", "default", "required"),
+    *("when", "where", "after", "separator", "distinct", "default", "required"),
 )
 KEYS = SOURCES + MODIFIERS
 UNKNOWN_CODES = ("keep", "empty", "refuse")
@@ -161,21 +186,26 @@ def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) 
     report_without_effect(entries, context.diagnostics)
     chosen = transforms.compile_transforms(entries.get("as"), context.diagnostics)
     keep = raw or any(each.raw for each in chosen)
-    rule = _compile_source(named[0], entries, context, raw=keep) if named else no_value
+    changes: list[Change] = []
     if "extract" in entries:
-        search = compile_pattern(entries["extract"], context.diagnostics)
-        rule = _extract(rule, search)
-    for transform in chosen:
-        rule = _apply_transform(rule, transform)
-    return _compile_modifiers(rule, entries, context)
+        changes.append(_extraction(compile_pattern(entries["extract"], context.diagnostics)))
+    changes += [each.apply for each in chosen]
+    source = named[0] if named else ""
+    if source not in EVERY_VALUE:
+        rule = _compile_source(source, entries, context, raw=keep) if source else no_value
+        return _finish_rule(rule, changes + _compile_codes(entries, context), entries, context)
+    values = _compile_values(source, entries, context, raw=keep)
+    if codes := _compile_codes(entries, context):  # a table has no joined values
+        return _finish_rule(
+            _combine(values, changes + codes, entries, context), (), entries, context
+        )
+    return _finish_rule(_combine(values, (), entries, context), changes, entries, context)
 
 
 def _compile_source(
     name: str, entries: dict[str, YamlNode], context: CompilationContext, *, raw: bool
 ) -> Rule:
     node = entries[name]
-    if name in ("all", "first"):
-        return compile_all_or_first(entries, context, only_first=name == "first", raw=raw)
     if name == "join":
         parts = [
             compile_rule(item, context, raw=raw) for item in context.diagnostics.read_items(node)
@@ -225,37 +255,25 @@ def _compile_hook(node: YamlNode, context: CompilationContext) -> Rule:
     return no_value if hook is None else hook.value
 
 
-def _extract(rule: Rule, search: Search) -> Rule:
+def _extraction(search: Search) -> Change:
     """Return what a pattern finds in a value, "" if it does not match."""
+    return lambda value, scope: search(value) or ""
 
+
+def _apply(rule: Rule, change: Change) -> Rule:
     def get(scope: MessageScope) -> str:
         value = rule(scope)
-        return (search(value) or "") if value and value != NULL else value
+        return change(value, scope) if value and value != NULL else value
 
     return get
 
 
-def _apply_transform(rule: Rule, transform: transforms.Transform) -> Rule:
-    apply = transform.apply
-
-    def get(scope: MessageScope) -> str:
-        value = rule(scope)
-        return apply(value, scope) if value and value != NULL else value
-
-    return get
-
-
-def _compile_modifiers(
-    rule: Rule, entries: dict[str, YamlNode], context: CompilationContext
+def _finish_rule(
+    rule: Rule, changes: Sequence[Change], entries: dict[str, YamlNode], context: CompilationContext
 ) -> Rule:
-    """Apply the modifiers of a rule: code table, condition, default."""
-    named = [key for key in ("codes", "codes_back") if key in entries]
-    if len(named) > 1:
-        context.diagnostics.error(
-            entries["codes_back"].at_key(), "codes", "codes or codes_back: keep one"
-        )
-    if named:
-        rule = _compile_codes(rule, named[0], entries, context)
+    """Apply the modifiers of a rule: changes of its value, condition, default."""
+    for change in changes:
+        rule = _apply(rule, change)
     if "when" in entries:
         condition = compile_condition(entries["when"], context.diagnostics)
         rule = _add_condition(rule, condition)
@@ -265,9 +283,16 @@ def _compile_modifiers(
     return rule
 
 
-def _compile_codes(
-    rule: Rule, key: str, entries: dict[str, YamlNode], context: CompilationContext
-) -> Rule:
+def _compile_codes(entries: dict[str, YamlNode], context: CompilationContext) -> list[Change]:
+    """Compile the translation by a code table; an empty list if the rule has none."""
+    named = [key for key in ("codes", "codes_back") if key in entries]
+    if not named:
+        return []
+    if len(named) > 1:
+        context.diagnostics.error(
+            entries["codes_back"].at_key(), "codes", "codes or codes_back: keep one"
+        )
+    key = named[0]
     table = context.table(entries[key])
     policy = "keep"
     if "unknown" in entries:
@@ -279,13 +304,10 @@ def _compile_codes(
     back = key == "codes_back"
     _check_codes(table, key, entries, policy, context)
     if table is None:
-        return rule
+        return []
     name, translate = table.name, table.code if back else table.value
 
-    def get(scope: MessageScope) -> str:
-        code = rule(scope)
-        if not code or code == NULL:
-            return code
+    def change(code: str, scope: MessageScope) -> str:
         value = translate(code)
         if value is not None:
             return value
@@ -295,7 +317,7 @@ def _compile_codes(
             raise TableValueNotFound(scope.locate(place))
         return code if policy == "keep" else ""
 
-    return get
+    return [change]
 
 
 def _check_codes(

@@ -14,6 +14,7 @@ _NEEDS = {
     "where": _ALL_OR_FIRST,
     "after": _ALL_OR_FIRST,
     "separator": ("all", "join"),
+    "distinct": ("all",),
     "unknown": ("codes", "codes_back"),
 }
 """Modifiers, and the keys of which one must be present for the modifier to have an effect."""

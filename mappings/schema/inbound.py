@@ -49,6 +49,7 @@ _MODIFIERS: dict[str, Schema] = {
     "where": CONDITION,
     "after": several(TEXT),
     "separator": TEXT,
+    "distinct": {**FLAG, "description": "Each value once, also for several groups of one order."},
     "default": TEXT,
     "required": FLAG,
 }

@@ -279,7 +279,7 @@ def _with_event(
 ) -> IndexedOrder:
     """Add the values of an event to those of its order."""
     closing = step is OrderStep.WITHDRAW
-    echo, tags = updated_values(base, event.echo, event.clinical_info)
+    echo, tags = updated_values(base, event.echo, event.clinical_info, event.lists)
     keeps_time = source.sent_at is None or not names_procedure(event)
     return replace(
         base,
@@ -312,7 +312,7 @@ def _unchanged_with_numbers(
         return known
     if is_earlier(source.sent_at, before.tags_sent_at):
         return known
-    echo, tags = updated_values(before, event.echo, event.clinical_info)
+    echo, tags = updated_values(before, event.echo, event.clinical_info, event.lists)
     return replace(known, tags=tags, echo=echo, tags_sent_at=source.sent_at)
 
 

@@ -12,6 +12,7 @@ are stored.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from bridge.intake.process.order_hierarchy import FROM_PARENT, REPLACED_SIGNAL
@@ -217,6 +218,8 @@ def _timed_events(row: IndexedOrder) -> Iterator[_TimedEvent]:
 
 
 DESCRIPTION = "StudyDescription"
+MODALITIES = "Modalities"
+"""The Metadata list of an order whose steps or groups have several modalities."""
 _PROCEDURE_TAGS = (DESCRIPTION, "ProcedureCode")
 
 
@@ -239,6 +242,7 @@ def combined_event(groups: Sequence[OrderEvent]) -> OrderEvent:
     for each in reversed(groups):
         info |= each.clinical_info
         metadata |= each.clinical_info.get("Metadata", {})
+    metadata |= _joined_lists([each.clinical_info for each in groups], first.lists)
     info |= {"Metadata": metadata} if metadata else {}
     return replace(
         first,
@@ -256,6 +260,26 @@ def _procedures(event: OrderEvent) -> tuple[tuple[str, ...], list[Procedure]]:
     return split_procedures(event.echo, str(event.clinical_info.get(DESCRIPTION, "")))
 
 
+def _joined_lists(groups: Sequence[Mapping[str, Any]], lists: Mapping[str, str]) -> dict[str, str]:
+    """Return the Metadata lists of several groups of one order, with each value once."""
+    joined = {}
+    for key, separator in lists.items():
+        values = [group.get("Metadata", {}).get(key, "") for group in groups]
+        if key == MODALITIES and any(values) | (len({*_modalities(groups)}) > 1):
+            values = [
+                value or group.get("Modality", "")
+                for value, group in zip(values, groups, strict=True)
+            ]
+        parts = [part for value in values if value for part in value.split(separator)]
+        if parts:
+            joined[key] = separator.join(dict.fromkeys(parts))
+    return joined
+
+
+def _modalities(groups: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return filter(None, (group.get("Modality", "") for group in groups))
+
+
 def merged_tags(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
     """Merge newer tags over older ones; Metadata by key."""
     found = {**older, **newer}
@@ -265,9 +289,16 @@ def merged_tags(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str,
 
 
 def updated_values(
-    base: IndexedOrder, echo: tuple[str, ...], info: Mapping[str, Any]
+    base: IndexedOrder,
+    echo: tuple[str, ...],
+    info: Mapping[str, Any],
+    lists: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return echo and tags of an order after a newer event about it or about a part of it."""
+    """
+    Return echo and tags of an order after a newer event about it or about a part of it.
+
+    `lists` are the Metadata lists, which keep the values of the other parts.
+    """
     tags = merged_tags(base.tags, info)
     if not base.echo:
         return echo, tags
@@ -277,6 +308,8 @@ def updated_values(
     lines, description = join_procedures(head, all_parts)
     if len(all_parts) <= len(parts):
         return lines or base.echo, tags
+    if joined := _joined_lists([base.tags, info], lists):
+        tags = {**tags, "Metadata": {**tags.get("Metadata", {}), **joined}}
     return lines, {**tags, DESCRIPTION: description} if description else tags
 
 
