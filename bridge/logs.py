@@ -3,7 +3,7 @@ Logging without patient data: structlog for our own lines, and filters for those
 
 Our lines have only fields of the allow-list. Lines of libraries lose query strings and quoted
 parts, and lines about errors lose their arguments. An exception is logged by class and place,
-without its message. An event of Twisted is logged as the template of its text.
+without its message. A warning of Twisted is logged with its numbers and classes.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import structlog
-from twisted.logger import LogLevel, globalLogBeginner
+from twisted.logger import LogLevel, formatEvent, globalLogBeginner
 from twisted.python.failure import Failure
 from typing_extensions import override
 
@@ -144,7 +144,7 @@ class SafeObserver:
         self._log = structlog.get_logger("twisted")
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Log the namespace, and the exception or the template; never an empty line."""
+        """Log the namespace, and the exception or the text; never an empty line."""
         level = event.get("log_level", LogLevel.info)
         if level < LogLevel.warn:
             return
@@ -157,10 +157,24 @@ def _what_happened(event: dict[str, Any], namespace: str) -> str:
     value = failure.value if isinstance(failure, Failure) else None
     if isinstance(value, BaseException):
         return describe(value)
-    template = event.get("log_format")
     # Only Twisted's own templates are constant; an event with `message` has a finished text.
     is_safe = namespace.split(".", 1)[0] == "twisted" and "message" not in event
-    return template if is_safe and isinstance(template, str) and template else _NO_TEXT
+    if not is_safe or not isinstance(event.get("log_format"), str):
+        return _NO_TEXT
+    return formatEvent({name: _safe_value(name, value) for name, value in event.items()})
+
+
+_SAFE_TEXTS = frozenset({"log_format", "category", "filename", "warning"})
+"""Members with texts of code: templates, and the members of a warning of Python."""
+
+
+def _safe_value(name: str, value: Any) -> Any:
+    """Return numbers, texts of code without their quoted parts, and of all else the class."""
+    if isinstance(value, int | float):
+        return value
+    if name in _SAFE_TEXTS and isinstance(value, str | Warning):
+        return safe_text(str(value).rpartition("/")[2] if name == "filename" else str(value))
+    return "…" if isinstance(value, str) else type(value).__name__
 
 
 def observe_twisted() -> None:

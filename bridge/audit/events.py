@@ -9,6 +9,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -148,9 +149,23 @@ def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of a refusal, or the class name of a failure, whose text may quote data."""
+    """
+    Return the code of a refusal.
+
+    An error of ours without a code has the words of its class as code (`no_such_site`). All others
+    are `internal_error`: the audit trail is no place for names of the implementation, and the texts
+    may quote data.
+    """
     code = getattr(error, "code", "")
-    return code if isinstance(code, str) and code else type(error).__name__
+    if isinstance(code, str) and code:
+        return code
+    kind = type(error)
+    if kind.__module__.partition(".")[0] in _OUR_PACKAGES:
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+    return "internal_error"
+
+
+_OUR_PACKAGES = frozenset({"bridge", "config", "mappings", "mllp", "parsers"})
 
 
 @cache

@@ -33,14 +33,14 @@ def check(
         bool, typer.Option("--fix", help="Correct files that other accounts can access.")
     ] = False,
 ) -> None:
-    """Check settings, mappings, keys, databases and destinations; list every mistake."""
+    """Check settings, mappings, keys, databases and connections; list every mistake."""
     from bridge.admin.checks.checks import check_home, fix_home
     from bridge.admin.checks.findings import CheckSeverity
     from bridge.admin.checks.security import check_protections
 
     if fix:
         fix_home(home)  # the check below lists the rest
-    findings = check_home(home, reach=not live) + check_protections()
+    findings = check_home(home) + check_protections()
     if live:
         from bridge.admin.checks.live import check_live
 

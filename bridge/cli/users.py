@@ -32,8 +32,27 @@ def add(
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read a password from standard input.")
     ] = False,
+    console_role: Annotated[
+        str, typer.Option("--console", metavar="ROLE", help="Also a role in the console.")
+    ] = "",
+    bodies: Annotated[
+        bool, typer.Option("--bodies", help="With --console: may read messages: patient data.")
+    ] = False,
 ) -> None:
-    """Add a user to a site, or change their name or role there; prints an enrolment link."""
+    """
+    Add a user to a site, or change their name or role there; prints an enrolment link.
+
+    Each new link ends the earlier ones. For a user of the console too, `--console ROLE` gives both
+    rights with one link.
+    """
+    from bridge.admin.access.commands import InvalidGrant, console_access, make_grant
+
+    if bodies and not console_role:
+        raise typer.BadParameter("--bodies needs --console")
+    try:
+        grant = make_grant(email, console_role, None, bodies=bodies) if console_role else None
+    except InvalidGrant as error:
+        raise typer.BadParameter(str(error)) from None
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
         raise typer.BadParameter("standard input contains no password")
@@ -42,6 +61,11 @@ def add(
             email, name=name, site_id=site, administrator=admin, password=password
         )
     print(f"added {email} to site {site}")
+    if grant is not None:
+        with console_access(home) as access:
+            enrolment = access.grant(email, grant, pending=False, force=False)
+        print(f"{email} is {console_role} in the console")
+        link = link if enrolment is None else enrolment.link
     if link is not None:
         print(link)
 
@@ -214,6 +238,7 @@ def console_grant(
         return
     print(f"{email} is {role} in the console")
     if link is not None:
+        print("earlier links of the account and its password have ended", file=sys.stderr)
         print(link)
 
 

@@ -32,7 +32,7 @@ class PreCheck:
     lanes: tuple[str, ...]
     """The patients of the message as `SITE|MRN`; a merge has two or more."""
     charset_suspect: bool = False
-    """Whether the bytes of the message are not in the declared character set."""
+    """True if the bytes are not in the character set of MSH-18 or, without one, of the listener."""
 
     @property
     def refusals(self) -> tuple[MessageRefusal, ...]:
@@ -89,7 +89,7 @@ class InboundMapping:
         found = self.acceptance.refusals(message.header) + self._refusals(scopes, message)
         issues = tuple([_issue(refusal) for refusal in _distinct(found)]) if found else ()
         if message.charset_suspect:
-            issues += (_SUSPECT_CHARSET,)
+            issues += (_suspect_charset(message),)
         return PreCheck(issues, self._lanes(scopes), message.charset_suspect)
 
     def check(self, message: Message, defaults: ListenerDefaults) -> list[Issue]:
@@ -156,12 +156,14 @@ class InboundMapping:
             return ()
 
 
-_SUSPECT_CHARSET = Issue(
-    "MSH-18",
-    "charset",
-    "the bytes are not in the declared character set; read as another",
-    IssueSeverity.WARNING,
-)
+def _suspect_charset(message: Message) -> Issue:
+    expected = (
+        "the character set that MSH-18 declares"
+        if message.header.charset
+        else "the character set of the listener (MSH-18 is empty)"
+    )
+    text = f"the bytes are not in {expected}; read as {message.encoding}"
+    return Issue("MSH-18", "charset", text, IssueSeverity.WARNING)
 
 
 def _issue(refusal: MessageRefusal) -> Issue:

@@ -18,7 +18,6 @@ from bridge.admin.checks.databases import (
 )
 from bridge.admin.checks.descriptors import TooFewDescriptors, allocate_descriptors, reachable_limit
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
-from bridge.admin.checks.peers import PeerCheck, connect, explain_failure, run_checks
 from bridge.admin.checks.security import check_sign_in
 from bridge.admin.definitions.activation import differing_definitions
 from bridge.engine.service.sites.site_settings import list_sites
@@ -30,30 +29,22 @@ from bridge.wiring import active_settings
 from bridge.wiring.active_settings import InvalidConnection, SourceFinder, active_sources
 from bridge.wiring.secrets import read_link_keys, read_token
 from config import Settings, SettingsError, load
-from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings
 from config.partial_settings import further_mistakes, valid_settings
 from config.private_files import Exposure, find_exposures, remove_exposures
-from config.quantities import Address
 from config.sections import DestinationSettings
 from mappings import compiler
 from mappings.language import diagnostics
 from mappings.language.diagnostics import MappingErrors
 from mllp.errors import TLSConfigurationError
 
-_CONNECT_SECONDS: Final = 2.0
 _MAX_EXPOSURES: Final = 100
 _DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-large")
 _UNKNOWN_MAPPING: Final = "unknown-mapping"
 
 
-def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
-    """
-    Run all checks; return their findings, errors first.
-
-    `reach`: also connect to each destination. A caller that also runs `check_live`, which connects
-    too, passes False.
-    """
+def check_home(home: Path) -> list[CheckFinding]:
+    """Run all checks of this machine; return their findings, errors first. No peer is contacted."""
     try:
         settings = load(home)
     except SettingsError as error:
@@ -71,7 +62,6 @@ def check_home(home: Path, *, reach: bool = True) -> list[CheckFinding]:
         _listeners,
         _destinations,
         _tracing,
-        *((_connect_to_destinations,) if reach else ()),
     )
     found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
     return sorted(
@@ -329,21 +319,3 @@ def _build_parts(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[
             messages.add(str(error))
     for message in sorted(messages):
         yield CheckFinding(CheckSeverity.ERROR, place, message)
-
-
-def _connect_to_destinations(settings: Settings) -> Iterator[CheckFinding]:
-    yield from run_checks(
-        [
-            PeerCheck(f"destination {each.name}", partial(_connect, each.name, each.address))
-            for each in settings.destination
-            if each.enabled and not isinstance(each.address, FolderAddress)
-        ]
-    )
-
-
-def _connect(name: str, address: Address | WebAddress) -> Iterator[CheckFinding]:
-    try:
-        connect((address.host, address.port), _CONNECT_SECONDS).close()
-    except OSError as error:
-        message = explain_failure(error, f"{address.host}:{address.port}")
-        yield CheckFinding(CheckSeverity.WARNING, f"destination {name}", message)

@@ -6,7 +6,7 @@ The page contains no data. It loads all data from the endpoints, which check per
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -115,8 +115,14 @@ async def _operator_error(_: Request, error: Exception) -> Response:
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:
-    """Name the invalid members, but not their values."""
+    """Name the invalid members and the rule that each breaks, but not their values."""
     if not isinstance(error, RequestValidationError):
         raise error
-    places = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
-    return problem_response(400, "bad_request", f"wrong: {', '.join(places)}")
+    mistakes = sorted({_mistake(found["loc"], found["msg"]) for found in error.errors()})
+    return problem_response(400, "bad_request", "; ".join(mistakes))
+
+
+def _mistake(place: Sequence[int | str], rule: str) -> str:
+    """Return `last: should be at most 1000`; pydantic's texts contain limits and no input."""
+    name = ".".join(map(str, place[1:] or place))  # without `body` or `query`
+    return f"{name}: {rule.removeprefix('Value error, ').removeprefix('Input ')}"

@@ -1,5 +1,7 @@
 """`bridge check` names the place in the settings of each finding."""
 
+import select
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -51,7 +53,6 @@ def test_listeners_and_destinations(tmp_path: Path) -> None:
         ("7:3: listener ris", "charset"),
         ("8:9: listener ris", "tls.certificate"),
         ("12:1: listener other", "not a mapping of incoming"),
-        ("15:1: destination pacs", "no response"),
         ("16:1: destination pacs", "not a mapping of outgoing"),
         ("17:9: destination pacs", "tls.ca"),
     ):
@@ -70,12 +71,22 @@ def test_invalid_toml(tmp_path: Path, text: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--live"]])
-def test_an_unreachable_peer_is_reported_once(tmp_path: Path, more: list[str]) -> None:
-    """An unreachable peer is reported once with its place, with and without `--live`."""
+def test_only_a_live_check_contacts_peers(tmp_path: Path, more: list[str]) -> None:
+    """Only `--live` opens a connection, and reports an unreachable peer once with its place."""
     home = home_with(tmp_path, HOME)
-    output = CliRunner().invoke(application, ["check", "--home", str(home), *more]).stdout
-    (line,) = [each for each in output.splitlines() if "no response" in each]
-    assert f"{home / 'bridge.toml'}:15:1: destination pacs: no response from 127.0.0.1:9" in line
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        port = receiver.getsockname()[1]
+        settings = home / "bridge.toml"
+        ris = f'name = "ris"\naddress = "127.0.0.1:{port}"\nmapping = "results"\n'
+        settings.write_text(f"{HOME}[[destination]]\n{ris}", "utf-8")
+        output = CliRunner().invoke(application, ["check", "--home", str(home), *more]).stdout
+        was_contacted = bool(select.select([receiver], [], [], 0)[0])
+
+    place = f"{home / 'bridge.toml'}:15:1: destination pacs: no response from 127.0.0.1:9"
+    assert was_contacted is bool(more)
+    assert [line for line in output.splitlines() if "no response" in line] == (
+        [f"error   {place}: Connection refused"] if more else []
+    )
 
 
 def test_tracing_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

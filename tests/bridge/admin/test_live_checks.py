@@ -237,7 +237,7 @@ def test_database_server(
 
     def errors_with(url: str) -> list[str]:
         settings.write_text(plain.replace("sqlite:///bridge.db", url), "utf-8")
-        found = check_home(folder, reach=False)
+        found = check_home(folder)
         return [each.message for each in found if each.severity is CheckSeverity.ERROR]
 
     (down,) = errors_with("postgresql+psycopg://u:hidden@127.0.0.1:1/x")

@@ -54,7 +54,7 @@ def test_a_change_that_commits_before_a_crash_has_its_event(database: Database) 
 
 @pytest.mark.parametrize(
     ("error", "outcome", "code"),
-    [(RefusalError("x"), "refused", "no_way"), (ValueError("patient"), "failed", "ValueError")],
+    [(RefusalError("x"), "refused", "no_way"), (ValueError("patient"), "failed", "internal_error")],
 )
 def test_a_refusal_is_an_event_without_the_change(
     database: Database, error: Exception, outcome: str, code: str

@@ -59,6 +59,21 @@ def test_grant_list_and_revoke(home: Home) -> None:
         home.ok("console", "revoke", "ada@example.org", expect=expect)
 
 
+def test_a_user_with_a_console_role_gets_one_link(home: Home) -> None:
+    """`user add --console` prints the one link that is valid."""
+    rights = ("--console", "viewer", "--bodies")
+    lines = home.ok(
+        *("user", "add", "eve@example.org", "--site", "S1", "--name", "Eve"), *rights
+    ).splitlines()
+    assert [line for line in lines if "/reporting/enrol?token=" in line] == lines[-1:]
+    (row,) = listed(home)
+    assert (row["email"], row["role"], row["bodies"]) == ("eve@example.org", "viewer", True)
+    for wrong in (("--bodies",), ("--console", "chief")):
+        home.ok(
+            *("user", "add", "fay@example.org", "--site", "S1", "--name", "Fay", *wrong), expect=2
+        )
+
+
 def test_unknown_address_or_site(home: Home) -> None:
     """An unknown address or site is refused, and leaves no role."""
     home.ok("console", "grant", "aad@example.org", *CHIEF, expect=1)

@@ -330,3 +330,16 @@ def test_several_zds_after_the_orders_are_of_the_last_one() -> None:
     obr = "OBR|1|||X^Test" + "|" * 14 + "A1"
     one, two = events("ORC|NW|P1", obr, "ORC|NW|P2", obr, "ZDS|1.2.3", "ZDS|1.2.4")
     assert len(one.echo) == len(two.echo) - 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [("", "of the listener (MSH-18 is empty)"), ("UNICODE UTF-8", "that MSH-18 declares")],
+)
+def test_bytes_in_another_character_set(declared: str, expected: str) -> None:
+    """The warning names the character set that was expected, and the one that was used."""
+    header = MSH + "|" * 6 + declared if declared else MSH
+    raw = "\r".join([header, PID.replace("Doe", "Dö"), *order("P1")]).encode("latin-1")
+    (warning,) = SHIPPED.check(Message.parse(raw), DEFAULTS)
+    assert expected in warning.message
+    assert warning.message.endswith(("read as iso8859-1", "read as cp1252", "read as latin-1"))

@@ -59,6 +59,16 @@ def test_a_request_with_a_nul_character(console: RunningConsole, method: str, pa
     assert (response.status_code, response.json()["code"]) == (400, "bad_request")
 
 
+@pytest.mark.parametrize("last", [0, 1001])
+def test_a_refusal_names_the_limit(console: RunningConsole, last: int) -> None:
+    """A number that is out of range is refused with the limit in words."""
+    body = {"before": "active", "after": "files", "last": last}
+    path = "/api/mappings/orders/compare"
+    detail = console.call("author", "POST", path, body).json()["detail"]
+    limit = "less than or equal to 1000" if last else "greater than or equal to 1"
+    assert detail == f"last: should be {limit}"
+
+
 def test_a_draft_with_a_hook_without_the_permission(console: RunningConsole) -> None:
     """The refusal leaves one event."""
     email, before = email_of(console, AUTHOR), len(refusals(console, email_of(console, AUTHOR)))
