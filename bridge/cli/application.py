@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge import __version__
-from bridge.cli import audit, channels, mapping, mllp, queues, service, sites, users
+from bridge.cli import audit, channels, mapping, merges, mllp, queues, service, sites, users
 from bridge.commit import running_commit
 from bridge.errors import BridgeError
 from config.errors import SettingsError
@@ -65,6 +65,7 @@ application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
 application.add_typer(queues.exceptions, name="exceptions")
 application.add_typer(queues.exceptions, name="concerns", hidden=True)  # the former name
+application.add_typer(merges.group, name="merges")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(channels.interfaces, name="interface")
 application.add_typer(audit.group, name="audit")

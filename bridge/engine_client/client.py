@@ -121,6 +121,11 @@ class BulkEndpoints:
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
         await self._transport.call("POST", "/api/patient/merge", site, ignore_body, body=body)
 
+    async def undo_merge(self, site: str, mrn: str, prior_mrn: str) -> None:
+        """Let `prior_mrn` lead to `mrn` no longer; reports do not move; idempotent."""
+        body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
+        await self._transport.call("POST", "/api/patient/unmerge", site, ignore_body, body=body)
+
     async def worklist(
         self,
         site: str,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
+from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 
 DAY = 86_400_000  # ms
@@ -230,6 +230,8 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     )
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"
+        if code == MERGE_UNDONE:
+            text = f"{count} orders were moved by a merge that was undone: check whose they are"
         yield AlertCondition(f"differs:{code}", AlertSeverity.WARNING, text)
 
 

@@ -136,6 +136,18 @@ def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
     )
 
 
+@lru_cache(maxsize=512)
+def have_same_given_name(one: str, other: str) -> bool:
+    """Tell whether two names have the same first given names. Family names can change."""
+    if max(len(one), len(other)) > _LONGEST:
+        return False
+    return any(
+        bool(first.given and second.given) and _same_given(first.given, second.given, same_id=True)
+        for first in _alternatives(one)
+        for second in _alternatives(other)
+    )
+
+
 def share_script(one: str, other: str) -> bool:
     """Tell whether two names have alternatives in the same script and can be compared."""
     own, others = (

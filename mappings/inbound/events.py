@@ -26,6 +26,7 @@ class OrderAction(StrEnum):
     UNLINK = "unlink"
     PATIENT_UPDATE = "patient-update"
     PATIENT_MERGE = "patient-merge"
+    PATIENT_UNMERGE = "patient-unmerge"
     VISIT_MOVE = "visit-move"
     IGNORE = "ignore"
 
@@ -95,3 +96,5 @@ class OrderEvent:
     """The keys of Metadata that are lists of distinct values, with their separators."""
     renumbers: bool = False
     """Of a merge: the patient gets a new number that no other patient has (A46, A47)."""
+    is_mutual: bool = False
+    """Of an undone merge: either of the two patients may be the one that was merged (A37)."""

@@ -195,9 +195,14 @@ OTHERWISE = "*"
 ACTIONS = (
     OrderAction.PATIENT_UPDATE,
     OrderAction.PATIENT_MERGE,
+    OrderAction.PATIENT_UNMERGE,
     OrderAction.VISIT_MOVE,
     OrderAction.IGNORE,
 )
+_WITH_PRIOR = frozenset(
+    {OrderAction.PATIENT_MERGE, OrderAction.PATIENT_UNMERGE, OrderAction.VISIT_MOVE}
+)
+"""Actions whose messages name a prior patient in MRG."""
 
 
 RENUMBERING = frozenset({"A46", "A47"})
@@ -225,7 +230,7 @@ class PatientRules:
     def scopes(self, message: Message, defaults: ListenerDefaults) -> list[MessageScope]:
         """Split a message into groups of one patient; merges and moves into groups of one MRG."""
         groups = split_patients(message, defaults)
-        if self._action(message) not in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}:
+        if self._action(message) not in _WITH_PRIOR:
             return groups
         return split_merges(groups)
 
@@ -234,7 +239,7 @@ class PatientRules:
         action = self._action(message)
         if action is None:
             return [UnsupportedEvent()]
-        if action in {OrderAction.IGNORE, OrderAction.VISIT_MOVE}:
+        if action in {OrderAction.IGNORE, OrderAction.VISIT_MOVE, OrderAction.PATIENT_UNMERGE}:
             return []
         if not scopes:
             return [MissingField("PID")]
@@ -262,8 +267,18 @@ class PatientRules:
             return [
                 OrderEvent(OrderAction.IGNORE, "", "", "", "", {}, {}, "MSH", note="no patient")
             ]
+        if action is OrderAction.PATIENT_UNMERGE and message.first("MRG") is None:
+            return self._separated(scopes)
         renumbers = self._trigger(message) in RENUMBERING
         return [event for scope in scopes for event in self._events(scope, action, renumbers)]
+
+    def _separated(self, scopes: Sequence[MessageScope]) -> list[OrderEvent]:
+        """Map the patients of A37, which has one PID for each: the first one with each other."""
+        first, *others = (self._event(scope, OrderAction.PATIENT_UNMERGE) for scope in scopes)
+        if first.action is OrderAction.IGNORE:
+            return [first]
+        numbers = [event.mrn for event in others if event.mrn] or [""]
+        return [replace(first, prior_mrn=number, is_mutual=True) for number in numbers]
 
     def site(self, scope: MessageScope) -> str:
         """Return the SiteID: the value of the mapping, else that of the listener."""
@@ -328,7 +343,7 @@ class PatientRules:
     ) -> list[OrderEvent]:
         """Map one patient. A merge of several numbers becomes several events."""
         event = self._event(scope, action)
-        if event.action is not OrderAction.PATIENT_MERGE:
+        if event.action not in {OrderAction.PATIENT_MERGE, OrderAction.PATIENT_UNMERGE}:
             return [event]
         priors = self._priors(scope)
         return [replace(event, prior_mrn=prior, renumbers=renumbers) for prior in priors]
@@ -338,13 +353,16 @@ class PatientRules:
         if action is OrderAction.VISIT_MOVE and not self._is_complete_move(scope, visit):
             action = OrderAction.IGNORE
         note = _NO_CHANGE if action is OrderAction.IGNORE else ""
-        if action is OrderAction.IGNORE and self._refusals(scope, action):
-            # An ignored event needs no identifiers; the pre-check accepted it without them.
-            return OrderEvent(action, "", "", "", "", {}, {}, scope.place, note=note)
+        needs_no_patient = {OrderAction.IGNORE, OrderAction.PATIENT_UNMERGE}
+        if action in needs_no_patient and self._refusals(scope, action):
+            # The pre-check accepted it without identifiers.
+            return OrderEvent(
+                OrderAction.IGNORE, "", "", "", "", {}, {}, scope.place, note=_NO_CHANGE
+            )
         if action is OrderAction.PATIENT_MERGE and (why := self._foreign_merge(scope)):
             action, note = OrderAction.IGNORE, why
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
-        moves = action in {OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
+        moves = action in _WITH_PRIOR
         return OrderEvent(
             action=action,
             site=info["SiteID"],

@@ -234,6 +234,8 @@ class PatientPointer(Record, table=True):
     prior_mrn: str = Field(primary_key=True)
     mrn: str
     merged_at: int = moment()
+    merged_into: str | None = None
+    """The identifier that the merge named; it may have been merged later."""
 
 
 class ReportRelease(Record, table=True):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.intake.process.order_rules import ORDER_ACTIONS
+from bridge.intake.process.order_values import as_moved_by_merge
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
 from bridge.store.records.order_index import IndexedOrder
@@ -69,9 +70,38 @@ def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]])
 
 
 def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    birth_dates = {tags.get("PatientBirthDate") or "" for tags in (one, other)} - {""}
-    sexes = {tags.get("PatientSex") for tags in (one, other)} & {"M", "F"}
-    return len(birth_dates) > 1 or len(sexes) > 1
+    return has_other_birth_date(one, other) or has_other_sex(one, other)
+
+
+def has_other_birth_date(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two dates of birth differ. A year does not differ from a day of that year."""
+    shorter, longer = sorted(
+        (str(tags.get("PatientBirthDate") or "") for tags in (one, other)), key=len
+    )
+    return not longer.startswith(shorter)
+
+
+def has_other_sex(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether one is male and the other female. Other values contradict nothing."""
+    return {tags.get("PatientSex") for tags in (one, other)} >= {"M", "F"}
+
+
+def with_known_name(event: OrderEvent, known: Mapping[str, Any]) -> OrderEvent:
+    """Return an event with the name that its order has, if the event has a spelling of it."""
+    name = str(known.get("PatientName") or "")
+    given = str(event.clinical_info.get("PatientName") or "")
+    if not name or not given or given == name or not known_spellings(event.clinical_info, [known]):
+        return event
+    return replace(event, clinical_info={**event.clinical_info, "PatientName": name})
+
+
+def is_other_name(event: OrderEvent, known: Mapping[str, Any]) -> bool:
+    """Tell whether an event has a name that is no spelling of the name of its order."""
+    name = str(known.get("PatientName") or "")
+    given = str(event.clinical_info.get("PatientName") or "")
+    return (
+        bool(name and given) and given != name and not known_spellings(event.clinical_info, [known])
+    )
 
 
 def had_current_name_before(
@@ -189,6 +219,10 @@ DEMOGRAPHICS = (
 )
 
 
+IDENTIFYING = ("PatientName", "PatientBirthDate", "PatientSex")
+"""Demographics that tell one person from another."""
+
+
 def demographics_of(event: OrderEvent) -> dict[str, str]:
     """Return the demographics in an event; '' deletes a value, but not the name."""
     info = event.clinical_info
@@ -259,14 +293,21 @@ def former_identity(
     demographics: KnownDemographics,
     orders: Iterable[IndexedOrder],
 ) -> list[DemographicsUpdate]:
-    """Return the demographics to store for a merged patient: the name identifies late orders."""
+    """
+    Return the demographics to store for a merged patient.
+
+    They identify its late orders, and are its own again if the merge is undone.
+    """
     prior = (event.site, event.prior_mrn)
-    names = [each.tags.get("PatientName") for each in orders if each.key[:2] == prior]
-    name = next((str(each) for each in names if each), event.prior_name)
-    if not name:
+    own = [order.tags for order in orders if order.key[:2] == prior]
+    known: dict[str, str] = dict(demographics[prior].tags) if prior in demographics else {}
+    for tag in IDENTIFYING:
+        values = (str(tags[tag]) for tags in own if tags.get(tag))
+        if value := next(values, event.prior_name if tag == "PatientName" else ""):
+            known[tag] = value
+    if not known.get("PatientName"):
         return []
-    known = demographics[prior].tags if prior in demographics else {}
-    return [DemographicsUpdate(*prior, sent.at, {**known, "PatientName": name}, sent.clock)]
+    return [DemographicsUpdate(*prior, sent.at, known, sent.clock)]
 
 
 def corrections(
@@ -283,6 +324,7 @@ def corrections(
         moves = each.key.mrn != event.mrn
         echo = replace_identifiers(each.echo, event.echo) if moves else each.echo
         after = replace(each, tags=with_demographics(each.tags, updates), echo=echo)
+        after = as_moved_by_merge(after, each.key.mrn) if moves else after
         if after != each:
             found.append(after)
     return found

@@ -31,11 +31,16 @@ from bridge.intake.process.duplicate_orders import (
     is_open,
     match_early_rows,
 )
-from bridge.intake.process.job_context import ORDER_MOVED, JobContext
+from bridge.intake.process.job_context import (
+    IDENTIFIER_MOVED,
+    ORDER_MOVED,
+    JobContext,
+    Merge,
+)
 from bridge.intake.process.launches import Launcher, registration
 from bridge.intake.process.order_plans import SUPERSEDED
 from bridge.intake.process.order_rules import OrderState
-from bridge.intake.process.order_values import as_moved_away, as_ordered
+from bridge.intake.process.order_values import as_moved_away, as_moved_by_merge, as_ordered
 from bridge.intake.process.worklist_changes import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,
@@ -44,7 +49,8 @@ from bridge.intake.process.worklist_changes import (
     order_key,
     withdraw,
 )
-from bridge.store.records.merged_patients import Patient
+from bridge.store.records.exceptions import MERGE_UNDONE
+from bridge.store.records.merged_patients import MergePointer, Patient
 from bridge.store.records.message_time import is_earlier
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.patient_demographics import DemographicsUpdate
@@ -110,12 +116,14 @@ class WorklistClient:
 
 async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
     """Record a merge, and combine the orders that both patients have."""
-    context.merges.append((event.site, event.prior_mrn, event.mrn))
+    identity = {tag: value for tag, value in demographics_of(event).items() if value}
+    context.merges.append(Merge(event.site, event.prior_mrn, event.mrn, identity))
     context.demographics += former_identity(
         event, context.sent, context.job.demographics, context.index.values()
     )
     for each in duplicate_orders(event, context.index.values()):
-        await _put_on_worklist(worklist, context, (each.own, each.prior), each.after)
+        after = as_moved_by_merge(each.after, event.prior_mrn)
+        await _put_on_worklist(worklist, context, (each.own, each.prior), after)
 
 
 async def apply_early_rows(
@@ -202,12 +210,55 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
     for event in context.job.events:
         if event.action in {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE}:
             await _apply_patient_event(worklist, context, event)
+        if event.action is OrderAction.PATIENT_UNMERGE:
+            await _undo_merge(worklist, context, event)
         for each in _current_visit_changes(context, event):
             await apply_visit_change(worklist, context, each)
         context.moves += moves_of(event, context.sent)
         if event.action is OrderAction.VISIT_MOVE:
             context.renamed_patients.append((event.site, event.mrn))
             await apply_early_rows(worklist, context, event)
+
+
+async def _undo_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
+    """Undo the merge of the two patients of an event, or note that there is none to undo."""
+    freed = merge_to_undo(event, context.job.pointers)
+    if freed is None:
+        named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
+        has_orders = any(order.key[:2] in named for order in context.index.values())
+        concerns = bool(context.job.pointers) or (has_orders and not event.is_mutual)
+        context.notes.append(IDENTIFIER_MOVED if concerns else "no_merge_to_undo")
+        return
+    await worklist.client.undo_merge(freed.site, freed.mrn, freed.prior_mrn)
+    context.undone_merges.append((freed.site, freed.prior_mrn))
+    context.renamed_patients += [(freed.site, freed.prior_mrn), (freed.site, freed.mrn)]
+    given = demographics_of(event)
+    if freed.prior_mrn == event.mrn and given:
+        at, clock = context.sent
+        context.demographics.append(
+            DemographicsUpdate(freed.site, freed.prior_mrn, at, given, clock)
+        )
+    context.notes.append(MERGE_UNDONE)
+
+
+def merge_to_undo(
+    event: OrderEvent, pointers: Mapping[Patient, MergePointer]
+) -> MergePointer | None:
+    """
+    Return the merge that an event undoes; None if the two patients are not merged.
+
+    The patient of the event gets its identifier back from the prior patient. In a mutual event it
+    may be either of the two.
+    """
+    if event.mrn == event.prior_mrn:
+        return None
+    own, other = (pointers.get((event.site, mrn)) for mrn in (event.mrn, event.prior_mrn))
+    survivor = {own.mrn if own else event.mrn, other.mrn if other else event.prior_mrn}
+    if len(survivor) != 1:
+        return None
+    if own and not (event.is_mutual and other and other.merged_into == event.mrn):
+        return own
+    return other if event.is_mutual else None
 
 
 def _current_visit_changes(context: JobContext, event: OrderEvent) -> list[VisitChange]:

@@ -36,6 +36,23 @@ class OrderOfOtherPatientError(Exception):
         super().__init__("the order is known as another patient's")
 
 
+class MergeContradictedError(Exception):
+    """A message with a merged number names another person than the survivor."""
+
+    def __init__(self) -> None:
+        super().__init__("the patient was merged into another person")
+
+
+class OrderOfOtherPersonError(Exception):
+    """A message names another person than the order that it is about."""
+
+    def __init__(self) -> None:
+        super().__init__("the order is known with the name of another person")
+
+
+MERGE_CONTRADICTED = "merge_contradicted"
+"""The code of a message with a merged number that is about another person than the survivor."""
+
 PATIENT_CONFLICT = "patient_conflict"
 """The code of a message that names another patient for a known order."""
 

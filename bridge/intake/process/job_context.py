@@ -17,6 +17,7 @@ from bridge.intake.process.order_plans import ORDER_CANCELLED, ORDER_UNKNOWN, SU
 from bridge.intake.process.worklist_changes import ReportIds
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
+from bridge.store.records.exceptions import MERGE_UNDONE
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.message_time import UNKNOWN, MessageTime
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
@@ -28,7 +29,12 @@ from mappings.inbound.events import OrderEvent
 ORDER_MOVED = "order_moved"
 """The code of a message that moved an order to another patient."""
 
+IDENTIFIER_MOVED = "identifier_moved"
+"""The code of a message that moves an identifier for which there is no merge to undo."""
+
 EXCEPTION_NOTES = (
+    MERGE_UNDONE,
+    IDENTIFIER_MOVED,
     "report_kept",
     "several_orders",
     "other_accession",
@@ -45,13 +51,24 @@ EXCEPTION_NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge to store; `identity` are the survivor's demographics in the message."""
+
+    site: str
+    prior_mrn: str
+    mrn: str
+    identity: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class MessageChanges:
     """The changes of one message: orders, reports of other orders, merges, moves."""
 
     message_id: int
     orders: Sequence[IndexedOrder]
     reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
-    merges: Sequence[tuple[str, str, str]] = ()  # site, prior MRN, surviving MRN
+    merges: Sequence[Merge] = ()
+    undone_merges: Sequence[Patient] = ()
     moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
     exception_code: str = ""
     """The code of the exception that the message leaves, or ''."""
@@ -65,7 +82,8 @@ class MessageChanges:
     def is_small(self) -> bool:
         """Whether it changes only a few rows, each by its key."""
         rows = len(self.orders) + len(self.reports) + len(self.demographics) + len(self.removed)
-        return rows <= SHORT and not (self.merges or self.moves or self.renamed_patients)
+        others = self.merges or self.undone_merges or self.moves or self.renamed_patients
+        return rows <= SHORT and not others
 
 
 @dataclass(slots=True)
@@ -81,7 +99,8 @@ class JobContext:
     link_groups: dict[OrderIndexKey, str] = field(default_factory=dict)
     """Link groups of its new orders: the orders of a group share a report from the start."""
     changed: dict[OrderIndexKey, IndexedOrder] = field(default_factory=dict)
-    merges: list[tuple[str, str, str]] = field(default_factory=list)
+    merges: list[Merge] = field(default_factory=list)
+    undone_merges: list[Patient] = field(default_factory=list)
     moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
     demographics: list[DemographicsUpdate] = field(default_factory=list)
     renamed_patients: list[Patient] = field(default_factory=list)
@@ -147,6 +166,7 @@ class JobContext:
             orders,
             others,
             self.merges,
+            self.undone_merges,
             self.moves,
             self.exception_code,
             self.demographics,

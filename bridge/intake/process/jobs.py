@@ -17,7 +17,7 @@ from bridge.intake.receive.identity import part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import signed64
-from bridge.store.records.merged_patients import Patient
+from bridge.store.records.merged_patients import MergePointer, Patient
 from bridge.store.records.message_time import MessageTime, Resolution, clock
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.visit_transfers import VisitTransfers
@@ -47,7 +47,12 @@ _RESOLUTIONS = {
 }
 _INLINE_BYTES = 16 * 2**10  # larger messages are read on a thread
 _PATIENT_ACTIONS = frozenset(
-    {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
+    {
+        OrderAction.PATIENT_UPDATE,
+        OrderAction.PATIENT_MERGE,
+        OrderAction.PATIENT_UNMERGE,
+        OrderAction.VISIT_MOVE,
+    }
 )
 _DIGITS = re.compile(rb"[0-9]*")
 
@@ -106,6 +111,8 @@ class MessageJob:
     """The latest demographics of its patients from earlier messages."""
     moves: VisitTransfers = field(default_factory=dict)
     """Visits of its patients that moved."""
+    pointers: Mapping[Patient, MergePointer] = field(default_factory=dict)
+    """The merges of its patients, if it undoes one."""
     has_early_rows: bool = False
     """Whether orders of its batch are known by a number only."""
 

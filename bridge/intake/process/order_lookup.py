@@ -4,12 +4,17 @@ Blocking. Few statements for the whole batch. Numbers, children and merged patie
 if a message needs them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.demographics import has_conflicting_name, with_correction
+from bridge.intake.patients.demographics import (
+    has_conflicting_name,
+    is_other_name,
+    with_correction,
+    with_known_name,
+)
 from bridge.intake.patients.visits import Redirects, orders_to_read, redirected_job
 from bridge.intake.process.addressing import (
     PATIENT_CONFLICT,
@@ -30,13 +35,20 @@ from bridge.intake.process.order_rules import (
     CREATING_ACTIONS,
     ORDER_ACTIONS,
     PATIENT_ACTIONS,
+    OrderState,
 )
-from bridge.intake.process.order_values import is_unordered, signals_after
-from bridge.store.records import order_index, patient_demographics, visit_transfers
+from bridge.intake.process.order_values import has_moved_away, is_unordered, signals_after
+from bridge.store.records import (
+    merged_patients,
+    order_index,
+    patient_demographics,
+    visit_transfers,
+)
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.visit_transfers import VisitTransfer
 from config.listeners import PatientConflict
 from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.order_mapping import PatientNames
 
 Index = dict[OrderIndexKey, IndexedOrder]
 
@@ -94,7 +106,50 @@ def look_up_orders(
         index.setdefault(order.key, order)
     if any(map(is_unordered, index.values())):
         jobs = [replace(job, has_early_rows=True) for job in jobs]
-    return list(jobs), index
+    jobs = [_with_pointers(connection, job) for job in jobs]
+    return [_with_known_names(job, index) for job in jobs], index
+
+
+def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
+    """Add the merges of its patients to a job that undoes one."""
+    if all(event.action is not OrderAction.PATIENT_UNMERGE for event in job.events):
+        return job
+    return replace(job, pointers=merged_patients.pointers(connection, job.patients))
+
+
+def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
+    """Give the events the names that their orders have, if they have spellings of these names."""
+    if not index or job.patient_names is not PatientNames.COMPATIBLE:
+        return job
+    events = [
+        with_known_name(event, known.tags) if known is not None else event
+        for event in job.events
+        for known in [_known_order(event, index)]
+    ]
+    changed = any(now is not was for now, was in zip(events, job.events, strict=True))
+    return replace(job, events=events) if changed else job
+
+
+def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
+    """
+    Tell whether an event names another person than its order.
+
+    The report engine knows only the orders on the worklist, and no names of cancellations.
+    """
+    if job.patient_names is PatientNames.UPDATE:
+        return False
+    return any(
+        known.state != OrderState.CANCELLED and is_other_name(event, known.tags)
+        for event in job.events
+        if (known := _known_order(event, index)) is not None
+    )
+
+
+def _known_order(
+    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]
+) -> IndexedOrder | None:
+    known = index.get(key_of(event)) if event.action in ORDER_ACTIONS else None
+    return None if known is None or is_unordered(known) or has_moved_away(known) else known
 
 
 def _with_conflicts(job: MessageJob, index: Index, others: Sequence[IndexedOrder]) -> MessageJob:

@@ -32,9 +32,12 @@ from bridge.intake.patients.visits import (
     VisitMovedError,
 )
 from bridge.intake.process.addressing import (
+    MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
     IdentifierTakenError,
+    MergeContradictedError,
     OrderOfOtherPatientError,
+    OrderOfOtherPersonError,
     PatientMergedError,
 )
 from bridge.intake.process.job_context import (
@@ -97,6 +100,8 @@ _CODES: Final[Mapping[type[Exception], str]] = {
     VisitMovedError: OTHER_PATIENT,
     IdentifierTakenError: PATIENT_NAME_MISMATCH,
     OrderOfOtherPatientError: PATIENT_CONFLICT,
+    OrderOfOtherPersonError: PATIENT_NAME_MISMATCH,
+    MergeContradictedError: MERGE_CONTRADICTED,
 }
 
 
@@ -384,7 +389,7 @@ def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> Mes
 
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
     """List a message that is parked for a patient conflict or damage as an exception."""
-    if outcome.code not in {PATIENT_CONFLICT, CONTENT_DAMAGED}:
+    if outcome.code not in {PATIENT_CONFLICT, MERGE_CONTRADICTED, CONTENT_DAMAGED}:
         return outcome
     change = MessageChanges(claimed.message_id, (), exception_code=outcome.code)
     return replace(

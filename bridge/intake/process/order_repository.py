@@ -10,17 +10,32 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bridge.intake.patients.demographics import IDENTIFYING
+from bridge.intake.patients.merged_identity import (
+    MergedIdentity,
+    is_of_other_person,
+    moves_to_merged,
+    survivor_tags,
+)
 from bridge.intake.patients.visits import Redirects, VisitMovedError, goes_to_other_patient
 from bridge.intake.process.addressing import (
+    MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
+    MergeContradictedError,
     OrderOfOtherPatientError,
+    OrderOfOtherPersonError,
     PatientMergedError,
     names_merged_patient,
 )
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
-from bridge.intake.process.order_lookup import look_up_orders, read_redirects, redirect_jobs
-from bridge.intake.process.order_values import has_moved_away
+from bridge.intake.process.order_lookup import (
+    look_up_orders,
+    names_other_person,
+    read_redirects,
+    redirect_jobs,
+)
+from bridge.intake.process.order_values import has_moved_away, merged_from
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.ledger.arrivals import lane
@@ -37,12 +52,13 @@ from bridge.store.records import (
     patient_demographics,
     visit_transfers,
 )
-from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
 from bridge.store.records.merged_patients import Patient
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.short_work import SHORT
 from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
+from mappings.inbound.events import OrderAction
 
 PATIENT_NAME_MISMATCH = "patient_name_mismatch"
 """The code of an order whose patient the report engine knows by another name."""
@@ -158,6 +174,8 @@ class OrderRepository:
         for job in addressed:
             if job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
                 refused = [*refused, (job.claimed, OrderOfOtherPatientError())]
+            elif names_other_person(job, index):
+                refused = [*refused, (job.claimed, OrderOfOtherPersonError())]
             else:
                 accepted.append(job)
         return PreparedBatch(accepted, refused, index, requeued)
@@ -172,9 +190,12 @@ class OrderRepository:
         accepted: list[MessageJob] = []
         refused: list[tuple[ClaimedMessage, Exception]] = []
         requeued: list[MessageOutcome] = []
+        identities = _merged_identities(connection, jobs, redirects)
         for job, redirected in zip(jobs, redirect_jobs(connection, jobs, redirects), strict=True):
             if error := _redirect_refusal(job, redirected, redirects):
                 refused.append((job.claimed, error))
+            elif _contradicts_merge(job, identities, redirects):
+                refused.append((job.claimed, MergeContradictedError()))
             elif outcome := self._requeued(job, redirected):
                 requeued.append(outcome)
             else:
@@ -195,22 +216,27 @@ class OrderRepository:
         )
 
     def known_tags(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
-        """Read the known tags of an order's patient: the last correction, then other orders."""
+        """Read the known tags of an order's patient: the last correction, then its orders."""
         patient = (key.site, key.mrn)
         with self._database.read_committed() as connection:
             demographics = patient_demographics.find(connection, [patient])
             orders = order_index.find_by_patient(connection, [patient])
-        others = [each for each in orders if each.key != key and not has_moved_away(each)]
-        others.sort(key=lambda each: -each.last_message)
-        return [*(each.tags for each in demographics.values()), *(each.tags for each in others)]
+        known = [order for order in orders if not has_moved_away(order)]
+        known.sort(key=lambda order: -order.last_message)
+        return [*(each.tags for each in demographics.values()), *(order.tags for order in known)]
 
     def write(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store the changes within a transaction. Raises StoreError."""
         for change in changes:
-            for site, prior_mrn, mrn in change.merges:
-                survivor = merged_patients.merge(connection, site, prior_mrn, mrn)
+            for merge in change.merges:
+                site, prior_mrn = merge.site, merge.prior_mrn
+                survivor = merged_patients.merge(
+                    connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
+                )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 visit_transfers.merge(connection, site, prior_mrn, survivor)
+            for site, prior_mrn in change.undone_merges:
+                undo_merge(connection, site, prior_mrn, self.now())
             for prior, move in change.moves:
                 visit_transfers.add(connection, prior, move)
         for correction in (each for change in changes for each in change.demographics):
@@ -220,20 +246,82 @@ class OrderRepository:
         order_writes.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_writes.set_reports(connection, reports)
-        self._resume(
-            connection, {patient for change in changes for patient in change.renamed_patients}
-        )
+        renamed = {patient for change in changes for patient in change.renamed_patients}
+        resume_parked(self._database, connection, renamed)
         codes = [(each.message_id, each.exception_code) for each in changes if each.exception_code]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 
-    def _resume(self, connection: Connection, renamed_patients: set[Patient]) -> None:
-        """Queue messages again that are parked because of the identity of these patients."""
-        if renamed_patients:
-            patients = merged_patients.identifiers(connection, renamed_patients)
-            lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in patients})
-            for code in (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT):
-                resumed = replay_parked(self._database, connection, code, lanes)
-                exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
+
+def resume_parked(database: Database, connection: Connection, patients: set[Patient]) -> None:
+    """Queue messages again that are parked because of the identity of these patients."""
+    if not patients:
+        return
+    named = merged_patients.identifiers(connection, patients)
+    lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in named})
+    for code in (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED):
+        resumed = replay_parked(database, connection, code, lanes)
+        exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
+
+
+def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> int:
+    """
+    Remove the pointer of a merged number; return how many orders its merge had moved.
+
+    These orders become exceptions: a person must check whose they are.
+    """
+    survivor = merged_patients.undo(connection, site, prior_mrn)
+    if survivor is None:
+        return 0
+    moved = order_index.ids_with_signal(connection, site, survivor, merged_from(prior_mrn))
+    codes = [(order_id, MERGE_UNDONE) for order_id in moved]
+    exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
+    return len(moved)
+
+
+def _merged_identities(
+    connection: Connection, jobs: Sequence[MessageJob], redirects: Redirects
+) -> Mapping[Patient, MergedIdentity]:
+    """Read what is known of the survivors of the merged numbers that jobs name."""
+    merged = {
+        (event.site, event.mrn)
+        for job in jobs
+        for event in job.events
+        if (event.site, event.mrn) in redirects.survivors
+        and event.action is not OrderAction.PATIENT_UNMERGE
+    }
+    if not merged:
+        return {}
+    pointers = merged_patients.pointers(connection, merged)
+    survivors = {(pointer.site, pointer.mrn) for pointer in pointers.values()}
+    known = patient_demographics.find(connection, merged | survivors)
+    found: dict[Patient, MergedIdentity] = {}
+    for patient, pointer in pointers.items():
+        current = (pointer.site, pointer.mrn)
+        now = known[current].tags if current in known else {}
+        former = known[patient].tags if patient in known else {}
+        orders = (
+            order_index.find_by_patient(connection, [current])
+            if not all(now.get(tag) or pointer.identity.get(tag) for tag in IDENTIFYING)
+            else ()
+        )
+        mark = merged_from(pointer.prior_mrn)
+        own = [order.tags for order in orders if mark not in order.signals]
+        found[patient] = MergedIdentity(survivor_tags(now, pointer.identity, own), former)
+    return found
+
+
+def _contradicts_merge(
+    job: MessageJob, identities: Mapping[Patient, MergedIdentity], redirects: Redirects
+) -> bool:
+    """Tell whether an event with a merged number is about another person than the survivor."""
+    return any(
+        moves_to_merged(event, redirects.survivors)
+        or (
+            (event.site, event.mrn) in identities
+            and is_of_other_person(event, identities[event.site, event.mrn])
+        )
+        for event in job.events
+    )
 
 
 def _redirect_refusal(

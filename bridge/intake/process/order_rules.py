@@ -14,7 +14,12 @@ from bridge.store.records.order_index import IndexedOrder
 from mappings.inbound.events import OrderAction, OrderEvent
 
 PATIENT_ACTIONS = frozenset(
-    {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE, OrderAction.VISIT_MOVE}
+    {
+        OrderAction.PATIENT_UPDATE,
+        OrderAction.PATIENT_MERGE,
+        OrderAction.PATIENT_UNMERGE,
+        OrderAction.VISIT_MOVE,
+    }
 )
 """Actions on a patient, independent of orders."""
 

@@ -29,10 +29,13 @@ from mappings.inbound.procedures import (
     update_procedures,
 )
 
+MERGED_FROM = "merged-from"
+"""The kind of signal of an order that a merge moved from another patient; its value is the MRN."""
+
 CLOSED_BY = "closed-by"
 """The kind of signal of an order that was closed before it arrived, by a single number."""
 
-LASTING_KINDS = frozenset({"study-uid", "accession", CHILD_OF, CLOSED_BY})
+LASTING_KINDS = frozenset({"study-uid", "accession", CHILD_OF, CLOSED_BY, MERGED_FROM})
 """Signals that are values of the order: a message without them does not change them."""
 
 MESSAGE_GROUP = "message-group"
@@ -49,6 +52,7 @@ HELD_LATER, OPENED_LATER = "held-later", "opened-later"
 
 NON_LINKING_KINDS = frozenset(
     {CHILD_OF, REPLACED_SIGNAL, MOVED_AWAY, UNORDERED, CLOSED_BY, HELD_LATER, OPENED_LATER}
+    | {MERGED_FROM}
 )
 """Signals that do not link orders."""
 
@@ -56,6 +60,16 @@ NON_LINKING_KINDS = frozenset(
 def linking_signals(signals: Iterable[SignalHash]) -> frozenset[int]:
     """Return the signals that link orders."""
     return frozenset(each.signal for each in signals if each.kind not in NON_LINKING_KINDS)
+
+
+def merged_from(mrn: str) -> SignalHash:
+    """Return the signal of orders that a merge moved from a patient."""
+    return SignalHash(MERGED_FROM, signal(MERGED_FROM, mrn))
+
+
+def as_moved_by_merge(order: IndexedOrder, prior_mrn: str) -> IndexedOrder:
+    """Mark an order that a merge moved, so that it can be checked if the merge is undone."""
+    return replace(order, signals=order.signals | {merged_from(prior_mrn)})
 
 
 def as_moved_away(order: IndexedOrder) -> IndexedOrder:

@@ -7,6 +7,7 @@ Contains row ids and codes, never patient data. `bridge.monitoring` sends the no
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, text
 
@@ -36,15 +37,22 @@ _ADD = text(
     "INSERT INTO exception (kind, row_id, code, noted_at) VALUES (:kind, :row_id, :code, :now) "
     "ON CONFLICT DO NOTHING"
 )
+MERGE_UNDONE: Final = "merge_undone"
+"""The code of an order that a merge moved, and that stayed when the merge was undone."""
+
 _DELETE = text("DELETE FROM exception WHERE kind = :kind AND row_id IN :ids").bindparams(
     bindparam("ids", expanding=True)
 )
+_DELETE_COMPARED = text(
+    "DELETE FROM exception WHERE kind = :kind AND row_id IN :ids AND code <> 'merge_undone'"
+).bindparams(bindparam("ids", expanding=True))
 _CURRENT = text(
     "SELECT row_id, code FROM exception WHERE kind = :kind AND row_id IN :ids"
+    " AND code <> 'merge_undone'"
 ).bindparams(bindparam("ids", expanding=True))
 _IN_RANGE = text(
-    "SELECT DISTINCT row_id FROM exception "
-    "WHERE kind = :kind AND row_id > :after AND row_id <= :upto AND code <> :excluded"
+    "SELECT DISTINCT row_id FROM exception WHERE kind = :kind AND row_id > :after"
+    " AND row_id <= :upto AND code <> :excluded AND code <> 'merge_undone'"
 )
 _WITH_CODE = text("SELECT row_id FROM exception WHERE kind = :kind AND code = :code")
 _UNSEEN = text(
@@ -76,7 +84,7 @@ def replace_all(
     codes: Iterable[tuple[int, str]],
     now: int,
 ) -> None:
-    """Replace the exceptions of these rows."""
+    """Replace the exceptions of these rows, except those of undone merges: a person ends these."""
     found = set(codes)
     if row_ids:
         parameters = {"kind": kind.value, "ids": list(row_ids)}
@@ -85,7 +93,7 @@ def replace_all(
             return
         outdated = sorted({row_id for row_id, _ in before - found})
         if outdated:
-            connection.execute(_DELETE, {"kind": kind.value, "ids": outdated})
+            connection.execute(_DELETE_COMPARED, {"kind": kind.value, "ids": outdated})
     add(connection, kind, found, now)
 
 

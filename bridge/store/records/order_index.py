@@ -288,6 +288,17 @@ def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Index
     return _with_signals(connection, list(found.values()))
 
 
+def ids_with_signal(connection: Connection, site: str, mrn: str, wanted: SignalHash) -> list[int]:
+    """Return the row ids of a patient's orders with a signal."""
+    statement = (
+        select(ORDERS.c.id)
+        .join(_signal, _signal.c.order_id == ORDERS.c.id)
+        .where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
+        .where(_signal.c.kind == wanted.kind, _signal.c.signal == wanted.signal)
+    )
+    return list(connection.execute(statement).scalars())
+
+
 def find_related(
     connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
 ) -> list[IndexedOrder]:

@@ -40,7 +40,7 @@ def events(trigger: str, *segments: str) -> list[OrderEvent]:
 UPDATES = [*(f"A{n:02}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)), "A28", "A31"]
 MERGES = ["A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47"]
 MOVES = ["A35", "A41", "A42", "A44", "A45", "A49", "A50"]
-PASSES = ["A11", "A13", "A23", "A24", "A29", "A37", "A38", "A43", "A99"]
+PASSES = ["A11", "A13", "A23", "A24", "A29", "A38", "A99"]
 
 
 @pytest.mark.parametrize("trigger", UPDATES)
@@ -105,6 +105,26 @@ def test_pass(trigger: str) -> None:
     assert [e.action for e in events(trigger, PID)] == [OrderAction.IGNORE]
     assert [e.action for e in events(trigger)] == [OrderAction.IGNORE]
     assert [e.action for e in events(trigger, "PID|1|||||19800102")] == [OrderAction.IGNORE]
+
+
+def test_a_merge_is_undone() -> None:
+    """A43 has the patients in PID and MRG, A37 in two PID. Without a patient nothing happens."""
+    unmerge = OrderAction.PATIENT_UNMERGE
+    other = "PID|1||N2^^^NORTH^MR||OTHER^OLGA"
+    found = [
+        *events("A43", PID, "MRG|N2^^^NORTH^MR"),
+        *events("A37", PID, "PV1|1|O", other),
+        *events("A37", PID),
+        *events("A43", PID),
+    ]
+    assert {each.action for each in found} == {unmerge}
+    (number,) = {each.mrn for each in found}
+    assert number == events("A08", PID)[0].mrn
+    assert [each.prior_mrn for each in found] == ["N2", "N2", "", ""]
+    assert [each.is_mutual for each in found] == [False, True, True, True]
+    for trigger in ("A37", "A43"):
+        for segments in ((), ("PID|1|||||19800102",)):
+            assert [each.action for each in events(trigger, *segments)] == [OrderAction.IGNORE]
 
 
 REFUSED = {

@@ -23,6 +23,7 @@ from bridge.engine.service.launch.report_updates import (
     known_names,
     order_input,
     require_matching_name,
+    require_same_person,
 )
 from bridge.engine.service.launch.single_launch import (
     ExecutedLaunch,
@@ -177,6 +178,7 @@ def _admit_all(
         mrn = pointers.get(request.identity.mrn, request.identity.mrn)
         identity = OrderId(site_id, mrn, request.identity.accession)
         try:
+            require_same_person(work, request, identity)
             outcomes.append(_admit(users, names.setdefault(mrn, set()), request, identity))
         except EngineError as error:
             outcomes.append(error)

@@ -35,6 +35,7 @@ from bridge.engine.service.launch.report_updates import (
     merge_launch,
     needs_transfer,
     require_matching_name,
+    require_same_person,
 )
 from bridge.engine.service.live import sync_launch
 from bridge.engine.service.live.windows import writing_window
@@ -300,6 +301,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: Si
         names = known_names(work, identity.site_id, [identity.mrn]).get(identity.mrn, set())
         request = screen_launch(work, keep_newer_name(names, request), identity)
         require_matching_name(names, request)  # the patient may have been renamed
+        require_same_person(work, request, identity)  # or merged
         if found is not None:
             merge_launch(work, found.report, found.order, request)
     return create_report(work, request, identity, account) if found is None else found.report

@@ -17,7 +17,7 @@ from bridge.engine.launch import Attachment, LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, Status
 from bridge.engine.rules.order import OrderId
-from bridge.engine.rules.patients import names_conflict
+from bridge.engine.rules.patients import names_conflict, unambiguous_date
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.creation import (
@@ -93,6 +93,15 @@ _NAMES: Final = key_statement(
     "text",
 ).with_sqlite_part("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
 
+_BIRTH_DATES: Final = key_statement(
+    """
+    SELECT DISTINCT mrn, tags ->> 'PatientBirthDate' AS born FROM engine_report_order
+    WHERE site_id = :site_id AND mrn IN :mrns
+    """,
+    "mrns",
+    "text",
+).with_sqlite_part("tags ->> 'PatientBirthDate'", "json_extract(tags, '$.PatientBirthDate')")
+
 
 def order_input(request: LaunchInput, identity: OrderId) -> OrderInput:
     """Return the order of a launch, under the current patient identifier."""
@@ -121,6 +130,21 @@ def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
         return
     if any(names_conflict(known, request.patient_name) for known in names):
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
+
+
+def require_same_person(work: Work, request: LaunchInput, identity: OrderId) -> None:
+    """
+    Raise `PatientNameMismatch` if a merged identifier is launched with another date of birth.
+
+    `identity` is under the current identifier. The merge may have joined two people.
+    """
+    born = unambiguous_date(str(request.tags.get("PatientBirthDate", "")))
+    if identity.mrn == request.identity.mrn or born is None:
+        return
+    rows = execute_keys(work.connection, _BIRTH_DATES, [identity.mrn], site_id=identity.site_id)
+    known = {day for _, text in rows if (day := unambiguous_date(text or ""))}
+    if known and born not in known:
+        raise PatientNameMismatch(pointer="/clinicalInfo/PatientBirthDate")
 
 
 def keep_newer_name(names: Collection[str], request: LaunchInput) -> LaunchInput:

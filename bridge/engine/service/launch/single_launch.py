@@ -29,6 +29,7 @@ from bridge.engine.service.launch.report_updates import (
     merge_launch,
     order_input,
     require_matching_name,
+    require_same_person,
 )
 from bridge.engine.service.report_lookup import (
     current_identity,
@@ -61,6 +62,7 @@ def execute(work: Work, users: LaunchUsers, request: LaunchInput) -> ExecutedLau
     request = screen_launch(work, request, identity)
     names = known_names(work, identity.site_id, [identity.mrn])
     require_matching_name(names.get(identity.mrn, ()), request)
+    require_same_person(work, request, identity)
     if request.force_name:
         changed = {"PatientName": request.patient_name}
         update_patient(work, identity.site_id, identity.mrn, changed)

@@ -1,7 +1,7 @@
 """
-Patients: update demographics and merge identifiers, over all reports of a site.
+Patients: update demographics, merge identifiers and undo merges, over all reports of a site.
 
-Both are idempotent. Signed reports get the new demographics too; their signed text and fingerprint
+All are idempotent. Signed reports get the new demographics too; their signed text and fingerprint
 do not change. After a merge the prior identifier leads to the survivor, or is refused by the site
 setting `report_lookup.REFUSE_MERGED`.
 """
@@ -30,6 +30,7 @@ from bridge.engine.service.report_transitions import keep_registration
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files
 from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.merge_chains import merged_through
 
 
 def update_patient(work: Work, site_id: str, mrn: str, given: Mapping[str, str]) -> int:
@@ -65,8 +66,38 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
         raise RuleBroken(Reason.MERGE_CYCLE, pointer="/PatientMRN")
     if pointers.get(prior, target) != target:
         raise RuleBroken(Reason.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
-    _point(work, site_id, prior, target)
+    _point(work, site_id, prior, survivor, target)
     return _move_orders(work, site_id, prior, target)
+
+
+def undo_merge(work: Work, site_id: str, survivor: str, prior: str) -> None:
+    """
+    Let the prior identifier lead to the survivor no longer; without a pointer nothing changes.
+
+    Identifiers that were merged into the prior one lead to it again. Orders stay where they are.
+    Raise RuleBroken if the prior identifier leads to another survivor.
+    """
+    lock_patients(work, site_id, [survivor, prior])
+    pointers = _pointers(work, site_id, [survivor, prior])
+    target = pointers.get(prior)
+    if target is None:
+        return
+    if target != pointers.get(survivor, survivor):
+        raise RuleBroken(Reason.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
+    rows = work.session.exec(
+        select(PatientPointer).where(
+            PatientPointer.site_id == site_id, PatientPointer.mrn == target
+        )
+    ).all()
+    merged_into = {row.prior_mrn: row.merged_into or row.mrn for row in rows}
+    own = merged_through(prior, merged_into)
+    for row in rows:
+        if row.prior_mrn in own:
+            row.mrn = prior
+            work.session.add(row)
+        elif row.prior_mrn == prior:
+            work.session.delete(row)
+    work.session.flush()
 
 
 def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
@@ -78,9 +109,9 @@ def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
     return {row.prior_mrn: row.mrn for row in rows}
 
 
-def _point(work: Work, site_id: str, prior: str, target: str) -> None:
+def _point(work: Work, site_id: str, prior: str, survivor: str, target: str) -> None:
     """
-    Point the prior identifier at the target.
+    Point the prior identifier at the target, to which the survivor that the merge names leads.
 
     Identifiers that point to the prior one follow, so that there are no chains.
     """
@@ -89,7 +120,9 @@ def _point(work: Work, site_id: str, prior: str, target: str) -> None:
         .where(col(PatientPointer.site_id) == site_id, col(PatientPointer.mrn) == prior)
         .values(mrn=target)
     )
-    pointer = PatientPointer(site_id=site_id, prior_mrn=prior, mrn=target, merged_at=work.now)
+    pointer = PatientPointer(
+        site_id=site_id, prior_mrn=prior, mrn=target, merged_at=work.now, merged_into=survivor
+    )
     work.session.merge(pointer)
     work.session.flush()
 

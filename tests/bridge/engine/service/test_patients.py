@@ -12,7 +12,7 @@ from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
 from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.order_links import link_orders
-from bridge.engine.service.reports.patients import merge_patients, update_patient
+from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
 from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
@@ -77,6 +77,26 @@ def test_merges_never_chain(harness: ServiceHarness) -> None:
     with pytest.raises(RuleBroken) as same:
         harness.do(merge_patients, SITE, "D", "D")
     assert same.value.code == "same_patient"
+
+
+def test_an_undone_merge(harness: ServiceHarness) -> None:
+    """The number and those merged into it are their own again; reports stay. It may be repeated."""
+    harness.order("A1", mrn="B")
+    for survivor, prior in (("B", "A"), ("C", "B"), ("C", "D")):
+        harness.do(merge_patients, SITE, survivor, prior)
+
+    for _ in range(2):
+        harness.do(undo_merge, SITE, "C", "B")
+
+    with harness.work() as work:
+        pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
+    assert pointers == {"A": "B", "D": "C"}
+    assert harness.record(harness.identity("A1", "C")).orders[0].mrn == "C"
+    assert harness.do(register, SITE, OrderInput("B", "B1", tags={"Modality": "CT"})).report_id
+    assert harness.record(harness.identity("B1", "A")).orders[0].mrn == "B"
+    with pytest.raises(RuleBroken) as other:
+        harness.do(undo_merge, SITE, "X", "D")
+    assert other.value.code == "merged_elsewhere"
 
 
 def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) -> None:

@@ -100,3 +100,98 @@ async def test_the_definition_decides(
     assert hospital.states() == states
     if policy == "update":
         assert set((await names(hospital)).values()) == {other}
+
+
+SAME_ORDER = [
+    *(("XO", "SC"), ("SC", "CM"), ("NW", ""), ("NW", "SC"), ("XX", ""), ("XR", ""), ("SN", "")),
+    *(("NA", ""), ("RO", ""), ("SC", "IP"), ("CH", "")),
+]
+"""Order control codes and statuses of messages after which the order is on the worklist."""
+
+SPELLINGS = [
+    *("MÜLLER-DOE^JANE", "MÜLLER-DOE^JANE^^^DR", "MUELLER-DOE^JANE^Q.", "müller-doe^jane^quinn"),
+    *("MULLER DOE^JANE^^JR", "MÜLLER-DOE^J"),
+]
+
+
+async def prepare(hospital: Hospital, before: str) -> None:
+    """Make the patient known: by a correction, an order, or not at all."""
+    if "adt" in before:
+        await hospital.send(adt("A28", "M1", name=KNOWN))
+    await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))
+    if "order" in before:
+        await hospital.send(order_message(order_group("NW", "P2", "F2"), name=KNOWN))
+
+
+@pytest.mark.parametrize("before", ["", "adt", "order", "adt order"])
+async def test_a_change_of_an_order_with_another_spelling(hospital: Hospital, before: str) -> None:
+    """The change is applied with the known name, whatever else is known of the patient."""
+    await prepare(hospital, before)
+    for number, (control, status) in enumerate(SAME_ORDER):
+        spelling, what = SPELLINGS[number % len(SPELLINGS)], f"CT {number}"
+        group = order_group(control, "P1", "F1", status=status, what=what)
+        await hospital.send(order_message(group, name=spelling))
+        assert hospital.last_message()[0] == "done", (control, status, spelling)
+        assert (await hospital.descriptions())["F1"] == what
+    assert set((await names(hospital)).values()) == {KNOWN}
+
+
+@pytest.mark.parametrize("kind", ["OMG^O19^OMG_O19", "OMI^O23^OMI_O23"])
+async def test_other_messages_with_another_spelling(hospital: Hospital, kind: str) -> None:
+    """OMG and OMI are applied as ORM is."""
+    for control in ("NW", "XO"):
+        name = KNOWN if control == "NW" else "MÜLLER-DOE^JANE"
+        message = order_message(order_group(control, "P1", "F1", what=control), name=name)
+        await hospital.send(message.replace(b"ORM^O01", kind.encode()).replace(b"2.3.1", b"2.5.1"))
+    assert await hospital.descriptions() == {"F1": "XO"}
+    assert await names(hospital) == {"F1": KNOWN}
+
+
+@pytest.mark.parametrize(
+    ("closing", "spelling"), [*zip(["CA", "DC", "HD", "RP"], SPELLINGS[1:], strict=False)]
+)
+async def test_an_order_is_closed_and_opened_with_another_spelling(
+    hospital: Hospital, closing: str, spelling: str
+) -> None:
+    """The order is taken off the worklist. Ordered or released again, it has the known name."""
+    await prepare(hospital, "")
+    await hospital.send(order_message(order_group(closing, "P1", "F1"), name=spelling))
+    assert await names(hospital) == {}
+    opening = "RL" if closing == "HD" else "NW"
+    await hospital.send(order_message(order_group(opening, "P1", "F1"), name=spelling))
+    assert hospital.states() == {"done"}
+    assert await names(hospital) == {"F1": KNOWN}
+
+
+@pytest.mark.parametrize("control", ["XO", "SC", "NW", "CA", "HD", "DC", "RP"])
+async def test_a_change_of_an_order_with_another_name(hospital: Hospital, control: str) -> None:
+    """The change is parked, and the order stays as it is."""
+    await prepare(hospital, "")
+    for other, birth in OTHERS:
+        message = order_message(order_group(control, "P1", "F1", what="other"), name=other)
+        await hospital.send(message.replace(b"19700101", birth.encode()))
+        assert hospital.last_message() == ("parked", "patient_name_mismatch"), other
+    assert await names(hospital) == {"F1": KNOWN}
+    assert await hospital.descriptions() == {"F1": "CT Head"}
+
+
+@pytest.mark.parametrize("control", ["XO", "RL", "CA"])
+async def test_a_message_about_a_held_order_with_another_name(
+    hospital: Hospital, control: str
+) -> None:
+    """A held order keeps its name, too, and is released with it."""
+    await prepare(hospital, "")
+    await hospital.send(order_message(order_group("HD", "P1", "F1"), name=KNOWN))
+    await hospital.send(order_message(order_group(control, "P1", "F1"), name="ROE^JOAN"))
+    assert hospital.last_message() == ("parked", "patient_name_mismatch")
+    await hospital.send(order_message(order_group("RL", "P1", "F1"), name="MÜLLER-DOE^JANE"))
+    assert await names(hospital) == {"F1": KNOWN}
+
+
+async def test_a_year_of_birth_contradicts_no_day_of_that_year(hospital: Hospital) -> None:
+    """A spelling with only the year of birth is the same person's."""
+    await prepare(hospital, "")
+    change = order_message(order_group("XO", "P1", "F1"), name="MÜLLER-DOE^JANE")
+    await hospital.send(change.replace(b"19700101", b"1970"))
+    assert hospital.states() == {"done"}
+    assert await names(hospital) == {"F1": KNOWN}

@@ -2,7 +2,7 @@
 Launches (`launch/clinical`, its batch form, `init`), changes of orders, and patients.
 
 Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`.
-Patients: `patient/update` and `patient/merge`; both are idempotent.
+Patients: `patient/update`, `patient/merge` and `patient/unmerge`; all are idempotent.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
-from bridge.engine.service.reports.patients import merge_patients, update_patient
+from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist.ownership import assign_order
 from bridge.executors import Threads
@@ -221,6 +221,17 @@ async def merge(body: PatientMergeBody, request: Request) -> Response:
         lambda work: _without_body(
             merge_patients(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN)
         ),
+    )
+
+
+@patient_router.post("/unmerge", response_class=Response, responses=DONE)
+async def unmerge(body: PatientMergeBody, request: Request) -> Response:
+    """Undo a merge: `PriorPatientMRN` is a patient of its own again; its reports do not move."""
+    return await change_as_administrator(
+        request,
+        "patient-unmerge",
+        RequestSite(body.SiteID),
+        lambda work: undo_merge(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN),
     )
 
 

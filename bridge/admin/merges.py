@@ -1,0 +1,131 @@
+"""
+Merged patient numbers: list them, and undo a wrong merge.
+
+Undoing removes the pointer from the merged number to its survivor in the report engine and in the
+bridge. Later orders with the number are those of its own patient. Orders that the merge moved stay,
+because nobody knows whose they are: they become exceptions.
+"""
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.admin.audit_events import audited
+from bridge.engine.service.reports import patients
+from bridge.engine.service.work import ActorRef, transaction
+from bridge.engine_client.client import EngineClient
+from bridge.errors import BridgeError
+from bridge.index_key import keyed64
+from bridge.intake.process.order_repository import resume_parked, undo_merge
+from bridge.queue.ledger.arrivals import signed64
+from bridge.store.database import Database
+from bridge.store.records import merged_patients
+from bridge.store.records.merged_patients import MergePointer
+from bridge.wiring.engine import engine_http, engine_tokens
+from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
+from config import Settings, load
+
+MAX_REASON: Final = 500
+"""Characters of a reason, which the audit trail stores."""
+
+
+class NoSuchMerge(BridgeError):
+    """No merge has this number, or several sites have one."""
+
+
+class ReasonRequired(BridgeError):
+    """A merge cannot be undone without a reason."""
+
+    def __init__(self) -> None:
+        super().__init__(f"give a reason of 1 to {MAX_REASON} characters, without patient data")
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneMerge:
+    """A merge that was undone; `orders` is the number of orders that it had moved."""
+
+    site: str
+    reference: str
+    orders: int
+
+
+def reference_of(site: str, prior_mrn: str) -> str:
+    """Return the reference of a merge in the audit trail, which contains no patient data."""
+    return f"{keyed64(signed64(b'merge', site.encode(), prior_mrn.encode())) & (2**64 - 1):016x}"
+
+
+def list_merges(home: Path, site: str, number: str, limit: int) -> list[dict[str, Any]]:
+    """List merges, newest first; of one site or one number, unless that is ''."""
+    with bridge_database(home) as database, database.read() as connection:
+        found = merged_patients.list_pointers(connection, site, number, limit)
+    return [_as_json(pointer) for pointer in found]
+
+
+def _as_json(pointer: MergePointer) -> dict[str, Any]:
+    shown = {name: value for name, value in asdict(pointer).items() if name != "identity"}
+    return {**shown, "reference": reference_of(pointer.site, pointer.prior_mrn)}
+
+
+def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
+    """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired."""
+    if not 0 < len(reason.strip()) <= MAX_REASON:
+        raise ReasonRequired
+    settings = load(home)
+    with bridge_database(home) as database:
+        pointer = _only(database, number, site)
+        reference = reference_of(pointer.site, pointer.prior_mrn)
+        with audited(home, database, "undo merge", ("merge", reference), reason=reason.strip()):
+            _undo_in_engine(settings, pointer)
+            return UndoneMerge(pointer.site, reference, _undo_in_bridge(database, pointer))
+
+
+def _only(database: Database, number: str, site: str) -> MergePointer:
+    with database.read() as connection:
+        found = [
+            pointer
+            for pointer in merged_patients.list_pointers(connection, site, number, 1000)
+            if pointer.prior_mrn == number
+        ]
+    if not found:
+        raise NoSuchMerge("this number was not merged into another one")
+    if len(found) > 1:
+        raise NoSuchMerge("several sites have a merge of this number: name the site")
+    return found[0]
+
+
+def _undo_in_engine(settings: Settings, pointer: MergePointer) -> None:
+    """Undo the merge in the report engine first: if that fails, nothing has changed."""
+    if not settings.engine.is_internal:
+        asyncio.run(_call_engine(settings, pointer))
+        return
+    database = open_engine_database(settings)
+    try:
+        migrate_engine(database)
+        with transaction(database, ActorRef(), _now()) as work:
+            patients.undo_merge(work, pointer.site, pointer.mrn, pointer.prior_mrn)
+    finally:
+        database.dispose()
+
+
+async def _call_engine(settings: Settings, pointer: MergePointer) -> None:
+    http = engine_http(settings, None)
+    try:
+        client = EngineClient(http, engine_tokens(settings))
+        await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn)
+    finally:
+        await http.aclose()
+
+
+def _undo_in_bridge(database: Database, pointer: MergePointer) -> int:
+    """Remove the pointer, and queue the messages again that waited for it."""
+    with database.write() as connection:
+        moved = undo_merge(connection, pointer.site, pointer.prior_mrn, _now())
+        waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}
+        resume_parked(database, connection, waiting)
+    return moved
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
