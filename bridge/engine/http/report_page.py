@@ -26,12 +26,13 @@ from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service.accounts.sessions import (
     SEEN_EVERY_MS,
     BrowserSession,
+    add_details,
     find_session,
     keep_alive,
 )
 from bridge.engine.service.caller import account_role
 from bridge.engine.service.signing import page_state
-from bridge.engine.service.signing.lease import Editor
+from bridge.engine.service.signing.lease import TAB, Editor
 from bridge.engine.service.sites.audit_states import StateReader, difference
 from bridge.engine.service.work import ActorRef, Work
 
@@ -94,6 +95,14 @@ class ReportPage:
     engine: EngineState
     session: BrowserSession
     request: Request
+
+    async def in_tab(self, tab: str) -> "ReportPage":
+        """Return the page with the name of its tab, which is stored with its session."""
+        session = self.session
+        if tab in ("", session.tab):
+            return self
+        await self.engine.work.write(lambda c: add_details(c, session, {TAB: tab}))
+        return replace(self, session=replace(session, details={**session.details, TAB: tab}))
 
     async def show(self, *, take_over: bool = False) -> Response:
         """Return the state of the page; record one view for requests in quick succession."""
@@ -184,7 +193,7 @@ class ReportPage:
                 raise Forbidden
             if now - session.last_seen_at > SEEN_EVERY_MS:
                 keep_alive(work.connection, session, now)
-            editor = Editor(session.account_id, role, session.holder)
+            editor = Editor(session.account_id, role, session.holder, session.tab)
             return apply(work, editor, session.report_id)
 
         actor = ActorRef(session.account_id, session_pk=session.pk)

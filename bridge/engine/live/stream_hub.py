@@ -24,9 +24,9 @@ from bridge.engine.service.live.windows import (
     REPORTS,
     WINDOWS,
     close_windows,
-    open_conditions,
     renew,
 )
+from bridge.engine.service.signing.lease import open_windows
 from bridge.engine.service.work import CHANGES
 from bridge.store.errors import StoreError
 from bridge.store.lease_clock import lease_time
@@ -207,7 +207,7 @@ def read_snapshot(
 
 def _windows(connection: Connection, reports: list[str], now: int) -> dict[str, tuple[int, ...]]:
     query = select(WINDOWS.c.report_id, WINDOWS.c.session_pk).where(
-        WINDOWS.c.report_id.in_(reports), *open_conditions(lease_time(connection, now))
+        WINDOWS.c.report_id.in_(reports), *open_windows(lease_time(connection, now))
     )
     found: dict[str, tuple[int, ...]] = {}
     for row in connection.execute(query.order_by(WINDOWS.c.session_pk)):

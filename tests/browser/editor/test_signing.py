@@ -70,3 +70,65 @@ def test_without_a_sign_delay_the_key_asks(engine: EngineServer, page: Page) -> 
     page.keyboard.press("Control+Enter")
     expect(page.locator("#addendum-create")).to_be_visible()
     assert engine.status("A3") == "Final"
+
+
+@pytest.fixture
+def unsigned(engine: EngineServer, page: Page) -> Page:
+    """A report that was read preliminarily, signed with another text, and unsigned."""
+    opened(page, engine.launch())
+    typed(page, "Preliminary text.")
+    phase(page, "saved")
+    identity = {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"}
+    read = {"clinicalInfo": identity, "prelimGroup": "Residents", "prelimTag": "Night"}
+    engine.call("POST", "report/prelim", read)
+    expect(page.locator("#badge")).to_have_attribute("data-status", "Preliminary")
+    page.fill("#text", "Text of the attending.")
+    page.click("#sign")
+    page.click("#unsign")
+    expect(page.locator("#text")).to_have_text("Preliminary text.")
+    return page
+
+
+def test_after_unsign_the_signed_text_is_one_press_away(
+    engine: EngineServer, unsigned: Page
+) -> None:
+    """The notice restores the signed text in one step, which Undo takes back."""
+    unsigned.reload()
+    unsigned.click("#recalled-restore")
+    expect(unsigned.locator("#text")).to_have_text("Text of the attending.")
+    expect(unsigned.locator("#text")).to_be_focused()
+    unsigned.keyboard.press("Control+z")
+    expect(unsigned.locator("#text")).to_have_text("Preliminary text.")
+    unsigned.keyboard.press("Control+y")
+    phase(unsigned, "saved")
+    expect(unsigned.locator("#recalled")).to_have_count(0)
+    assert engine.content() == "Text of the attending."
+    unsigned.click("#sign")
+    expect(unsigned.locator("#unsign")).to_be_visible()
+    expect(unsigned.locator("#recalled")).to_have_count(0)
+
+
+def test_each_version_can_be_restored(engine: EngineServer, unsigned: Page) -> None:
+    """Restore beside a signing or a preliminary read makes it the text."""
+    unsigned.get_by_role("tab", name="Versions").click()
+    unsigned.locator("#signings .restore").click()
+    expect(unsigned.locator("#text")).to_have_text("Text of the attending.")
+    unsigned.locator("#prelims .restore").click()
+    expect(unsigned.locator("#text")).to_have_text("Preliminary text.")
+    phase(unsigned, "saved")
+    unsigned.click("#sign")
+    expect(unsigned.locator("#unsign")).to_be_visible()
+    expect(unsigned.locator(".restore")).to_have_count(0)
+
+
+def test_after_unsign_the_keys_go_to_the_text(engine: EngineServer, page: Page) -> None:
+    """Words typed after Unsign are in the text."""
+    opened(page, engine.launch())
+    typed(page, "Signed.")
+    page.click("#sign")
+    page.click("#unsign")
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" And corrected.")
+    phase(page, "saved")
+    assert engine.content() == "Signed. And corrected."

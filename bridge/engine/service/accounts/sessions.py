@@ -112,6 +112,11 @@ class BrowserSession:
         return dict(self.details.get("prewarmed", {}))
 
     @property
+    def tab(self) -> str:
+        """The browser tab of the session's page, as the page named it; empty before."""
+        return str(self.details.get("tab", ""))
+
+    @property
     def holder(self) -> str:
         """The name under which this session holds the write lease of a report."""
         return f"session {self.pk}"

@@ -46,7 +46,6 @@ from bridge.engine.service.report_lookup import (
     lock_report_by_id,
 )
 from bridge.engine.service.reports.file_screening import screen_launch
-from bridge.engine.service.signing import lease
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
 from bridge.engine.service.work import Work
 from bridge.engine.settings import AccessLifetimes
@@ -311,7 +310,6 @@ def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedR
     """Open the report of a session again, after its page was reloaded."""
     report = lock_report_by_id(work, session.report_id)
     account = get_user(work.connection, report.site_id, session.account_id)
-    lease.release(work, session.holder, report)  # the previous page has been left
     return open_locked(work, context, report, account, options_for_reload(work, session))
 
 

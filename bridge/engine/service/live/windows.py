@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from bridge.engine.records.tables import Window, metadata
 from bridge.engine.service.accounts.sessions import SESSIONS, BrowserSession
-from bridge.engine.service.signing.lease import LEASE_MS
+from bridge.engine.service.signing.lease import open_windows
 from bridge.store.lease_clock import lease_time
 
 WINDOWS = metadata.tables[str(Window.__tablename__)]
@@ -23,9 +23,6 @@ ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 
 RENEWED_EVERY_MS = 10_000
-EXPIRY_MS = 25_000
-"""A window that was not renewed for this time counts as closed."""
-
 HANDOVER = "handover"
 """The member of a session's details with the time at which it was asked to hand over the lease."""
 
@@ -67,11 +64,6 @@ def renew(connection: Connection, streams: Collection[str], now: int) -> None:
     connection.execute(statement.values(seen_at=lease_time(connection, now)))
 
 
-def open_conditions(moment: int) -> list[ColumnElement[bool]]:
-    """Return the conditions for an open window; `moment` is a `lease_time`."""
-    return [WINDOWS.c.seen_at > moment - EXPIRY_MS, WINDOWS.c.seen_at < moment + EXPIRY_MS]
-
-
 def close_windows(connection: Connection, streams: Collection[str]) -> None:
     """Delete the windows of streams that have ended."""
     connection.execute(delete(WINDOWS).where(WINDOWS.c.stream.in_(sorted(streams))))
@@ -90,13 +82,13 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
         .where(
             WINDOWS.c.report_id == session.report_id,
             WINDOWS.c.session_pk != session.pk,
-            *open_conditions(lease_time(connection, now)),
+            *open_windows(lease_time(connection, now)),
         )
         .order_by(WINDOWS.c.session_pk)
     ).all()
     if not rows:
         return []
-    writer = _writer(connection, session.report_id, lease_time(connection, now))
+    writer = _lease_holder(connection, session.report_id)
     found = [
         OtherWindow(
             row.name or row.email,
@@ -108,11 +100,8 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
     return sorted(found, key=lambda each: (each.same_user, not each.writing))
 
 
-def _writer(connection: Connection, report_id: str, moment: int) -> str | None:
-    query = select(REPORTS.c.lease_holder).where(
-        REPORTS.c.report_id == report_id,
-        REPORTS.c.lease_until.between(moment + 1, moment + LEASE_MS),
-    )
+def _lease_holder(connection: Connection, report_id: str) -> str | None:
+    query = select(REPORTS.c.lease_holder).where(REPORTS.c.report_id == report_id)
     found: str | None = connection.execute(query).scalar_one_or_none()
     return found
 
@@ -125,7 +114,7 @@ def persistent_windows(
         WINDOWS.c.account_id == account_id,
         WINDOWS.c.site_id == site_id,
         WINDOWS.c.persistent,
-        *open_conditions(lease_time(connection, now)),
+        *open_windows(lease_time(connection, now)),
     )
     return connection.execute(query).all()
 
@@ -150,14 +139,13 @@ def writing_window(
 ) -> int | None:
     """Return the session of the open window, other than this one, that writes a report."""
     moment = lease_time(connection, now)
-    holder = _writer(connection, report_id, moment) or ""
-    writer = holder.removeprefix("session ")
+    writer = (_lease_holder(connection, report_id) or "").removeprefix("session ")
     if not writer.isdigit() or int(writer) == session_pk:
         return None
     query = select(WINDOWS.c.session_pk).where(
         WINDOWS.c.session_pk == int(writer),
         WINDOWS.c.report_id == report_id,
-        *open_conditions(moment),
+        *open_windows(moment),
     )
     return connection.execute(query).scalars().first()
 

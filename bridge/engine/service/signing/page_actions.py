@@ -44,10 +44,12 @@ def save(
     document: Any,
     *,
     template: int | None = None,
+    leaving: bool = False,
 ) -> Report:
     """
     Save the page's text, and the number of the template if one was applied.
 
+    A page that is left does not acquire the lease: the next page of its tab may have it already.
     Raise ReportVersionConflict or BeingEdited.
     """
     report = lock_report_by_id(work, report_id)
@@ -58,7 +60,8 @@ def save(
     content = read_document(document)
     if version != report.version:
         raise ReportVersionConflict
-    lease.renew(work, editor, report)
+    if not leaving:
+        lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
         return report
     apply_event(work, report, LifecycleEvent.SAVE)

@@ -15,7 +15,7 @@ from sqlmodel import col, select
 from bridge.engine.documents.exports.html import fragment
 from bridge.engine.launch import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
-from bridge.engine.rules.lifecycle import SIGNED, AddendumState
+from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Status
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
@@ -23,7 +23,12 @@ from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_user, settings_of
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
-from bridge.engine.service.report_transitions import addenda_of, document_json, sign_delay
+from bridge.engine.service.report_transitions import (
+    addenda_of,
+    document_json,
+    prelim_reads,
+    sign_delay,
+)
 from bridge.engine.service.reports.files import list_file_notices
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
@@ -61,7 +66,7 @@ def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
 
 def leave(work: Work, editor: Editor, report_id: str) -> None:
     """Release the lease: the page is being left."""
-    lease.release(work, editor.session_id, lock_report_by_id(work, report_id))
+    lease.leave(work, editor, lock_report_by_id(work, report_id))
 
 
 def _renew_lease(work: Work, editor: Editor, report: Report, *, take_over: bool) -> None:
@@ -96,7 +101,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signedBy": report.signed_by,
         "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
         **list_file_notices(work, report),
-        "recalled": _recalled(work, report) if report.status not in SIGNED else None,
+        "recalled": _recalled(work, report),
         "owner": _owns(editor, report),
         "ownerName": _owner_name(work, report),
         "writable": lease.is_held(work, editor, report),
@@ -148,13 +153,24 @@ def _addendum_json(addendum: Addendum) -> dict[str, Any]:
 
 
 def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
-    """Return the text of the newest recalled signing, if it differs from the current text."""
+    """
+    Return the text of the newest recalled signing that a preliminary read has replaced.
+
+    None after the restored text was changed.
+    """
+    if report.status is not Status.PRELIMINARY:
+        return None
     newest = work.session.exec(
         select(Signature)
         .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_not(None))
         .order_by(col(Signature.pk).desc())
     ).first()
     if newest is None or newest.content_text == report.content_text:
+        return None
+    active = [read for read in prelim_reads(work, report) if read.withdrawn_at is None]
+    if not active or active[-1].content_text != report.content_text:
+        return None
+    if active[-1].read_at > (newest.withdrawn_at or 0):
         return None
     return {"document": newest.document, "content": newest.content_text, "at": newest.signed_at}
 

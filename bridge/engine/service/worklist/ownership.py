@@ -10,7 +10,6 @@ from bridge.engine.records.tables import Report
 from bridge.engine.rules.lifecycle import SIGNED, Reason
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_member, get_user
 from bridge.engine.service.caller import BrowserUser, account_role
 from bridge.engine.service.launch.link_visits import (
@@ -21,7 +20,6 @@ from bridge.engine.service.launch.link_visits import (
 )
 from bridge.engine.service.launch.report_updates import assign_report, unassign_report
 from bridge.engine.service.report_lookup import lock_report, lock_report_by_id
-from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import Work
 
@@ -40,19 +38,12 @@ def open_from_worklist(
     context: LinkContext,
     browser_user: BrowserUser,
     report_id: str,
-    before: BrowserSession | None,
 ) -> OpenedReport:
-    """
-    Open a report for a member of its site; raise `ReportNotFound` for other users.
-
-    `before` is the session of a page that is reloaded; its write lease is released.
-    """
+    """Open a report for a member of its site; raise `ReportNotFound` for other users."""
     report = lock_report_by_id(work, report_id)
     account_id = browser_user.account_on(report.site_id)
     if account_id is None or account_role(work.connection, account_id, report.site_id) is None:
         raise ReportNotFound
-    if before is not None and before.report_id == report_id and before.account_id == account_id:
-        lease.release(work, before.holder, report)
     account = get_user(work.connection, report.site_id, account_id)
     return open_locked(work, context, report, account, _OWN_WINDOW)
 

@@ -44,6 +44,8 @@ export function createEndpoints(api: Api) {
 
   return {
     load: () => api.get<Page>(`${HOME}report`, { within: LOAD_WITHIN }),
+    /** The first load of a page, which names its tab. */
+    open: (tab: string) => post("open", { tab }, LOAD_WITHIN),
     takeOver: () => post("open", { takeOver: true }),
     // Concurrent calls share one request, so that saving does not wait behind them.
     presence: coalesce(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),

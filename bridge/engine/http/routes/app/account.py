@@ -10,7 +10,7 @@ from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineDep, EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, show_notice
-from bridge.engine.http.link_pages import cookie_session, is_prefetch
+from bridge.engine.http.link_pages import is_prefetch
 from bridge.engine.http.models.administration import (
     ConfirmBody,
     OwnTokenBody,
@@ -221,12 +221,11 @@ async def report(report_id: str, request: Request) -> Response:
     signed = None if is_framed(request) else await signed_in_account(engine, request)
     if signed is None or not is_same_origin(engine, request):
         return RedirectResponse(password_sign_in.HOME, 303)
-    before = await cookie_session(engine, request)
     context = engine.link_context()
     account_id = signed.account.id
 
     def apply(work: Work) -> OpenedReport:
-        opened = open_from_worklist(work, context, signed.browser_user, report_id, before)
+        opened = open_from_worklist(work, context, signed.browser_user, report_id)
         site_id, opened_id = opened.site_id, opened.report_id
         work.audit(audit_event(request, "open", site_id, opened_id, account_id=account_id))
         return opened

@@ -56,9 +56,14 @@ class SessionPrelimBody(VersionedBody):
 
 
 class OpenBody(Body):
-    """Whether to take the writing lease from another session."""
+    """
+    Whether to take the writing lease from another session, and the name of the page's tab.
+
+    A reloaded page names the same tab again, and shares the lease of its session before.
+    """
 
     takeOver: StrictBool = False  # noqa: N815  # as its neighbours are spelled
+    tab: Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")] = ""
 
 
 @router.get("/report", response_model=PageJson)
@@ -76,7 +81,8 @@ async def open_again(body: OpenBody, page: ReportPageDep) -> Response:
     """
     if body.takeOver:
         await wait_for_handover(page.engine, page.session.report_id, page.session.pk)
-    return await page.show(take_over=body.takeOver)
+    opened = await page.in_tab(body.tab)
+    return await opened.show(take_over=body.takeOver)
 
 
 @router.post("/transfer", response_model=PageJson)
@@ -97,16 +103,22 @@ async def transfer(page: ReportPageDep) -> Response:
 async def save(body: SaveBody, page: ReportPageDep) -> Response:
     """Save the text if it is based on the current version."""
 
-    def apply(work: Work, editor: Editor, report_id: str) -> None:
+    def apply(work: Work, editor: Editor, report_id: str, *, leaving: bool = False) -> None:
         page_actions.save(
-            work, editor, report_id, body.version, body.sent(), template=body.template
+            work,
+            editor,
+            report_id,
+            body.version,
+            body.sent(),
+            template=body.template,
+            leaving=leaving,
         )
 
     if not body.leaving:
         return await page.change("save", apply)
 
     def save_and_leave(work: Work, editor: Editor, report_id: str) -> None:
-        apply(work, editor, report_id)
+        apply(work, editor, report_id, leaving=True)
         page_state.leave(work, editor, report_id)
 
     return await page.change_without_page("save", save_and_leave)

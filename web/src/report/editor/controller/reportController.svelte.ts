@@ -1,10 +1,13 @@
 // The controller of the report page: its state, its texts, and its actions. Every action
 // returns the new state; the service decides which actions are permitted (`can`).
+import { tick } from "svelte";
 import { ApiProblem } from "../../../shared/api/client";
 import { coalesce, withTimeout } from "../../../shared/api/callOrder";
 import type { PageAction, Endpoints } from "../endpoints";
 import type { Choices, Control, Finding, Macro, Page } from "../page";
 import { openJournal, type Journal } from "../saving/journal";
+import { tabName } from "../saving/tabName";
+import { replaceAll } from "../text/commands";
 import { canonical, type ReportDocument } from "../text/document";
 import { TextPart } from "./textPart.svelte";
 
@@ -90,7 +93,7 @@ export class ReportController {
   /** Loads the report and opens its text. */
   async open(): Promise<void> {
     const macros = withTimeout(MACROS_TIMEOUT_MS, this.loadMacros());
-    const page = await this.endpoints.load();
+    const page = await this.endpoints.open(tabName());
     await macros; // a trigger that is typed before the macros are loaded is not expanded
     const journal = await withTimeout(
       JOURNAL_TIMEOUT_MS,
@@ -123,7 +126,7 @@ export class ReportController {
     this.page = page;
     if (!page.writable) this.handingOver = false;
     this.report?.take(page.document);
-    if (reading && this.editable) this.report?.writable();
+    if (reading && this.editable) void this.report?.recover(true, { openWindows: true });
     if (this.editable) this.report?.resume();
     this.#adoptAddendum(page);
   }
@@ -309,12 +312,28 @@ export class ReportController {
     return this.run(() => this.perform(action), done);
   }
 
+  /** Replaces the text by one of its versions, in one step that can be undone. */
+  restore(document: ReportDocument): void {
+    const editor = this.report?.editor;
+    if (!editor || !this.editable) return;
+    replaceAll(editor, document);
+    editor.view.focus();
+    this.showStatus("panels.restored");
+  }
+
   /** Takes over writing. It saves nothing first, because another window holds the lease. */
   takeOver(): Promise<boolean> {
-    return this.run(
-      () => this.performWithoutSaving(() => this.endpoints.takeOver()),
-      "editor.yours",
+    return this.thenWrite(
+      this.run(() => this.performWithoutSaving(() => this.endpoints.takeOver()), "editor.yours"),
     );
+  }
+
+  /** After an action whose button disappears, the keys go to the text. */
+  async thenWrite(action: Promise<boolean>, part = () => this.report): Promise<boolean> {
+    const done = await action;
+    await tick(); // until the text is editable
+    if (done) part()?.editor?.view.focus();
+    return done;
   }
 
   /** Runs an action without saving first; shows the result and returns false if it failed. */

@@ -33,7 +33,7 @@ it("is loaded after a pending save if a change arrives meanwhile", async () => {
   await turn();
   const refreshed = [controller.refresh(), controller.refresh()];
   await turn();
-  expect([count("save"), count("report")]).toEqual([1, 1]);
+  expect([count("save"), count("report")]).toEqual([1, 0]);
   Object.assign(page, { now: page.now + 1, version: 4 });
   held.pop()?.();
   await saved;
@@ -74,7 +74,7 @@ it("opens after the macros are loaded, and without them if they are late", async
   const { controller, held, count } = engine(["macros"]);
   const opened = controller.open();
   await turn();
-  expect([count("report"), controller.page]).toEqual([1, null]);
+  expect([count("open"), controller.page]).toEqual([1, null]);
   held.pop()?.();
   await opened;
   expect(controller.view).toBe("report");

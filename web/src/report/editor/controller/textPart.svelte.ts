@@ -73,14 +73,19 @@ export class TextPart {
     this.editor = null;
   }
 
-  /** Restores text kept in the browser; call it after the editor was created. */
-  async recover(writable: boolean): Promise<void> {
+  /**
+   * Restores text kept in the browser; call it after the editor was created, and again when the
+   * text becomes editable. Then text of windows that are still open belongs to it too: they have
+   * handed over writing.
+   */
+  async recover(writable: boolean, { openWindows = false } = {}): Promise<void> {
     const { journal, name, version } = this.#options;
-    const entry = (await journal?.read<ReportDocument>(name).catch(() => null)) ?? null;
-    const stored = { document: this.#shown, version: version(), writable };
-    const found = recovery(entry, stored);
+    const read = journal?.read<ReportDocument>(name, { openWindows });
+    const entry = (await read?.catch(() => null)) ?? null;
+    if (entry && writable) this.kept = null;
+    const found = recovery(entry, { text: this.#stored, version: version(), writable });
     // Text typed while the journal was read is not overwritten; the user decides.
-    const typed = canonical(this.content()) !== canonical(this.#shown);
+    const typed = canonical(this.content()) !== this.#stored;
     const what = found === "restore" && typed ? "ask" : found;
     if (what === "forget" && entry) await this.#forget(entry);
     if (what === "restore" && entry && this.editor) {
@@ -100,15 +105,6 @@ export class TextPart {
 
   async #forget(entry: Entry<ReportDocument>): Promise<void> {
     await this.#options.journal?.forget(entry).catch(() => undefined);
-  }
-
-  /** The text has become editable: text kept for this version is restored. */
-  writable(): void {
-    const kept = this.kept;
-    if (!kept || !this.editor || kept.version !== this.#options.version()) return;
-    this.kept = null;
-    this.restoredAt = kept.at;
-    void this.#restore(kept);
   }
 
   /** This window may write again: saves text that was refused while another window wrote. */

@@ -12,8 +12,8 @@ export interface Entry<Content> {
 
 export interface Journal {
   keep<Content>(part: string, entry: Entry<Content>): Promise<void>;
-  /** Returns the newest text of a closed window; text of open windows is not offered. */
-  read<Content>(part: string): Promise<Entry<Content> | null>;
+  /** Returns the newest text of another window; text of open windows only if asked for. */
+  read<Content>(part: string, options?: { openWindows?: boolean }): Promise<Entry<Content> | null>;
   /** Removes the entries of this window. */
   clear(part: string): Promise<void>;
   /** Removes an entry. */
@@ -114,11 +114,11 @@ class SealedJournal implements Journal {
     await finished(this.#store("readwrite").put(row));
   }
 
-  async read<Content>(part: string): Promise<Entry<Content> | null> {
+  async read<Content>(part: string, { openWindows = false } = {}): Promise<Entry<Content> | null> {
     const name = `${this.#report}/${part}`;
     const range = IDBKeyRange.bound(name, `${name}${WINDOW}\uffff`);
     const rows = await finished<Row[]>(this.#store("readonly").getAll(range));
-    const open = await this.#windows.areOpen();
+    const open = openWindows ? new Set([this.#windows.own]) : await this.#windows.areOpen();
     const left = rows.filter((row) => !open.has(row.id.slice(name.length + WINDOW.length)));
     for (const row of left.sort((one, other) => other.at - one.at)) {
       const entry = await this.#unseal<Content>(row);

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { ApiProblem } from "../../../shared/api/client";
-import { fromText, plainText, type ReportDocument } from "../text/document";
+import { canonical, fromText, plainText, type ReportDocument } from "../text/document";
 import type { Entry, Journal } from "./journal";
 import { openJournal } from "./journal";
 import { TextSaver } from "./textSaver.svelte";
@@ -166,11 +166,11 @@ describe("a text with a journal", () => {
 
 describe("text in the journal", () => {
   const entry = { content: fromText("typed"), version: 3, at: 0 };
-  const stored = { document: fromText("stored"), version: 3, writable: true };
+  const stored = { text: canonical(fromText("stored")), version: 3, writable: true };
 
   it("is restored, is removed, or needs a decision", () => {
     expect(recovery(null, stored)).toBe("nothing");
-    expect(recovery(entry, { ...stored, document: fromText("typed") })).toBe("forget");
+    expect(recovery(entry, { ...stored, text: canonical(fromText("typed")) })).toBe("forget");
     expect(recovery(entry, stored)).toBe("restore");
     expect(recovery(entry, { ...stored, version: 4 })).toBe("ask");
     expect(recovery(entry, { ...stored, writable: false })).toBe("ask");
