@@ -43,7 +43,7 @@ sweep: app ## each call on disk, socket, descriptor and thread fails once; needs
 	$(BIN)/python -m tests.sweep
 
 model: $(READY) ## TLC on the models of the queue and the outbox; needs Java
-	$(BIN)/python tests/model/run.py
+	$(BIN)/python -m tests.model.run
 
 simulate: $(READY) ## ten thousand schedules of each story under simulated time; SCHEDULES=500: fewer
 	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),10000)

@@ -11,9 +11,11 @@ import tempfile
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -211,6 +213,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test before its fixtures if the machine lacks what it needs."""
+    for mark in item.iter_markers("needs"):
+        for requirement in mark.args:
+            requirement.require()
+
+
 def pytest_collection_finish() -> None:
     """Exclude the collected tests from garbage collection: they live as long as the run."""
     gc.freeze()
@@ -223,6 +233,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name each reason for skipped tests once, with the number of tests."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped tests")
+    for reason, number in reasons.most_common():
+        terminalreporter.line(f"{number:5} {'test ' if number == 1 else 'tests'}  {reason}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,12 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.eventually import PATIENCE, eventually
+
+_MARK = "REPORT_BRIDGE_INTERRUPTED_RUN"
+"""Marks all processes of an interrupted run in their environment."""
 
 _WAITING = """
 import subprocess
@@ -39,6 +43,7 @@ def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, "-c", str(tmp_path / "pytest.ini"), str(case)],
         cwd=Path(__file__).parent.parent,
+        env={**os.environ, _MARK: str(tmp_path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -54,3 +59,20 @@ def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
         eventually(lambda: not [each for each in left if each.is_running()])
     finally:
         run.kill()
+        run.wait()
+        _kill_all_of(str(tmp_path))
+
+
+def _kill_all_of(run: str) -> None:
+    """Kill what an interrupted run has left, wherever it is now in the tree of processes."""
+    while left := [process for process in psutil.process_iter() if _is_of(process, run)]:
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=10)
+
+
+def _is_of(process: psutil.Process, run: str) -> bool:
+    with suppress(psutil.Error):
+        return bool(process.environ().get(_MARK) == run)
+    return False

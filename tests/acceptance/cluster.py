@@ -4,7 +4,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 import sqlalchemy
 from sqlalchemy import text
 
@@ -12,6 +11,7 @@ from tests.acceptance.forked import ROOT, Forked, Program
 from tests.acceptance.house import House, free_port
 from tests.acceptance.serving import is_ready
 from tests.eventually import eventually
+from tests.programs import HAPROXY
 
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
@@ -62,9 +62,7 @@ class Cluster:
 
     def balance(self) -> None:
         """Start HAProxy before the first two nodes with the documented configuration."""
-        program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-        if program is None:
-            pytest.skip("no HAProxy on this machine")
+        program = HAPROXY.require()
         one, two = self.nodes[:2]
         ports = {
             "12575": one.mllp_port, "18575": one.http_port, "22575": two.mllp_port,

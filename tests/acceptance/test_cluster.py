@@ -18,6 +18,7 @@ from tests.acceptance.test_kill import Feed, broken_promises, course, expected
 from tests.acceptance.wire import Sender, control_id, sink, verdict
 from tests.conftest import empty
 from tests.eventually import PATIENCE, eventually
+from tests.programs import HAPROXY
 from tests.soak import trace
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -95,6 +96,7 @@ def _pruning(cluster: Cluster) -> set[int]:
     return {number for number, node in enumerate(cluster.nodes) if "pruned" in node.log()}
 
 
+@pytest.mark.needs(HAPROXY)
 def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Cluster) -> None:
     """Nodes restart and die while senders send. The worklist shows each order's last state once."""
     cluster.name_sessions()

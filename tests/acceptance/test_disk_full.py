@@ -16,6 +16,7 @@ from sqlalchemy import text
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, verdict
+from tests.programs import RIGHT_TO_MOUNT
 
 # Random, so that the database cannot compress it.
 PADDING = "".join(f"NTE|{n}||{random.Random(n).randbytes(250).hex()}\r" for n in range(60))
@@ -52,11 +53,10 @@ def recovered(house: House, accepted: list[int], refused: int) -> None:
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Path]:
     """Mount a small file system; skip the test without the right to mount."""
+    RIGHT_TO_MOUNT.require()
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    done = os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True)
-    if not done or done.returncode:
-        pytest.skip("no right to mount a small file system")
+    subprocess.run(command, check=True, capture_output=True)
     try:
         yield folder
     finally:

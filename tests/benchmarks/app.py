@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from tests.browser.conftest import CHROMIUM
 from tests.browser.embedding.conftest import viewing
 from tests.browser.embedding.origins import Reports, Viewer, hosting, origin_of, reports
+from tests.programs import CHROMIUM
 
 ROUNDS = 20
 WORDS = 20_000
@@ -116,7 +116,7 @@ def main() -> int:
         sync_playwright() as driver,
     ):
         host.app = engine.url
-        options: dict[str, Any] = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+        options: dict[str, Any] = {"executable_path": CHROMIUM.path, "args": ["--no-sandbox"]}
         browser = driver.chromium.launch(**options)
         found = measure(browser, engine, origin_of(host))
         browser.close()

@@ -6,7 +6,6 @@ compiler.
 """
 
 import os
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from tests.benchmarks.contestants import Contestant, intake
 from tests.benchmarks.installation import DIALECTS, Postgres
 from tests.benchmarks.load import drive
 from tests.benchmarks.tables import Options, show
+from tests.programs import C_COMPILER
 
 DELAYS = (0, 2000)  # microseconds
 CONNECTIONS, MESSAGES, WARM_UP = 10, 10_000, 500
@@ -77,7 +77,7 @@ def _slowed(library: Path, delay: int) -> Iterator[None]:
 
 
 def _built(folder: Path) -> Path | None:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    compiler = C_COMPILER.path
     if compiler is None:
         return None
     library = folder / "slow_sync.so"

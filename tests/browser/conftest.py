@@ -1,6 +1,5 @@
 """An engine with one site, and the installed Chromium."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from tests.browser.checked_pages import BROWSER_PATIENCE, checked_page
 from tests.browser.engine_server import EngineServer, opened
 from tests.browser.screens import add_sample_data
+from tests.programs import CHROMIUM
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses a browser, so that it is skipped before its engine starts."""
+    for item in items:
+        if "driver" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs(CHROMIUM))
 
 
 @pytest.fixture
@@ -36,8 +41,6 @@ def driver() -> Iterator[Playwright]:
 
     It ends with the module: its event loop occupies the thread.
     """
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
     expect.set_options(timeout=BROWSER_PATIENCE)
     with sync_playwright() as playwright:
         yield playwright
@@ -46,7 +49,7 @@ def driver() -> Iterator[Playwright]:
 @pytest.fixture(scope="module")
 def chromium(driver: Playwright) -> Iterator[Browser]:
     """One browser for a module; each test has its own profile."""
-    browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    browser = driver.chromium.launch(executable_path=CHROMIUM.path, args=["--no-sandbox"])
     yield browser
     browser.close()
 

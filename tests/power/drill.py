@@ -30,7 +30,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, accept, control_id, verdict
 from tests.eventually import PATIENCE, eventually
 from tests.history import Event, Kind, violations
-from tests.power.filesystem import Change, changes
+from tests.power.change_log import Change, changes
 from tests.power.images import Disk
 
 UNSYNCED = """

@@ -1,5 +1,5 @@
 """
-A file system that records when each byte becomes durable.
+A file system that records when each byte becomes durable. Only its own process imports it: libfuse.
 
 It passes every call through to a folder, and appends each change and each sync to a log. `images`
 builds from that log what a disk holds after its power failed at any moment.
@@ -17,7 +17,6 @@ import pickle
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,25 +24,6 @@ import mfusepy  # type: ignore[import-untyped]
 
 HANDLE_FLAGS = os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_DIRECT
 """Flags that are not for the folder below: the kernel passes offsets and has resolved the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """
-    One entry of the log.
-
-    `at` is the monotonic clock in nanoseconds, read after the call succeeded below and before its
-    caller was answered. `file` is a number that a file keeps over renames; `path` and `target` are
-    relative to the mount point.
-    """
-
-    at: int
-    kind: str
-    file: int = 0
-    path: str = ""
-    target: str = ""
-    offset: int = 0
-    data: bytes = b""
 
 
 class Faults:
@@ -293,18 +273,6 @@ def _is_shared_memory(path: str) -> bool:
 def _writable(flags: int) -> int:
     """Return flags that let the kernel read a page before it writes a part of it."""
     return flags & ~os.O_ACCMODE | os.O_RDWR if flags & os.O_ACCMODE == os.O_WRONLY else flags
-
-
-def changes(log: Path) -> list[Change]:
-    """Read a log; an entry that was cut off at the end is left out."""
-    found: list[Change] = []
-    with log.open("rb") as opened:
-        while True:
-            try:
-                at, kind, values = pickle.load(opened)  # noqa: S301 - our own file
-            except (EOFError, pickle.UnpicklingError):
-                return found
-            found.append(Change(at, kind, **values))
 
 
 def read_commands(faults: Faults) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.power.filesystem import Change
+from tests.power.change_log import Change
 
 SECTOR = 512
 NAMES = {"create", "mkdir", "rmdir", "unlink", "rename", "link", "symlink"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.power.filesystem import Change
+from tests.power.change_log import Change
 from tests.power.images import SECTOR, Disk
 
 SEEDS = range(40)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.power.drill import cut, record, unsynced
+from tests.programs import FUSE
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE on this machine"),
+    pytest.mark.needs(*FUSE),
 ]
 
 

@@ -21,11 +21,12 @@ from bridge.transports.folder_files import DONE, Folder
 from config import private_files
 from tests.bridge.queue.samples import NOW, arrival, release
 from tests.databases import fresh_file
+from tests.power.change_log import Change, changes
 from tests.power.drill import copy, recording_disk
-from tests.power.filesystem import Change, changes
 from tests.power.images import Disk
+from tests.programs import FUSE
 
-pytestmark = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE on this machine")
+pytestmark = pytest.mark.needs(*FUSE)
 
 LARGE = arrival(content="x" * 700_000)
 SMALL = arrival()

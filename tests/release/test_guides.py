@@ -8,7 +8,6 @@ Each test runs the shell blocks of a guide with `bash -euo pipefail`. Only the l
 
 import json
 import re
-import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -20,13 +19,14 @@ from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.conftest import address_of, ask_server, drop_database
+from tests.programs import SQLITE3, SYSTEMD_ANALYZE
 from tests.release.guides import PROGRAMS, ROOT, commands, run
 
 UNIT = ROOT / "deploy" / "report-bridge.service"
 OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
 
 
-@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the sqlite3 command")
+@pytest.mark.needs(SQLITE3)
 def test_a_backup_is_restored(tmp_path: Path) -> None:
     """A restored folder has settings, secrets and both databases, and passes the check."""
     home, again, backup = tmp_path / "home", tmp_path / "again", tmp_path / "backup"
@@ -150,6 +150,7 @@ def test_the_service_is_installed_with_systemd(tmp_path: Path) -> None:
     bridge(*check.replace("/var/lib", f"{tmp_path}/var/lib").split()[1:])
 
 
+@pytest.mark.needs(SYSTEMD_ANALYZE)
 def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
     """`systemd-analyze verify` reports no problem."""
     tool = str(Path(sys.executable).parent / "bridge")

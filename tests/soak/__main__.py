@@ -22,6 +22,7 @@ from tests.acceptance.house import House
 from tests.acceptance.wire import Sink, sink
 from tests.conftest import start_server
 from tests.eventually import eventually
+from tests.programs import HAPROXY, exit_without
 from tests.soak import trace, verdict
 from tests.soak.faults import World, mount, unmount
 from tests.soak.traffic import OrderSender, Reader
@@ -38,6 +39,7 @@ def main() -> int:
     """Run; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that all `finally` blocks run
     options = arguments()
+    exit_without(*() if options.sqlite else (HAPROXY,))
     folder = Path(tempfile.mkdtemp(prefix="bridge-soak-"))
     folder.chmod(0o755)  # as root the server runs as another user
     disk = folder / "disk"

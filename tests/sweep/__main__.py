@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.programs import FUSE, STRACE, exit_without
 from tests.sweep.scenarios import SCENARIOS
 from tests.sweep.sweep import Swept, installed, sweep, sweep_migration
-from tests.sweep.system_calls import AVAILABLE, sweep_calls
+from tests.sweep.system_calls import sweep_calls
 
 show = Console(highlight=False, markup=False, soft_wrap=True).print
 SCENARIO_NUMBERS = 1_000_000
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", default=[*SCENARIOS, "migration"])
     parser.add_argument("--step", type=int, default=1, help="fail every N-th call only")
     options = parser.parse_args()
+    exit_without(*FUSE, STRACE)
     folder = Path(tempfile.mkdtemp(prefix="bridge-sweep-"))
     wrong = 0
     for place, scenario in enumerate(options.scenarios):
@@ -43,10 +45,9 @@ def main() -> int:
             wrong += report(
                 scenario, "disk", partial(sweep, running, scenario, first, options.step)
             )
-            if AVAILABLE:
-                second = first + SCENARIO_NUMBERS // 2
-                calls = partial(sweep_calls, running, scenario, second, own / "trace", options.step)
-                wrong += report(scenario, "system calls", calls)
+            second = first + SCENARIO_NUMBERS // 2
+            calls = partial(sweep_calls, running, scenario, second, own / "trace", options.step)
+            wrong += report(scenario, "system calls", calls)
     return 1 if wrong else 0
 
 

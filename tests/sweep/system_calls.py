@@ -4,13 +4,13 @@ Fail the k-th system call of one kind in the running service: sockets, descripto
 `strace` injects the error; it counts the calls of each thread separately.
 """
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.eventually import PATIENCE, eventually
+from tests.programs import STRACE
 from tests.sweep.scenarios import SCENARIOS, Observations
 from tests.sweep.sweep import Installation, Swept, broken_promises, repeat
 
@@ -24,13 +24,12 @@ FAULTS = {
     "clone3": ("EAGAIN",),
     "epoll_ctl": ("ENOMEM", "ENOSPC"),
 }
-AVAILABLE = shutil.which("strace") is not None
 
 
 @contextmanager
 def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
     """Trace a process and its threads until the block ends."""
-    command = ["strace", "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
+    command = [STRACE.require(), "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     status = Path(f"/proc/{pid}/status")
     eventually(lambda: "TracerPid:\t0" not in status.read_text() or process.poll() is not None)

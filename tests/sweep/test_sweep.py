@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import FUSE, STRACE
 from tests.sweep.sweep import Installation, installed, sweep, sweep_migration
-from tests.sweep.system_calls import AVAILABLE, sweep_calls
+from tests.sweep.system_calls import sweep_calls
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE on this machine"),
+    pytest.mark.needs(*FUSE),
 ]
 
 
@@ -31,7 +32,7 @@ def test_calls_of_the_disk(scenario: str, first: int, installation: Installation
     assert swept.wrong == []
 
 
-@pytest.mark.skipif(not AVAILABLE, reason="strace is not installed")
+@pytest.mark.needs(STRACE)
 def test_system_calls(installation: Installation, tmp_path: Path) -> None:
     """The guarantees hold after failed calls for sockets, descriptors, threads and memory."""
     swept = sweep_calls(installation, "signature", 5000, tmp_path / "trace", step=15)

@@ -7,8 +7,8 @@ from playwright.sync_api import Browser, Page, Playwright, expect
 
 from bridge.engine.settings import ModelEndpoint, WritingAids
 from tests.bridge.engine.http.model_server import Model, listening
-from tests.browser.conftest import CHROMIUM
 from tests.browser.engine_server import EngineServer
+from tests.programs import CHROMIUM
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ def page(driver: Playwright) -> Iterator[Page]:
     """A page with a fake microphone; errors in its scripts fail the test."""
     media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
     browser: Browser = driver.chromium.launch(
-        executable_path=CHROMIUM, args=["--no-sandbox", *media]
+        executable_path=CHROMIUM.path, args=["--no-sandbox", *media]
     )
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     errors: list[str] = []

@@ -6,10 +6,10 @@ import json
 import pytest
 from playwright.sync_api import BrowserContext, Error, Page, Playwright, Route, expect
 
-from tests.browser.conftest import CHROMIUM
 from tests.browser.editor.report_page import opened, phase, typed
 from tests.browser.engine_server import EngineServer
 from tests.eventually import eventually
+from tests.programs import CHROMIUM
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -109,7 +109,7 @@ def test_without_storage_the_page_saves_while_the_user_types(
 ) -> None:
     """Without a secure context the page shows a notice and saves without waiting for a pause."""
     rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
-    browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    browser = driver.chromium.launch(executable_path=CHROMIUM.path, args=["--no-sandbox", rules])
     page = browser.new_page()
     opened(page, engine.launch().replace("127.0.0.1", "plain.test"))
     assert page.evaluate("isSecureContext") is False
@@ -306,7 +306,7 @@ def test_text_without_storage_stays_visible_after_the_session(
 ) -> None:
     """Without storage the page warns, and still shows unsaved text when the session ends."""
     rules = "--host-resolver-rules=MAP plain.test 127.0.0.1"
-    browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    browser = driver.chromium.launch(executable_path=CHROMIUM.path, args=["--no-sandbox", rules])
     page = browser.new_page()
     opened(page, engine.launch().replace("127.0.0.1", "plain.test"))
     page.route("**/session/save", lambda route: route.abort())

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright
 
 from docs.guides.example_host.host import Host
-from tests.browser.embedding.kinds import CHROMIUM, DEFAULT_KINDS, HostKind, browsing
+from tests.browser.embedding.kinds import DEFAULT_KINDS, HostKind, browsing
 from tests.browser.embedding.origins import Reports, Viewer, hosting, origin_of, reports
 
 STUDIES = itertools.count(1)
@@ -22,8 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
-            if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
 
 
 @dataclass(frozen=True)

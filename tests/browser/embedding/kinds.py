@@ -6,7 +6,6 @@ profile always has the setting.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,7 +13,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Playwright
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+from tests.programs import CHROMIUM
+
 MEDIA = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
 ALLOW, BLOCK = 0, 1
 """Chromium's `cookie_controls_mode`."""
@@ -46,7 +46,7 @@ def browsing(driver: Playwright, kind: HostKind, profile: Path) -> Iterator[Brow
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"profile": {"cookie_controls_mode": mode}}))
     own = driver.chromium.launch_persistent_context(
-        str(profile), executable_path=CHROMIUM, args=["--no-sandbox", *MEDIA]
+        str(profile), executable_path=CHROMIUM.path, args=["--no-sandbox", *MEDIA]
     )
     try:
         assert own.browser is not None
