@@ -258,7 +258,7 @@ def _structured_report(
         fault = SrFault(report["fault"])
         detail = f"dicomSR[{index}]: {SR_DETAILS[fault]}"
         raise BadLaunch(fault.value.replace("-", "_"), detail, pointer=pointer)
-    details = {name: report[name] for name in ("title", "text", "measurements")}
+    details = {name: report[name] for name in ("title", "text", "measurements", "groups")}
     return Attachment(
         FileKind.STRUCTURED_REPORT,
         hashlib.sha256(data).hexdigest(),

@@ -6,6 +6,15 @@ from typing import Any
 import pytest
 from pydicom.dataset import Dataset
 
+from bridge.engine.rules.text.document import parse
+from bridge.engine.rules.text.plain_text import plain_text
+from tests.bridge.engine.documents.test_measurement_groups import (
+    LIVER,
+    NODE,
+    NODULE,
+    group,
+    measurement_report,
+)
 from tests.bridge.engine.documents.test_structured_report import (
     COMPREHENSIVE,
     CT_IMAGE,
@@ -278,3 +287,38 @@ def test_a_name_in_a_file_does_not_change_the_patient_name(service: Service) -> 
     response = service.launch(accession="A2", dicomSR=sent, forceUpdatePatientName=True)
     assert (response.status_code, response.json()["code"]) == (400, "missing_tag")
     assert stored(service)["PatientName"] == "DOE^JANE"
+
+
+@pytest.mark.parametrize("way", ["launch", "lazy", "update", "map"])
+def test_measurement_groups_reach_one_section_each(service: Service, way: str) -> None:
+    """The values of a lesion stay with its name and site, on every way into a template."""
+    case = Case(service)
+    outline = "Findings:\nLungs:\nClear.\nLymph nodes:\nNormal.\nLiver:\nNormal.\nImpression:\n"
+    template = {"name": "CT", "text": outline}
+    ok(service.call("PUT", "/api/admin/sites/SITE1/templates/7", json=template))
+    sent = files(
+        measurement_report(group("Nodule 1", *NODULE), group("Node. A", *NODE), group("L", *LIVER))
+    )
+    app: dict[str, Any] = {"reportingApp": {"ApplyTemplate": 7}, "userInfo": user()}
+    if way in ("launch", "lazy"):
+        page = service.page(ok(service.launch(dicomSR=sent, lazyLaunch=way == "lazy", **app)))
+        text = case.content("A1")
+    elif way == "update":
+        ok(service.launch(**app))
+        ok(case.post("update-dicomsr", "A1", dicomSR=sent))
+        text = case.content("A1")
+    else:
+        page = service.page(ok(service.launch(dicomSR=sent, userInfo=user())))
+        found = page("templates/7/map", {"findings": case.content("A1")}).json()["document"]
+        text = plain_text(parse(found))
+
+    assert text.splitlines() == [
+        "Findings",
+        "Lungs",
+        "Nodule 1 (Right upper lobe of lung), 8.2 \u00d7 6.1 mm (Long Axis \u00d7 Short Axis).",
+        "Lymph nodes",
+        "Node. A (Lymph node, Mediastinum), Short Axis 11 mm.",
+        "Liver",
+        "L (Liver), Volume 3.4 cm\u00b3 (Mean).",
+        "Impression",
+    ]

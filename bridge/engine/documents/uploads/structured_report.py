@@ -1,19 +1,25 @@
 """
 Read a DICOM structured report: clinical information, measurements, findings as text.
 
-Any template is read the same way: containers are headings, leaves are `name: value`, indented by
-depth (DICOM PS3.3 §C.17.3). Only attributes that mean the same as a clinicalInfo tag become tags.
-References to images, coordinates, UIDs and the observer context are left out of the text. A
-tracking identifier is kept, because it names the lesion of a group of measurements.
+A measurement group (DICOM PS3.16 TID 1410, 1411, 1501) becomes one sentence: the tracking
+identifier, finding and finding site, then its measurements and evaluations. Everything else is
+read the same way in any template: containers are headings, leaves are `name: value`, indented by
+depth (DICOM PS3.3 §C.17.3). References to images, coordinates, UIDs, the image library and the
+observer context are left out. Only attributes that mean the same as a clinicalInfo tag become tags.
 
 A document (DICOM PS3.3 A.35) is read completely or refused. If a launch request has a tag too, the
 caller chooses between the two values. Runs in a worker process
 (`bridge.engine.documents.uploads.tasks`), because pydicom needs minutes for some short files.
 """
 
+import re
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
 
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
@@ -127,9 +133,58 @@ def clinical_info(data_set: Dataset) -> dict[str, str]:
 
 INDENT = "  "
 OBSERVER_CONTEXT = "HAS OBS CONTEXT"
-NO_UNITS = frozenset({"1", "{no units}"})
-LANGUAGE_CODES = frozenset({"121049", "121046"})  # language of content item, country of language
-TRACKING_CODE, TRACKING_NAME = "112039", "tracking identifier"
+TIMES: Final = "\u00d7"
+NO_UNITS = frozenset({"1", "{no units}", "{ratio}", "{counts}"})
+
+
+class _Role(StrEnum):
+    """What an item of a known concept means for the text; the value is the English meaning."""
+
+    TRACKING = "tracking identifier"
+    GROUP = "measurement group"
+    MEASUREMENTS = "imaging measurements"
+    IMAGE_LIBRARY = "image library"
+    PROCEDURE = "procedure reported"
+    FINDING = "finding"
+    SITE = "finding site"
+    LATERALITY = "laterality"
+    TOPOGRAPHY = "topographical modifier"
+    METHOD = "measurement method"
+    DERIVATION = "derivation"
+    LANGUAGE = "language of content item and descendants"
+    UNTOLD = "tracking unique identifier"  # what the sentence of a group leaves out
+    OTHER = ""
+
+
+_ROLE_CODES: Final[Mapping[_Role, str]] = {
+    _Role.TRACKING: "112039",
+    _Role.GROUP: "125007",
+    _Role.MEASUREMENTS: "126010",
+    _Role.IMAGE_LIBRARY: "111028",
+    _Role.PROCEDURE: "121058",
+    _Role.FINDING: "121071",
+    _Role.SITE: "363698007 G-C0E3",
+    _Role.LATERALITY: "272741003 G-C171",
+    _Role.TOPOGRAPHY: "106233006 G-A1F8",
+    _Role.METHOD: "370129005 G-C036",
+    _Role.DERIVATION: "121401",
+    _Role.LANGUAGE: "121049 121046",
+    # tracking UID, session, finding category, algorithm, geometric purpose
+    _Role.UNTOLD: "112040 C67447 276214006 G-C5CF 111001 111002 111003 130400",
+}
+_ROLES: Final[Mapping[str, _Role]] = {
+    code: role for role, codes in _ROLE_CODES.items() for code in codes.split()
+} | {role.value: role for role in _Role if role.value}
+"""Roles by code, and by meaning, because private schemes use other codes."""
+_MEASUREMENT_REPORTS: Final = frozenset({"126000", "126001", "126002", "126003"})
+"""The titles of TID 1500."""
+_LONG_AXIS: Final = frozenset({"103339001", "G-A185", "131187009"})
+_SHORT_AXIS: Final = frozenset({"103340004", "G-A186", "131188004"})
+_LONG_NAME = re.compile(r"(?:long(?:est)?|major|maxim\w+)\b.*\b(?:axis|diameter)", re.IGNORECASE)
+_SHORT_NAME = re.compile(
+    r"(?:short(?:est)?|minor|minim\w+|perpendicular|orthogonal)\b.*\b(?:axis|diameter)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +203,28 @@ class Measurement:
     tracking: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MeasurementGroup:
+    """
+    The sentence of a measurement group; it is a line of the text.
+
+    `about` has the texts by which a template's section is chosen, the best first: finding site,
+    finding, tracking identifier.
+    """
+
+    sentence: str
+    about: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class SrContent:
-    """The lines and measurements of a content tree."""
+    """The lines, measurements and measurement groups of a content tree."""
 
     lines: list[str] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
+    groups: list[MeasurementGroup] = field(default_factory=list)
+    sentences: Counter[str] = field(default_factory=Counter)
+    """How often each sentence of a group occurs, before its number."""
     elements: int = 0
     """Elements of the visited items."""
 
@@ -173,20 +244,59 @@ def _coded(item: Dataset) -> str:
     return ""
 
 
+_ANNOTATION = re.compile(r"\{[^{}]*\}")
+_POWER_OF_TEN = re.compile(r"10[*^]([-+]?\d+)")
+_EXPONENT = re.compile(r"(?<=[A-Za-zµ\]])([-+]?\d+)")
+_MICRO = re.compile(r"(?<![A-Za-z])u(?=[A-Za-z])")
+_SUPERSCRIPT = str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PRINTED_UNITS: Final = {
+    "[hnsf'U]": "HU",
+    "{HU}": "HU",
+    "deg": "°",
+    "Cel": "°C",
+    "[degF]": "°F",
+    "[in_i]": "in",
+}
+
+
+def printed_unit(value: str, meaning: str) -> str:
+    """Return a UCUM unit as it is printed: `mm³` for `mm3`, `mmHg` for `mm[Hg]`."""
+    if value in NO_UNITS:
+        return ""
+    if value in _PRINTED_UNITS:
+        return _PRINTED_UNITS[value]
+    bare = _ANNOTATION.sub("", value).strip(".")
+    if not bare:
+        return meaning or value.strip("{}")
+    printed = _POWER_OF_TEN.sub(lambda found: "10" + found[1].translate(_SUPERSCRIPT), bare)
+    printed = _EXPONENT.sub(lambda found: found[1].translate(_SUPERSCRIPT), printed)
+    printed = _MICRO.sub("µ", printed.replace("[Hg]", "Hg")).replace(".", "·")
+    return meaning or value if "[" in printed else printed
+
+
 def _unit(measured: Dataset) -> str:
     for code in measured.get("MeasurementUnitsCodeSequence") or []:
-        value, meaning = code_of(code)
-        if value in NO_UNITS:
-            return ""
-        return meaning if value.startswith("{") and meaning else value
+        return printed_unit(*code_of(code))
     return ""
+
+
+_LONG_FRACTION = re.compile(r"[-+]?\d+\.\d{5,}")
+_DECIMALS = 4
+
+
+def _printed_number(value: str) -> str:
+    """Return a number with at most four decimals, `8.2` for `8.199999809`, unless that is zero."""
+    if not _LONG_FRACTION.fullmatch(value):
+        return value
+    rounded = f"{Decimal(value):.{_DECIMALS}f}".rstrip("0").rstrip(".")
+    return rounded if rounded.strip("-+0.") else value
 
 
 def _number(item: Dataset) -> tuple[str, str]:
     """Return value and unit; without a value, the reason for its absence."""
     for measured in item.get("MeasuredValueSequence") or []:
         if value := text_of(measured.get("NumericValue")):
-            return value, _unit(measured)
+            return _printed_number(value), _unit(measured)
     for code in item.get("NumericValueQualifierCodeSequence") or []:
         return code_of(code)[1], ""
     return "", ""
@@ -207,65 +317,302 @@ VALUES: Mapping[str, Callable[[Dataset], str]] = {
 def walk(root: Dataset, max_depth: int) -> SrContent:
     """Collect lines and measurements below `root`; raise `BadStructuredReport` if too deep."""
     content = SrContent()
-    _walk_children(root, (), content, max_depth, _tracking(root))
+    walker = _Walker(content, is_measurement_report=_is_measurement_report(root))
+    walker.children(root, _Place((), 0, max_depth, _tracking(root)))
     return content
 
 
-def _walk_children(
-    parent: Dataset, path: tuple[str, ...], content: SrContent, levels_left: int, tracking: str
-) -> None:
-    children = parent.get("ContentSequence") or []
-    if children and levels_left <= 0:
-        raise BadStructuredReport(SrFault.TOO_DEEP)
-    content.elements += sum(map(len, children))
-    if content.elements > STRUCTURED_REPORT_ELEMENTS:
-        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
-    for item in children:
-        _walk_item(item, path, content, levels_left, tracking)
+def _is_measurement_report(root: Dataset) -> bool:
+    names = root.get("ConceptNameCodeSequence") or []
+    return any(code_of(name)[0] in _MEASUREMENT_REPORTS for name in names)
 
 
-def _walk_item(
-    item: Dataset, path: tuple[str, ...], content: SrContent, levels_left: int, tracking: str
-) -> None:
-    if _is_omitted(item):
-        return
-    name, kind = concept(item), text_of(item.get("ValueType")).upper()
-    tracking = _tracking(item) or tracking
-    if kind == "CONTAINER":
-        before = len(content.lines)
-        inner = (*path, name) if name else path
-        _walk_children(item, inner, content, levels_left - 1, tracking)
-        if name and len(content.lines) > before:  # no heading without content
-            content.lines.insert(before, INDENT * len(path) + name)
-        return
-    reader = VALUES.get(kind)
-    if reader is not None and (value := reader(item)):
-        content.lines.extend(_lines(name, value, len(path)))
-        if kind == "NUM":
-            content.measurements.append(_measurement(item, name, path, tracking))
-    _walk_children(item, (*path, name), content, levels_left - 1, tracking)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """
+    The place of items: names above them, printed headings, levels left, tracking identifier.
+
+    `in_group`: the items belong to a measurement group.
+    """
+
+    path: tuple[str, ...]
+    headings: int
+    levels_left: int
+    tracking: str
+    in_group: bool = False
+
+
+@dataclass(slots=True)
+class _Walker:
+    content: SrContent
+    is_measurement_report: bool
+
+    def children(self, parent: Dataset, place: _Place) -> None:
+        children = parent.get("ContentSequence") or []
+        if children and place.levels_left <= 0:
+            raise BadStructuredReport(SrFault.TOO_DEEP)
+        self.content.elements += sum(map(len, children))
+        if self.content.elements > STRUCTURED_REPORT_ELEMENTS:
+            raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+        for item in children:
+            self._item(item, place)
+
+    def _item(self, item: Dataset, place: _Place) -> None:
+        if _is_omitted(item) or (self.is_measurement_report and _role(item) is _Role.PROCEDURE):
+            return
+        if _is_group(item, in_group=place.in_group):
+            self._group(item, place)
+        else:
+            self._lines_of(item, place)
+
+    def _group(self, item: Dataset, place: _Place) -> None:
+        """Replace the lines below a measurement group by its sentence."""
+        content, before, groups = self.content, len(self.content.lines), len(self.content.groups)
+        self._lines_of(item, replace(place, in_group=True))
+        inner = content.groups[groups:]
+        del content.lines[before:], content.groups[groups:]
+        if group := _group_of(item, content.sentences):
+            inner.insert(0, group)
+        content.groups += inner
+        content.lines += [INDENT * place.headings + each.sentence for each in inner]
+
+    def _lines_of(self, item: Dataset, place: _Place) -> None:
+        content, name = self.content, concept(item)
+        kind = text_of(item.get("ValueType")).upper()
+        below = replace(
+            place, levels_left=place.levels_left - 1, tracking=_tracking(item) or place.tracking
+        )
+        if kind == "CONTAINER":
+            before = len(content.lines)
+            is_heading = bool(name) and _role(item) not in (_Role.MEASUREMENTS, _Role.GROUP)
+            inner = (*place.path, name) if name else place.path
+            headings = place.headings + (1 if is_heading else 0)
+            self.children(item, replace(below, path=inner, headings=headings))
+            if is_heading and len(content.lines) > before:  # no heading without content
+                content.lines.insert(before, INDENT * place.headings + name)
+            return
+        reader = VALUES.get(kind)
+        if reader is not None and (value := reader(item)):
+            content.lines.extend(_lines(name, value, place.headings))
+            if kind == "NUM":
+                content.measurements.append(_measurement(item, name, place.path, below.tracking))
+        path, headings = (*place.path, name), place.headings + 1
+        self.children(item, replace(below, path=path, headings=headings))
+
+
+def _role(item: Dataset) -> _Role:
+    for name in item.get("ConceptNameCodeSequence") or []:
+        value, meaning = code_of(name)
+        return _ROLES.get(value) or _ROLES.get(meaning.casefold()) or _Role.OTHER
+    return _Role.OTHER
 
 
 def _tracking(item: Dataset) -> str:
     """Return the tracking identifier among an item's children (DICOM PS3.16 TID 1501)."""
     children = item.get("ContentSequence") or []
-    return next((text_of(each.get("TextValue")) for each in children if _is_tracking(each)), "")
-
-
-def _is_tracking(item: Dataset) -> bool:
-    names = map(code_of, item.get("ConceptNameCodeSequence") or [])
-    return any(
-        value == TRACKING_CODE or meaning.casefold() == TRACKING_NAME for value, meaning in names
-    )
+    return next((_one_line(each) for each in children if _role(each) is _Role.TRACKING), "")
 
 
 def _is_omitted(item: Dataset) -> bool:
-    if _is_tracking(item):
+    role = _role(item)
+    if role is _Role.TRACKING:
         return False
-    if text_of(item.get("RelationshipType")).upper() == OBSERVER_CONTEXT:
-        return True
-    names = item.get("ConceptNameCodeSequence") or []
-    return any(code_of(name)[0] in LANGUAGE_CODES for name in names)
+    context = text_of(item.get("RelationshipType")).upper() == OBSERVER_CONTEXT
+    return context or role in (_Role.IMAGE_LIBRARY, _Role.LANGUAGE)
+
+
+def _is_group(item: Dataset, *, in_group: bool) -> bool:
+    """
+    Return whether an item with the items below it becomes one sentence.
+
+    That is a measurement group, a container with a tracking identifier, and a value outside of a
+    group that names its own tracking identifier or finding site.
+    """
+    below = {_role(each) for each in item.get("ContentSequence") or []}
+    if text_of(item.get("ValueType")).upper() == "CONTAINER":
+        return _Role.TRACKING in below or _role(item) is _Role.GROUP
+    return _Role.TRACKING in below or (not in_group and _Role.SITE in below)
+
+
+def _one_line(item: Dataset) -> str:
+    """Return the value of a leaf in one line, empty for a reference or a container."""
+    reader = VALUES.get(text_of(item.get("ValueType")).upper())
+    return " ".join(reader(item).split()) if reader else ""
+
+
+def _site_of(item: Dataset) -> tuple[str, str]:
+    """Return the finding site, with its topographical modifiers, and its laterality."""
+    below = item.get("ContentSequence") or []
+    modifiers = [_one_line(each) for each in below if _role(each) is _Role.TOPOGRAPHY]
+    side = next((_one_line(each) for each in below if _role(each) is _Role.LATERALITY), "")
+    return ", ".join(part for part in (_one_line(item), *modifiers) if part), side
+
+
+def _with_side(site: str, side: str) -> str:
+    """Return `Right upper lobe` for `Upper lobe` and `Right`."""
+    if not side or side.casefold() in site.casefold():
+        return site
+    if not site:
+        return side
+    start = site[0].lower() if site[1:2].islower() else site[0]
+    return f"{side} {start}{site[1:]}"
+
+
+@dataclass(slots=True)
+class _Value:
+    """A measurement of a group, or an evaluation such as `Margin: Spiculated`."""
+
+    name: str
+    value: str
+    unit: str
+    site: str
+    notes: tuple[str, ...]
+    axis: str
+    """`long`, `short`, or empty."""
+
+    def text(self, site: str) -> str:
+        """Return name, value and unit, with the site unless it is that of the group."""
+        words = " ".join(filter(None, (self.name, self.value, self.unit)))
+        return _noted(words, self.notes_beside(site))
+
+    def notes_beside(self, site: str) -> tuple[str, ...]:
+        """Return the notes, with the site unless it is that of the group."""
+        return (self.site, *self.notes) if self.site and self.site != site else self.notes
+
+
+def _noted(text: str, notes: Iterable[str]) -> str:
+    joined = ", ".join(notes)
+    return f"{text} ({joined})" if joined else text
+
+
+@dataclass(slots=True)
+class _GroupContent:
+    """What the items of a group say."""
+
+    tracking: str = ""
+    findings: list[str] = field(default_factory=list)
+    sites: list[str] = field(default_factory=list)
+    side: str = ""
+    values: list[_Value] = field(default_factory=list)
+
+    def read(self, item: Dataset) -> None:
+        """Read one item of the group."""
+        role = _role(item)
+        if _is_omitted(item) or role is _Role.UNTOLD:
+            return
+        if role is _Role.TRACKING:
+            self.tracking = self.tracking or _one_line(item)
+        elif role is _Role.SITE:
+            self.sites.append(_with_side(*_site_of(item)))
+        elif role is _Role.LATERALITY:
+            self.side = self.side or _one_line(item)
+        elif role is _Role.FINDING:
+            site, notes = _notes(item)
+            self.findings.append(_noted(_one_line(item), filter(None, (site, *notes))))
+        elif text_of(item.get("ValueType")).upper() == "CONTAINER":
+            self.read_children(item)
+        else:
+            self.read_value(item)
+
+    def read_children(self, item: Dataset) -> None:
+        """Read the items below one, except those of other groups."""
+        for child in item.get("ContentSequence") or []:
+            if not _is_group(child, in_group=True):
+                self.read(child)
+
+    def read_value(self, item: Dataset) -> None:
+        name, text = " ".join(concept(item).split()), _one_line(item)
+        if not text:
+            return
+        is_number = text_of(item.get("ValueType")).upper() == "NUM"
+        value, unit = _number(item) if is_number else (text, "")
+        site, notes = _notes(item)
+        self.values.append(_Value(name, value, unit, site, tuple(notes), _axis(item)))
+
+    def group(self, known: Counter[str]) -> MeasurementGroup | None:
+        """Return the sentence, with a number if it is known already; None without content."""
+        value_sites = list(dict.fromkeys(each.site for each in self.values if each.site))
+        if not self.sites and len(value_sites) == 1:
+            self.sites = value_sites
+        own = ", ".join(dict.fromkeys(filter(None, self.sites)))
+        site = _with_side(own, self.side)
+        finding = ", ".join(dict.fromkeys(filter(None, self.findings)))
+        name = self.tracking or finding or site
+        about = [text for text in (finding, site) if text.casefold() not in name.casefold()]
+        head, values = _noted(name, about), "; ".join(self._texts(own))
+        sentence = ", ".join(filter(None, (head, values)))
+        if not sentence:
+            return None
+        known[sentence] += 1
+        if known[sentence] > 1:
+            number = f"{head} #{known[sentence]}".strip()
+            sentence = ", ".join(filter(None, (number, values)))
+        told = dict.fromkeys(filter(None, (site, *value_sites, finding, self.tracking)))
+        return MeasurementGroup(_ended(sentence), tuple(told))
+
+    def _texts(self, site: str) -> list[str]:
+        """Return the values; a long and a short axis become `8.2 x 6.1 mm`."""
+        long, short = self._only("long"), self._only("short")
+        if not (long and short) or (
+            (long.unit, long.notes_beside(site)) != (short.unit, short.notes_beside(site))
+        ):
+            return [each.text(site) for each in self.values]
+        size = f"{long.value} {TIMES} {short.value} {long.unit}".strip()
+        names = f"{long.name} {TIMES} {short.name}"
+        both = _noted(size, (names, *long.notes_beside(site)))
+        return [
+            both if each is long else each.text(site) for each in self.values if each is not short
+        ]
+
+    def _only(self, axis: str) -> _Value | None:
+        found = [each for each in self.values if each.axis == axis]
+        return found[0] if len(found) == 1 else None
+
+
+def _ended(sentence: str) -> str:
+    return sentence if not sentence or sentence[-1] in ".!?\u3002" else f"{sentence}."
+
+
+def _axis(item: Dataset) -> str:
+    names = [code_of(name) for name in item.get("ConceptNameCodeSequence") or []]
+    for axis, codes, words in (
+        ("long", _LONG_AXIS, _LONG_NAME),
+        ("short", _SHORT_AXIS, _SHORT_NAME),
+    ):
+        if any(value in codes or words.match(meaning) for value, meaning in names):
+            return axis
+    return ""
+
+
+def _notes(item: Dataset) -> tuple[str, list[str]]:
+    """Return the finding site of a value, and what else the items below it say."""
+    site, side, notes = "", "", []
+    for child in item.get("ContentSequence") or []:
+        role, value = _role(child), _one_line(child)
+        if not value or _is_omitted(child) or role in (_Role.UNTOLD, _Role.TRACKING):
+            continue
+        if role is _Role.SITE:
+            site = _with_side(*_site_of(child))
+        elif role is _Role.LATERALITY:
+            side = value
+        elif role in (_Role.METHOD, _Role.DERIVATION):
+            notes.append(value)
+        else:
+            notes.append(f"{concept(child)} {value}".strip())
+    return _with_side(site, side), notes
+
+
+def _group_of(item: Dataset, known: Counter[str]) -> MeasurementGroup | None:
+    """Return the sentence of a group; a value is a group of its own with its modifiers."""
+    content = _GroupContent()
+    if text_of(item.get("ValueType")).upper() == "CONTAINER":
+        content.read_children(item)
+    else:
+        for child in item.get("ContentSequence") or []:
+            if _role(child) is _Role.TRACKING:
+                content.read(child)
+        content.read_value(item)
+    return content.group(known)
 
 
 def _lines(name: str, value: str, depth: int) -> list[str]:
@@ -299,6 +646,7 @@ class StructuredReport:
     title: str
     tags: Mapping[str, str]
     measurements: tuple[Measurement, ...]
+    groups: tuple[MeasurementGroup, ...]
     text: str
 
 
@@ -334,6 +682,7 @@ def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
         raise BadStructuredReport(SrFault.MALFORMED)
     content = walk(data_set, limits.max_depth)
     paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))
+    paths += sum(len(text) for each in content.groups for text in (each.sentence, *each.about))
     if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
         raise BadStructuredReport(SrFault.TOO_LARGE)
     return StructuredReport(
@@ -341,5 +690,6 @@ def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
         title=concept(data_set),
         tags=clinical_info(data_set),
         measurements=tuple(content.measurements),
+        groups=tuple(content.groups),
         text="\n".join(content.lines),
     )

@@ -8,7 +8,7 @@ Inserted text has the mark `suggested`; the other text of the template is unchan
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -29,6 +29,9 @@ from bridge.engine.rules.text.normal_findings import Replacement, is_normal_find
 from bridge.engine.rules.text.word_lists import ANATOMY, CLUES, FINDINGS, IMPRESSION, region_of
 
 NO_PLACES: Mapping[str, str] = {}
+Groups = Mapping[str, Sequence[str]]
+"""Lines that are placed as a whole, and the texts that choose their section, the best first."""
+NO_GROUPS: Groups = {}
 _TITLE_LENGTHS = (3, 40)
 """Minimum and maximum characters of a heading without a colon."""
 _LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
@@ -178,6 +181,20 @@ class _TemplateIndex:
         found = (self._of_region(region) for region, clues in CLUES.items() if clues.search(words))
         return next((part for part in found if part is not None), None)
 
+    def about(self, texts: Iterable[str]) -> _TemplatePart:
+        """Return the part whose heading a text names, or the one of its body region."""
+        for text in texts:
+            words = _folded(text)
+            named = [
+                part
+                for part in self.parts
+                if len(part.label) >= _TITLE_LENGTHS[0] and _names(words, part.label)
+            ]
+            part = max(named, key=lambda each: len(each.label), default=self.by_region(text))
+            if part is not None:
+                return part
+        return self.default()
+
     def fill(self, label: str, text: str) -> bool:
         """Fill the first open field with a label; return whether there is one."""
         waiting = self._fields.get(label, deque())
@@ -209,7 +226,10 @@ class _TemplateIndex:
 
 
 def apply_template(
-    template: Document, findings: str, places: Mapping[str, str] = NO_PLACES
+    template: Document,
+    findings: str,
+    places: Mapping[str, str] = NO_PLACES,
+    groups: Groups = NO_GROUPS,
 ) -> Document:
     """
     Return the template with each sentence of the findings inserted, marked as suggested.
@@ -217,12 +237,22 @@ def apply_template(
     A sentence that the section contains already is not inserted again. `places` maps lines without
     a label to headings. Lines below a heading such as `Impression` belong to it. Lines below
     `Findings`, or below a line such as `Heart: enlarged`, belong to it only if they name no other
-    body region. Beyond `_COMPARISON_BUDGET` findings replace nothing.
+    body region. A line of `groups` is inserted whole. Beyond `_COMPARISON_BUDGET` findings replace
+    nothing.
     """
     index = _TemplateIndex(template)
+    whole = {
+        line: (sentence, about)
+        for sentence, about in groups.items()
+        for line in statements(sentence)
+    }
     current: _TemplatePart | None = None
     firm = False  # lines belong to `current` even if they name another body region
     for statement in statements(findings):
+        if statement in whole:
+            sentence, about = whole[statement]
+            index.insert(index.about(about), sentence)
+            continue
         heading = index.headed(statement)
         if heading is not None:
             current, firm = heading, heading.label not in FINDINGS
@@ -259,6 +289,12 @@ def _add(placed: list[tuple[_TemplatePart, list[str]]], part: _TemplatePart, tex
         before += [text] if before[-1].endswith((" ", "\u3002")) else [" ", text]
     else:
         placed.append((part, [text]))
+
+
+def _names(words: str, label: str) -> bool:
+    """Return whether a folded text has a heading as a word, also in the singular."""
+    stem = label.removesuffix("s") if label.isascii() else label
+    return re.search(rf"(?<!\w){re.escape(stem)}(?:e?s)?(?!\w)", words) is not None
 
 
 def statements(findings: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId, merged_tags, search_text
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json
-from bridge.engine.rules.text.key_findings import apply_template
+from bridge.engine.rules.text.key_findings import NO_GROUPS, Groups, apply_template
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
@@ -199,10 +199,15 @@ def _insert_reports(connection: Connection, rows: Sequence[Mapping[str, Any]]) -
 
 
 def create_draft(
-    work: Work, site_id: str, order: OrderInput, owner: SiteUser, key_findings: str = ""
+    work: Work,
+    site_id: str,
+    order: OrderInput,
+    owner: SiteUser,
+    key_findings: str = "",
+    groups: Groups = NO_GROUPS,
 ) -> Report:
     """Create a Draft for a user, as a launch does; key findings become its initial text."""
-    first = first_text_of(work.connection, site_id, order.reporting, key_findings)
+    first = first_text_of(work.connection, site_id, order.reporting, key_findings, groups)
     identity = order.identity(site_id)
     new = NewReport(
         identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
@@ -322,26 +327,32 @@ def update_order(
 
 
 def first_text_of(
-    connection: Connection, site_id: str, options: Mapping[str, Any], text: str
+    connection: Connection,
+    site_id: str,
+    options: Mapping[str, Any],
+    text: str,
+    groups: Groups = NO_GROUPS,
 ) -> FirstText | None:
     """
     Return the initial text of a report; None if there is nothing to write.
 
     With a template (ApplyTemplate) the text is mapped into the template's sections. Without one the
-    text is used as it is.
+    text is used as it is. `groups` are the measurement groups in the text.
     """
     template, number = _template(connection, site_id, options)
     if template is None and not text.strip():
         return None
-    document = from_text(text) if template is None else apply_template(template, text)
+    document = (
+        from_text(text) if template is None else apply_template(template, text, groups=groups)
+    )
     return FirstText(to_json(document), plain_text(document), number)
 
 
-def write_first_text(work: Work, report: Report, text: str) -> bool:
+def write_first_text(work: Work, report: Report, text: str, groups: Groups = NO_GROUPS) -> bool:
     """Write the initial text into a report that has none; tell whether it was written."""
     if report.content_text.strip() or report.template_number is not None:
         return False
-    first = first_text_of(work.connection, report.site_id, report.reporting, text)
+    first = first_text_of(work.connection, report.site_id, report.reporting, text, groups)
     if first is None:
         return False
     report.template_number = first.template_number
@@ -351,11 +362,11 @@ def write_first_text(work: Work, report: Report, text: str) -> bool:
     return True
 
 
-def rewrite(work: Work, report: Report, text: str) -> None:
+def rewrite(work: Work, report: Report, text: str, groups: Groups) -> None:
     """Replace an unedited initial text, with the template that was applied."""
     report.document = report.template_number = None
     report.content_text = report.key_findings = ""
-    write_first_text(work, report, text)
+    write_first_text(work, report, text, groups)
 
 
 def join_texts(*texts: str) -> str:

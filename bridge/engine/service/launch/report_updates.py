@@ -34,7 +34,9 @@ from bridge.engine.service.reports.file_screening import warnings_about
 from bridge.engine.service.reports.files import (
     announce_files,
     attach,
+    groups_in,
     initial_text,
+    measurement_groups,
     refresh_findings,
 )
 from bridge.engine.service.signing.prelims import may_own
@@ -162,7 +164,9 @@ def create_report(work: Work, request: LaunchInput, identity: OrderId, owner: Si
     """Create a Draft for a user, with the data of the launch."""
     text = join_texts(request.key_findings, *_texts(request.attachments))
     order = order_input(request, identity)
-    report = create_draft(work, identity.site_id, order, owner, text)
+    reports = [each for each in request.attachments if each.kind is FileKind.STRUCTURED_REPORT]
+    groups = groups_in(each.details for each in reports)
+    report = create_draft(work, identity.site_id, order, owner, text, groups)
     if request.attachments:
         attach(work, report, request.attachments, orders_of(work.session, key_of(report))[0])
     return report
@@ -207,7 +211,8 @@ def fill_empty_report(work: Work, report: Report) -> bool:
     """Write key findings and SR texts into an empty report; tell whether text was written."""
     if has_content(report):
         return False
-    return write_first_text(work, report, initial_text(work, report))
+    text, groups = initial_text(work, report), measurement_groups(work, key_of(report))
+    return write_first_text(work, report, text, groups)
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:

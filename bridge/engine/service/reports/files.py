@@ -6,7 +6,7 @@ is stored once per report, and the text of structured reports becomes key findin
 is unedited.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -22,6 +22,7 @@ from bridge.engine.records.tables import Report, ReportFile, ReportOrder, metada
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
+from bridge.engine.rules.text.key_findings import Groups
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.creation import join_texts, rewrite
 from bridge.engine.service.report_lookup import key_of, lock_report, lock_report_by_id, orders_of
@@ -213,7 +214,7 @@ def refresh_findings(work: Work, report: Report, *, withdrawn: bool = False) -> 
         return False
     if not withdrawn and not structured_texts(work, report):
         return False
-    rewrite(work, report, initial_text(work, report))
+    rewrite(work, report, initial_text(work, report), measurement_groups(work, key_of(report)))
     work.session.add(report)
     return True
 
@@ -236,6 +237,30 @@ def structured_texts(work: Work, report: Report) -> list[str]:
     )
     texts = [str(details.get("text", "")) for details in rows]
     return [text for text in texts if text.strip()]
+
+
+def measurement_groups(work: Work, report_pk: int) -> Groups:
+    """Return the measurement groups of a report's structured reports."""
+    rows = work.session.exec(
+        select(ReportFile.details).where(
+            ReportFile.report_pk == report_pk, ReportFile.kind == FileKind.STRUCTURED_REPORT
+        )
+    )
+    return groups_in(rows)
+
+
+def groups_of_page(work: Work, _: Editor, report_id: str) -> Groups:
+    """Return the measurement groups of the report that a page shows."""
+    return measurement_groups(work, key_of(lock_report_by_id(work, report_id)))
+
+
+def groups_in(files: Iterable[Mapping[str, Any]]) -> Groups:
+    """Return the measurement groups in the details of files; older files have none."""
+    return {
+        group["sentence"]: tuple(group["about"])
+        for details in files
+        for group in details.get("groups", ())
+    }
 
 
 def move_files(work: Work, old: int, new: int, new_order: ReportOrder | None = None) -> None:
@@ -292,7 +317,7 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
             "kind": FileKind(row.kind).value,
             "mediaType": row.media_type,
             "name": row.name,
-            **row.details,
+            **{name: value for name, value in row.details.items() if name != "groups"},
         }
         for row in rows
     ]

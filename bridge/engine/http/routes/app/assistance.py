@@ -23,6 +23,7 @@ from bridge.engine.http.requests.guard import RecordingRoute, session_router
 from bridge.engine.launch import LANGUAGES, supported_language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
+from bridge.engine.service.reports import files
 from bridge.engine.service.signing.page_state import speech_language
 from bridge.engine.settings import ModelEndpoint
 from bridge.executors import Threads
@@ -200,15 +201,16 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
     """Return the text with the findings in its sections, marked as suggestions; saves nothing."""
     document = body.content()
     endpoint = page.engine.settings.assistance.placing
-    await page.read(lambda work, editor, _: None)  # checks the role on the site
+    groups = await page.read(files.groups_of_page)
     places, by = NO_PLACES, "rules"
     if endpoint is not None:
         try:
-            places = await place_lines(endpoint, headings(document), statements(body.findings))
+            lines = [line for line in statements(body.findings) if line not in groups]
+            places = await place_lines(endpoint, headings(document), lines)
             by = "model"
         except ModelFailed:
             by = "rules"
     applied = await Threads.DOCUMENTS.run(
-        lambda: to_json(apply_template(document, body.findings, places))
+        lambda: to_json(apply_template(document, body.findings, places, groups))
     )
     return JSONResponse({"document": applied, "by": by})

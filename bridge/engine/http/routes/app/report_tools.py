@@ -60,8 +60,9 @@ async def map_findings(
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
         raise NotFound("the site has no such template")
+    groups = await page.read(files.groups_of_page)
     document = await Threads.DOCUMENTS.run(
-        lambda: to_json(apply_template(restore(template["document"]), body.findings))
+        lambda: to_json(apply_template(restore(template["document"]), body.findings, groups=groups))
     )
     return JSONResponse({"number": number, "document": document})
 
