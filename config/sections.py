@@ -283,8 +283,8 @@ class DestinationTLS(Section):
 ReplyKey = Annotated[
     str,
     StringConstraints(
-        pattern=r"^((AA|AE|AR|CA|CE|CR)( [A-Za-z0-9_.-]{1,20})?|mismatch|garbage"
-        r"|silence( (timeout|closed))?|http( [1-5](\d\d|xx))?)$"
+        pattern=r"^((AA|AE|AR|CA|CE|CR)( [A-Za-z0-9_.-]{1,20})?|mismatch"
+        r"|garbage( unframed)?|silence( (timeout|closed))?|http( [1-5](\d\d|xx))?)$"
     ),
 ]
 ReplyAction = Annotated[

@@ -10,14 +10,35 @@ would be lost without a known result. For such a peer the client waits a moment 
 from collections import deque
 from collections.abc import Callable
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
-from mllp.client_connection import ClientConnection, Endpoint, cause_of, connect
+from mllp.client_connection import (
+    MAX_KEPT_BYTES,
+    ClientConnection,
+    Endpoint,
+    cause_of,
+    connect,
+    tls_cause_of,
+)
 from mllp.contract import ClientObserver, Clock, Deadline, Timer
-from mllp.errors import LossReason, MLLPError, NotConnected, ReplyLost, Unframeable
+from mllp.errors import (
+    FramingError,
+    LossReason,
+    MLLPError,
+    NotConnected,
+    ReplyLost,
+    Unframeable,
+)
 from mllp.exchange import ClientEvent, ClientState, next_state
-from mllp.framing import COMMIT_ACK, COMMIT_NAK, DEFAULT_MAX_PAYLOAD, Event, Frame, checked_frame
+from mllp.framing import (
+    COMMIT_ACK,
+    COMMIT_BLOCKS,
+    DEFAULT_MAX_PAYLOAD,
+    Event,
+    Frame,
+    checked_frame,
+)
 from mllp.transport import ConnectionSet
 
 HANGUP_WAIT_SECONDS = 0.05
@@ -91,11 +112,11 @@ class RequestQueue:
         if request in self._requests:
             self._requests.remove(request)
 
-    def fail_all(self, cause: str) -> None:
+    def fail_all(self, cause: NotConnected) -> None:
         """Fail all requests in order: nothing was sent."""
         requests, self._requests = self._requests, deque()
         for request in requests:
-            request.fail(NotConnected(cause))
+            request.fail(NotConnected(cause.cause, is_tls=cause.is_tls))
 
 
 CLOSE_GRACE_SECONDS = 1.0
@@ -103,6 +124,20 @@ CLOSE_GRACE_SECONDS = 1.0
 
 ReplyMatcher = Callable[[bytes, bytes], bool]
 """Tells whether a reply (second argument) answers a payload (first argument)."""
+
+FurtherReplyHandler = Callable[[bytes], Deferred[bool]]
+"""
+Takes a reply that does not answer the payload in flight; tells whether it is about an earlier
+payload. A failure counts as yes.
+"""
+
+MAX_UNDECIDED = 64
+"""Replies that the handler has not decided on; with more of them, nothing is read."""
+
+
+def no_further_replies(_reply: bytes) -> Deferred[bool]:
+    """Decide that no reply is about an earlier payload."""
+    return succeed(False)
 
 
 class MLLPClient:
@@ -114,6 +149,10 @@ class MLLPClient:
     connection; to keep the order across failures, wait for each reply. If no connection can be
     made, all queued payloads fail with `NotConnected`. `backoff` gets the number of failures
     since the last good reply, from 1, and returns the seconds before the next attempt.
+
+    Some receivers reply to a payload a second time. Such a reply goes to `further_reply`, and the
+    client waits on for the reply to the payload in flight. A reply about an unknown payload loses
+    the payload in flight (`LossReason.MISMATCH`), or closes an idle connection.
     """
 
     def __init__(
@@ -125,6 +164,7 @@ class MLLPClient:
         connect_timeout: float = 10.0,
         max_frame: int = DEFAULT_MAX_PAYLOAD,
         reply_matches: ReplyMatcher | None = None,
+        further_reply: FurtherReplyHandler = no_further_replies,
         backoff: Callable[[int], float],
         observer: ClientObserver | None = None,
     ) -> None:
@@ -133,6 +173,8 @@ class MLLPClient:
         self._connect_timeout = connect_timeout
         self._max_frame = max_frame
         self._reply_matches = reply_matches
+        self._further_reply = further_reply
+        self._undecided = 0
         self._backoff = backoff
         self._observer = observer or ClientObserver()
         self._state = ClientState.DISCONNECTED
@@ -246,23 +288,27 @@ class MLLPClient:
     # Events of the connection
 
     def _on_event(self, connection: ClientConnection, event: Event) -> None:
+        request = self._in_flight
         if not isinstance(event, Frame):
             self._observer.noise(event.length)
-        elif self._in_flight is None:
-            self._observer.unexpected_frame()
-            connection.abort()
-            self._on_hangup(connection, "unexpected frame")
-        elif event.payload == COMMIT_ACK and not self._in_flight.stored:  # the reply follows
-            self._in_flight.stored = True
+        elif request is None:
+            if event.truncated or event.payload in COMMIT_BLOCKS:
+                self._end_idle(connection)
+            else:
+                self._decide(connection, event.payload)
+        elif event.payload == COMMIT_ACK and not request.stored:  # the reply follows
+            request.stored = True
             self._reply_deadline.touch()
-        elif reason := self._reply_problem(self._in_flight, event):
-            self._lose_reply(reason)
+        elif (problem := self._reply_problem(request, event)) is LossReason.MISMATCH:
+            self._decide(connection, event.payload)
+        elif problem:
+            self._lose_reply(problem, received=event.payload[:MAX_KEPT_BYTES])
         else:
             self._replied(connection, event.payload)
 
     def _reply_problem(self, request: PendingRequest, reply: Frame) -> LossReason | None:
         """Return why a frame is not the reply to the payload in flight; None if it is."""
-        if reply.truncated or reply.payload == COMMIT_NAK:
+        if reply.truncated or reply.payload in COMMIT_BLOCKS:
             return LossReason.GARBAGE
         try:
             matches = self._reply_matches is None or self._reply_matches(
@@ -272,12 +318,38 @@ class MLLPClient:
             return LossReason.GARBAGE
         return None if matches else LossReason.MISMATCH
 
-    def _on_framing_error(self, connection: ClientConnection) -> None:
+    def _decide(self, connection: ClientConnection, reply: bytes) -> None:
+        """Find out whether a reply is about an earlier payload."""
+        request = self._in_flight
+        self._undecided += 1
+        if self._undecided >= MAX_UNDECIDED:
+            connection.pause()
+
+        def decided(is_known: bool | Failure) -> None:
+            self._undecided -= 1
+            if not is_known and connection is self._connection and self._in_flight is request:
+                if request is None:
+                    self._end_idle(connection)
+                else:
+                    self._lose_reply(LossReason.MISMATCH, received=reply[:MAX_KEPT_BYTES])
+            if self._undecided < MAX_UNDECIDED:
+                connection.resume()
+
+        self._further_reply(reply).addBoth(decided)
+
+    def _end_idle(self, connection: ClientConnection) -> None:
+        """Close a connection on which something came that belongs to no payload."""
+        self._observer.unexpected_frame()
+        connection.abort()
+        self._on_hangup(connection, NotConnected("unexpected frame"))
+
+    def _on_framing_error(self, connection: ClientConnection, error: FramingError) -> None:
         if self._in_flight is not None:
-            self._lose_reply(LossReason.GARBAGE)
+            _, head = connection.describe_unframed()
+            self._lose_reply(LossReason.GARBAGE, f"the reply is no frame: {error}", head)
         else:
             connection.abort()
-            self._on_hangup(connection, "garbage")
+            self._on_hangup(connection, NotConnected("garbage"))
 
     def _on_closed(self, connection: ClientConnection, reason: Failure) -> None:
         self._observer.disconnected()
@@ -286,7 +358,7 @@ class MLLPClient:
                 connection.replies_received, in_flight=self._in_flight is not None
             )
             if self._in_flight is not None:
-                self._lose_reply(LossReason.CLOSED)
+                self._lose_unframed(LossReason.CLOSED, tls_cause_of(reason))
             else:
                 self._on_hangup(connection, cause_of(reason))
         self._connections.discard(connection)
@@ -305,13 +377,24 @@ class MLLPClient:
         self._send_next()
 
     def _on_timeout(self) -> None:
-        self._lose_reply(LossReason.TIMEOUT)
+        self._lose_unframed(LossReason.TIMEOUT)
 
-    def _lose_reply(self, reason: LossReason) -> None:
+    def _lose_unframed(self, reason: LossReason, cause: str = "") -> None:
+        """Lose the reply; if bytes came without a frame, that is the reason."""
+        problem, head = "", b""
+        if self._connection is not None:
+            problem, head = self._connection.describe_unframed()
+        if not problem:
+            self._lose_reply(reason, cause)
+            return
+        ending = " and closed the connection" if reason is LossReason.CLOSED else ""
+        self._lose_reply(LossReason.UNFRAMED, problem + ending, head)
+
+    def _lose_reply(self, reason: LossReason, detail: str = "", received: bytes = b"") -> None:
         request = self._abandon()
         self._back_off(ClientEvent.UNANSWERED)
         if request is not None:
-            request.fail(ReplyLost(reason))
+            request.fail(ReplyLost(reason, detail, received))
 
     def _abandon(self) -> PendingRequest | None:
         """Close the connection; return the request in flight."""
@@ -322,7 +405,7 @@ class MLLPClient:
             connection.abort()
         return request
 
-    def _on_hangup(self, connection: ClientConnection, cause: str) -> None:
+    def _on_hangup(self, connection: ClientConnection, cause: NotConnected) -> None:
         """Reconnect after a close with nothing in flight; back off if it never answered."""
         self._connection = None
         self._stop_timer()
@@ -332,7 +415,7 @@ class MLLPClient:
         else:
             self._back_off(ClientEvent.REFUSED, cause)
 
-    def _back_off(self, event: ClientEvent, cause: str | None = None) -> None:
+    def _back_off(self, event: ClientEvent, cause: NotConnected | None = None) -> None:
         """Wait before the next attempt. With a `cause`, the queued payloads fail."""
         self._failures += 1
         self._transition(event)
@@ -369,7 +452,7 @@ class MLLPClient:
         elif connection is not None:
             self._connection = None
             connection.close()
-        self._waiting.fail_all("closed")
+        self._waiting.fail_all(NotConnected())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

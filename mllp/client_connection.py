@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, cast
 from typing import Protocol as Interface
 
-from OpenSSL import SSL
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHandshakeListener, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -17,9 +16,31 @@ from typing_extensions import override
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from mllp.contract import Clock
-from mllp.errors import FramingError
-from mllp.framing import Event, FrameReader
+from mllp.errors import FramingError, NotConnected
+from mllp.framing import END, START, Event, Frame, FrameReader
+from mllp.handshakes import describe_handshake
 from mllp.transport import ImmediateWriter, Transport, is_tls, tune
+
+MAX_KEPT_BYTES = 4096
+"""Bytes without a frame that are kept for people."""
+
+_PADDING = b"\r\n\0\t "
+"""Bytes that some peers write between frames."""
+
+
+class UnframedBytes:
+    """The bytes outside of complete frames since the last payload was sent: number and head."""
+
+    __slots__ = ("head", "length")
+
+    def __init__(self) -> None:
+        self.head, self.length = b"", 0
+
+    def add(self, length: int, head: bytes) -> None:
+        """Add bytes; padding between frames does not count."""
+        if length > len(head) or head.strip(_PADDING):
+            self.length += length
+            self.head += head[: MAX_KEPT_BYTES - len(self.head)]
 
 
 @implementer(IHandshakeListener)
@@ -33,7 +54,7 @@ class ClientConnection(Protocol):
         max_frame: int,
         *,
         on_event: Callable[["ClientConnection", Event], object],
-        on_framing_error: Callable[["ClientConnection"], object],
+        on_framing_error: Callable[["ClientConnection", FramingError], object],
         on_closed: Callable[["ClientConnection", Failure], object],
     ) -> None:
         """
@@ -46,9 +67,11 @@ class ClientConnection(Protocol):
         """How many payloads the peer has answered."""
         self._on_event, self._on_framing_error = on_event, on_framing_error
         self._on_closed = on_closed
-        self._reader = FrameReader(max_frame)
+        self._reader = FrameReader(max_frame, max_noise=MAX_KEPT_BYTES)
+        self._unframed = UnframedBytes()
         self._usable = False
         self._dropped = False
+        self._paused = False
 
     @override
     def connectionMade(self) -> None:
@@ -67,11 +90,18 @@ class ClientConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         if not self._dropped:
             self._reader.receive(data)
+        self._read()
+
+    def _read(self) -> None:
         try:
             while (event := self._next()) is not None:
+                if isinstance(event, Frame):
+                    self._unframed = UnframedBytes()
+                else:
+                    self._unframed.add(event.length, event.head)
                 self._on_event(self, event)
-        except FramingError:
-            self._on_framing_error(self)
+        except FramingError as error:
+            self._on_framing_error(self, error)
 
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -82,11 +112,46 @@ class ClientConnection(Protocol):
             self.ready.errback(reason)
 
     def _next(self) -> Event | None:
-        return None if self._dropped else self._reader.next_event()
+        return None if self._dropped or self._paused else self._reader.next_event()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
+        self._unframed = UnframedBytes()
         self._outlet.write(data)
+
+    def pause(self) -> None:
+        """Read nothing until `resume`."""
+        if not self._paused and not self._dropped:
+            self._paused = True
+            self.transport.pauseProducing()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._paused and not self._dropped:
+            self._paused = False
+            self.transport.resumeProducing()
+            self._read()
+
+    def describe_unframed(self) -> tuple[str, bytes]:
+        """
+        Return what is wrong with the frame of the bytes since the last payload was sent, and the
+        first ones; '' and nothing if none came.
+        """
+        before, reader = self._unframed, self._reader
+        in_frame = reader.in_frame
+        length = before.length + (reader.received + len(START) if in_frame else 0)
+        if not length:
+            return "", b""
+        head = before.head + (START + reader.head(MAX_KEPT_BYTES) if in_frame else b"")
+        if not in_frame:
+            ends = END in before.head
+            missing = "a start block" if ends else "a start block or an end block"
+        elif reader.ends_with_half_an_end:
+            missing = "an end block: FS came without CR"
+        else:
+            missing = "an end block"
+        noun = "byte" if length == 1 else "bytes"
+        return f"the receiver sent {length} {noun} without {missing}", head[:MAX_KEPT_BYTES]
 
     def abort(self) -> None:
         """Close now: received bytes are ignored, unsent bytes are dropped."""
@@ -124,9 +189,14 @@ def _until_ready(connection: ClientConnection) -> Deferred[ClientConnection]:
     return connection.ready
 
 
-def cause_of(failure: Failure) -> str:
-    """Return why there is no connection: the exception's class, or the TLS library's reason."""
-    error = failure.value
-    if isinstance(error, SSL.Error) and error.args and error.args[0]:
-        return f"TLS: {error.args[0][0][-1]}"
-    return type(error).__name__
+def cause_of(failure: Failure) -> NotConnected:
+    """Return why there is no connection: the handshake in words, or the exception's class."""
+    if words := tls_cause_of(failure):
+        return NotConnected(words, is_tls=True)
+    return NotConnected(type(failure.value).__name__)
+
+
+def tls_cause_of(failure: Failure) -> str:
+    """Return why the TLS handshake failed, '' if it did not."""
+    found = describe_handshake(failure.value)
+    return found.reason if found else ""

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from mllp.admission import AdmissionRefusal, Network
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
+from mllp.handshakes import HandshakeFailure
 from mllp.memory_budget import FrameBudget
 
 LARGE_FRAME_RATE = 16 * 2**20
@@ -209,7 +210,7 @@ class ServerObserver:
     def evicted(self, host: str) -> None:
         """Handle a connection that was closed to make room for another one."""
 
-    def handshake_failed(self, peer: Peer) -> None:
+    def handshake_failed(self, peer: Peer, why: HandshakeFailure) -> None:
         """Handle a failed TLS handshake: plain text, an old version, or no trust."""
 
     def frame_received(self, size: int) -> None:

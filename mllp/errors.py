@@ -25,6 +25,9 @@ class LossReason(StrEnum):
     TIMEOUT = "timeout"
     CLOSED = "closed"
     GARBAGE = "garbage"
+    """A complete frame that is no reply, or a frame that is too long."""
+    UNFRAMED = "unframed"
+    """Bytes without a start block, or without an end block."""
     MISMATCH = "mismatch"
     """A complete reply to another message."""
 
@@ -83,19 +86,31 @@ class ExchangeError(MLLPError):
 
 
 class NotConnected(ExchangeError):
-    """Nothing of the payload was sent; `cause` is the class of the error."""
+    """
+    Nothing of the payload was sent.
 
-    def __init__(self, cause: str = "closed") -> None:
+    `cause` is the class of the error, or the reason of a failed TLS handshake in words.
+    """
+
+    def __init__(self, cause: str = "closed", *, is_tls: bool = False) -> None:
         self.cause = cause
+        self.is_tls = is_tls
         super().__init__(f"no connection ({cause}): nothing was sent")
 
 
 class ReplyLost(ExchangeError):
-    """The payload was sent, perhaps in part; the result is unknown."""
+    """
+    The payload was sent, perhaps in part; the result is unknown.
 
-    def __init__(self, reason: LossReason) -> None:
+    `detail` says more about the reason, without bytes of the peer. `received` are the first bytes
+    that came instead of a reply.
+    """
+
+    def __init__(self, reason: LossReason, detail: str = "", received: bytes = b"") -> None:
         self.reason = reason
-        super().__init__(f"sent, but no usable reply: {reason}")
+        self.detail = detail
+        self.received = received
+        super().__init__(f"sent, but no usable reply: {detail or reason}")
 
 
 class Unframeable(MLLPError):

@@ -41,9 +41,14 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Bytes outside of frames: their number only. One stretch may come in several parts."""
+    """
+    Bytes outside of frames: their number, and the first ones if the reader keeps them.
+
+    One stretch may come in several parts.
+    """
 
     length: int
+    head: bytes = b""
 
 
 Event = Frame | Noise
@@ -72,10 +77,15 @@ class FrameReader:
     arrives, so that its end costs no more than that of a small one.
     """
 
-    __slots__ = ("_before", "_buffer", "_in_frame", "_max_payload", "_searched", "_truncated")
+    __slots__ = (
+        *("_before", "_buffer", "_in_frame", "_max_noise", "_max_payload", "_searched"),
+        "_truncated",
+    )
 
-    def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD) -> None:
+    def __init__(self, max_payload: int = DEFAULT_MAX_PAYLOAD, *, max_noise: int = 0) -> None:
+        """`max_noise` is how many bytes of each `Noise` are kept."""
         self._max_payload = max_payload
+        self._max_noise = max_noise
         self._buffer = bytearray()
         self._in_frame = False
         self._searched = 0  # END cannot begin before this offset
@@ -91,6 +101,11 @@ class FrameReader:
     def received(self) -> int:
         """Bytes of the open frame so far; 0 between frames."""
         return self._length_before + len(self._buffer) if self._in_frame else 0
+
+    @property
+    def ends_with_half_an_end(self) -> bool:
+        """Whether the last byte of the open frame is FS, without the CR that ends the frame."""
+        return self._in_frame and self._buffer.endswith(_FS)
 
     @property
     def in_large_frame(self) -> bool:
@@ -180,8 +195,9 @@ class FrameReader:
         """Drop the bytes before START, or all if there is none."""
         at = self._buffer.find(START)
         length = len(self._buffer) if at < 0 else at
+        head = bytes(self._buffer[: min(length, self._max_noise)])
         del self._buffer[:length]
-        return Noise(length)
+        return Noise(length, head)
 
     def _skip_repeated_starts(self) -> Noise:
         """Let the last of several STARTs in a row begin the frame."""

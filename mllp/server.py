@@ -35,6 +35,7 @@ from mllp.contract import (
 )
 from mllp.errors import FramingError
 from mllp.framing import frame
+from mllp.handshakes import incoming_failure
 from mllp.memory_budget import FrameBudget
 from mllp.session import ServerSession
 from mllp.transport import (
@@ -45,6 +46,7 @@ from mllp.transport import (
     Transport,
     end_writing,
     is_tls,
+    tls_refusal,
     tune,
 )
 
@@ -83,7 +85,8 @@ class ServerConnection(Protocol):
         self._pause_timer: Timer | None = None  # runs while large frames arrive too fast
         self._idle = Deadline(clock, limits.idle_timeout, self._on_idle_timeout)
         self._stalled = Deadline(clock, limits.write_timeout, self.abort)
-        self._handshake = Deadline(clock, limits.frame_timeout, self.abort)
+        self._handshake = Deadline(clock, limits.frame_timeout, self._on_handshake_timeout)
+        self._handshake_timeout, self._handshake_timed_out = limits.frame_timeout, False
         self._lingering = Deadline(clock, LINGER_SECONDS, self.abort)
         self._session = ServerSession(
             context, self, self._gate, source=source, write=self._write, end=self._end
@@ -142,7 +145,9 @@ class ServerConnection(Protocol):
             self._pause_timer.cancel()
         self._gate.hold(PauseReason.ENDING)
         if self._in_handshake:
-            self._observer.handshake_failed(self)
+            timeout = self._handshake_timeout if self._handshake_timed_out else None
+            why = incoming_failure(reason, tls_refusal(self.transport), timed_out=timeout)
+            self._observer.handshake_failed(self, why)
         self._observer.connection_closed(self)
         self._on_gone(self)
 
@@ -236,6 +241,10 @@ class ServerConnection(Protocol):
         self._ended = True
         self._idle.stop()
         self.transport.unregisterProducer()
+
+    def _on_handshake_timeout(self) -> None:
+        self._handshake_timed_out = True
+        self.abort()
 
     def _on_idle_timeout(self) -> None:
         if self._session.is_idle and not self._gate.reasons:

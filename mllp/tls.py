@@ -41,6 +41,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
 
 from mllp.errors import TLSConfigurationError
+from mllp.handshakes import refusal_of, wrong_name
 
 _Verify = Callable[[Any, Any, int, int, int], bool]
 
@@ -52,6 +53,7 @@ class VerifyingClientOptions:
     def __init__(self, options: Any, server_name: str) -> None:
         """`options` are those of `twisted.internet.ssl.optionsForClientTLS` for this name."""
         self._options = options
+        self._server_name = server_name
         address = isIPAddress(server_name) or isIPv6Address(server_name)
         self._wanted = IPAddress_ID(server_name) if address else DNS_ID(_ascii(server_name))
 
@@ -59,24 +61,42 @@ class VerifyingClientOptions:
         """Return the TLS side of a connection."""
         connection = self._options.clientConnectionForTLS(protocol)
         mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-        connection.set_verify(mode, certificate_verifier(self._wanted, protocol.failVerification))
+        connection.set_verify(
+            mode, certificate_verifier(self._wanted, self._server_name, protocol.failVerification)
+        )
         return connection
 
 
-def certificate_verifier(wanted: ServiceID, refuse: Callable[[Failure], object]) -> _Verify:
-    """Return OpenSSL's callback for each certificate of a chain; it checks the server's name."""
+def certificate_verifier(
+    wanted: ServiceID, server_name: str, refuse: Callable[[Failure], object]
+) -> _Verify:
+    """
+    Return OpenSSL's callback for each certificate of a chain; it checks the server's name.
 
-    def verify(_: Any, certificate: Any, __: int, depth: int, trusted: int) -> bool:
-        if depth or not trusted:
-            return bool(trusted)
+    `refuse` is called with CertificateRefused.
+    """
+
+    def verify(_: Any, certificate: Any, code: int, depth: int, trusted: int) -> bool:
+        if not trusted:
+            refuse(Failure(refusal_of(certificate, code)))  # type: ignore[no-untyped-call]
+            return False
+        if depth:
+            return True
         try:
             verify_service_identity(_names(certificate), [wanted], [])
         except (VerificationError, CertificateError):
-            refuse(Failure())  # type: ignore[no-untyped-call]
+            refuse(Failure(wrong_name(certificate, server_name)))  # type: ignore[no-untyped-call]
             return False
         return True  # pyOpenSSL treats any other exception as a refusal
 
     return verify
+
+
+def _verify_client(connection: Any, certificate: Any, code: int, _: int, trusted: int) -> bool:
+    """Keep with the connection why a client's certificate is refused."""
+    if not trusted:
+        connection.set_app_data(refusal_of(certificate, code))
+    return bool(trusted)
 
 
 def _names(certificate: Any) -> list[CertificatePattern]:
@@ -113,6 +133,9 @@ def server_options(
         raiseMinimumTo=TLSVersion.TLSv1_2,
     )
     _try_out(options)
+    if client_ca:
+        mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT | SSL.VERIFY_CLIENT_ONCE
+        options.getContext().set_verify(mode, _verify_client)
     return options
 
 

@@ -52,6 +52,12 @@ def is_tls(transport: Transport) -> bool:
     return bool(ISSLTransport.providedBy(transport))
 
 
+def tls_refusal(transport: Transport) -> object:
+    """Return what the options of a listener have kept about a refused certificate, else None."""
+    handle = getattr(transport, "getHandle", lambda: None)()
+    return getattr(handle, "get_app_data", lambda: None)()
+
+
 def end_writing(transport: Transport) -> None:
     """Close the writing side but continue to read, if the transport can do that."""
     if not is_tls(transport) and hasattr(transport, "loseWriteConnection"):

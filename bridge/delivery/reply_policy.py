@@ -70,6 +70,11 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "AR": _REFUSED,
         "CE": _REFUSED,
         "CR": _REFUSED,
+        # The message is wrong (table 0357: 100 to 199): its bytes stay wrong.
+        "AE 1xx": "park",
+        "AR 1xx": "park",
+        "CE 1xx": "park",
+        "CR 1xx": "park",
         # The state at the receiver is unknown. The courier repeats the message until it replies.
         "mismatch": "retry",
         "silence": "retry",
@@ -93,6 +98,18 @@ LIMITED = frozenset({ReplyKind.AE, ReplyKind.AR, ReplyKind.CE, ReplyKind.CR})
 REFUSALS = LIMITED | {ReplyKind.HTTP}
 """Replies with which a receiver refuses a message."""
 
+_WEAK_TO_STRONG = (
+    PolicyAction.DELIVERED,
+    PolicyAction.SKIP,
+    PolicyAction.RETRY,
+    PolicyAction.PAUSE,
+    PolicyAction.PARK,
+)
+"""Of several errors in one reply, that with the strongest action decides."""
+
+_CLASS = re.compile(r"[0-9]{3}")
+"""Codes that belong to a class such as `2xx`."""
+
 _RULE = re.compile(r"retry (\d+) then (park|skip|pause)")
 _ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,20}")
 """The error codes that a rule can name. Other values are texts and may contain patient data."""
@@ -102,6 +119,7 @@ REPLY_OF_LOSS: Mapping[LossReason, ReplyKind] = MappingProxyType(
         LossReason.TIMEOUT: ReplyKind.SILENCE,
         LossReason.CLOSED: ReplyKind.SILENCE,
         LossReason.GARBAGE: ReplyKind.GARBAGE,
+        LossReason.UNFRAMED: ReplyKind.GARBAGE,
         LossReason.MISMATCH: ReplyKind.MISMATCH,
     }
 )
@@ -143,13 +161,30 @@ def require_acknowledgment(sent: bytes, reply: bytes) -> bool:
     return acknowledges(sent, reply)
 
 
-def read_reply(reply: bytes) -> tuple[ReplyKind, str]:
-    """Return the kind of a reply and its first ERR-3 code ('' if that is missing or no code)."""
+def read_reply(reply: bytes, replies: Mapping[str, str]) -> tuple[ReplyKind, str]:
+    """
+    Return the kind of a reply, and the error code that decides what follows ('' if there is none).
+
+    Of several codes it is that of the strongest rule. `replies` are the destination's own rules.
+    Information and warnings count only if the destination has a rule for their code.
+    """
     ack = read_ack(reply)
     if ack.code is None:
         return ReplyKind.GARBAGE, ""
-    code = ack.error_codes[0] if ack.error_codes else ""
-    return ReplyKind(ack.code.value), code if _ERROR_CODE.fullmatch(code) else ""
+    kind = ReplyKind(ack.code.value)
+    codes = [
+        error.code
+        for error in ack.errors
+        if _ERROR_CODE.fullmatch(error.code)
+        and (not error.is_remark or f"{kind} {error.code}" in replies)
+    ]
+    return kind, max(codes, key=lambda code: _strength(kind, replies, code), default="")
+
+
+def _strength(kind: ReplyKind, replies: Mapping[str, str], code: str) -> int:
+    """Return how strongly the rule for a code stops the delivery."""
+    rule = rule_for(kind, replies, code)
+    return _WEAK_TO_STRONG.index(PolicyAction(rule.partition(" ")[0]))
 
 
 def decide(
@@ -176,7 +211,9 @@ def decide(
 
 def rule_for(reply: ReplyKind, replies: Mapping[str, str], detail: str) -> str:
     """Return the rule for a reply: the destination's before the default, specific ones first."""
-    keys = [f"{reply} {detail}", f"{reply} {detail[:1]}xx", reply.value] if detail else [reply]
+    keys = [f"{reply} {detail}", reply.value] if detail else [reply.value]
+    if _CLASS.fullmatch(detail):
+        keys.insert(1, f"{reply} {detail[:1]}xx")
     return next(table[key] for table in (replies, DEFAULTS) for key in keys if key in table)
 
 

@@ -288,22 +288,52 @@ def _rescued(head: bytes) -> Header:
     return Header(delimiters.STANDARD, fields, "", "", "", "", "")
 
 
+REMARK_SEVERITIES = frozenset({"I", "W"})
+"""Information and warning (ERR-4, table 0516)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedError:
+    """
+    One error of a reply: an ERR from v2.5 on, before that a repetition of ERR-1, or MSA-6.
+
+    `code` and `description` are those of table 0357 where the receiver names both its own code and
+    the standard one. `severity` is ERR-4. `place` is a path of the message that was sent, such as
+    `OBR-16.2`; several are separated by commas. `text` is ERR-8, else ERR-7.
+    """
+
+    code: str
+    description: str = ""
+    severity: str = ""
+    place: str = ""
+    text: str = ""
+
+    @property
+    def is_remark(self) -> bool:
+        """True if the receiver calls it information or a warning."""
+        return self.severity.upper() in REMARK_SEVERITIES
+
+
 @dataclass(frozen=True, slots=True)
 class ReceivedAck:
     """
     The content of a reply. `code` is None if the reply is not an acknowledgment.
 
-    `control_id` is MSA-2, empty if absent. `error_codes` are the codes of ERR-3.1, ERR-1.4 or
-    MSA-6; information and warnings (ERR-4 I and W) are last. `text` is MSA-3, else the first ERR-8
-    or ERR-7. The text comes from the receiver and may contain patient data: store it, but do not
-    log it.
+    `control_id` is MSA-2, empty if absent. In `errors`, information and warnings (ERR-4 I and W)
+    are last. `text` is MSA-3, else the first ERR-8 or ERR-7. Texts come from the receiver and may
+    contain patient data: store them, but do not log them.
     """
 
     code: AckCode | None = None
     control_id: bytes = b""
-    error_codes: tuple[str, ...] = ()
+    errors: tuple[ReceivedError, ...] = ()
     text: str = ""
     expected_sequence_number: str = ""
+
+    @property
+    def error_codes(self) -> tuple[str, ...]:
+        """The codes of the errors that have one."""
+        return tuple(error.code for error in self.errors if error.code)
 
 
 def read_ack(raw: bytes) -> ReceivedAck:
@@ -321,23 +351,82 @@ def read_ack(raw: bytes) -> ReceivedAck:
     return ReceivedAck(
         code=AckCode(code) if code in AckCode.__members__.values() else None,
         control_id=fields[2].strip(),
-        error_codes=_error_codes(message),
+        errors=_errors(message),
         text=_text(message),
         expected_sequence_number=msa.value("4").strip(),
     )
 
 
-def _error_codes(message: Message) -> tuple[str, ...]:
-    errors = sorted(message.named("ERR"), key=_is_remark)
-    codes = [each.value("3.1") for each in errors]  # from v2.5
-    found = codes if any(codes) else message.values("ERR[*]-1.4.1")
-    found = [code.strip() for code in found if code.strip()]
-    return tuple(found) or tuple(filter(None, [message.value("MSA-6.1").strip()]))
+_MAX_ERRORS = 100
+"""Errors of one reply that are read."""
 
 
-def _is_remark(error: Segment) -> bool:
-    """Tell whether an ERR is information or a warning (ERR-4, table 0516)."""
-    return error.value("4").strip().upper() in {"I", "W"}
+def _errors(message: Message) -> tuple[ReceivedError, ...]:
+    segments = message.named("ERR")
+    found = [_error(segment) for segment in segments if segment.value("3.1") or _text_of(segment)]
+    if not any(error.code for error in found):  # up to v2.4
+        earlier = [error for segment in segments for error in _earlier_errors(segment)]
+        found = earlier or found
+    if not found and (condition := message.value("MSA-6.1").strip()):
+        found = [ReceivedError(condition, message.value("MSA-6.2").strip())]
+    return tuple(sorted(found[:_MAX_ERRORS], key=lambda error: error.is_remark))
+
+
+def _error(segment: Segment) -> ReceivedError:
+    """Read an ERR of v2.5 or later."""
+    code, description = segment.value("3.1"), segment.value("3.2")
+    if segment.value("3.3") != _TABLE and segment.value("3.6") == _TABLE:
+        code, description = segment.value("3.4"), segment.value("3.5")
+    places = [
+        _place([component.text() for component in repetition.components])
+        for repetition in segment.field(2).repetitions
+    ]
+    return ReceivedError(
+        code.strip(),
+        description.strip(),
+        segment.value("4").strip(),
+        ", ".join(filter(None, places)),
+        _text_of(segment),
+    )
+
+
+def _text_of(segment: Segment) -> str:
+    return segment.value("8").strip() or segment.value("7").strip()
+
+
+def _earlier_errors(segment: Segment) -> list[ReceivedError]:
+    """Read the repetitions of ERR-1: segment, sequence, field, code (HL7 v2.4 §2.16.5.1)."""
+    found = []
+    for repetition in segment.field(1).repetitions:
+        parts = list(repetition.components)
+        code = [part.text().strip() for part in parts[3].subcomponents] if parts[3:] else [""]
+        description = code[1:2] or [part.text().strip() for part in parts[4:5]]
+        if code[0]:
+            place = _place([part.text() for part in parts[:3]])
+            found.append(ReceivedError(code[0], "".join(description), "", place))
+    return found
+
+
+def _place(parts: Sequence[str]) -> str:
+    """Convert the components of ERL to a path: PID, 1, 3, 2, 1 is `PID-3[2].1`."""
+    segment, *numbers = [part.strip() for part in parts]
+    if not _SEGMENT_NAME.fullmatch(segment):
+        return ""
+    given = [int(number) if _PLACE_NUMBER.fullmatch(number) else 0 for number in numbers]
+    occurrence, field, repetition, component, subcomponent = [*given, 0, 0, 0, 0, 0][:5]
+    path = Path(
+        segment,
+        field,
+        component if field else 0,
+        subcomponent if field and component else 0,
+        max(occurrence, 1),
+        repetition if field and repetition > 1 else None,
+    )
+    return str(path)
+
+
+_SEGMENT_NAME = re.compile(r"[A-Z][A-Z0-9]{2}")
+_PLACE_NUMBER = re.compile(r"[0-9]{1,4}")
 
 
 def _text(message: Message) -> str:

@@ -24,6 +24,7 @@ from twisted.internet.defer import maybeDeferred  # noqa: E402
 from mllp import Frame, FramingError, MLLPError  # noqa: E402
 from mllp.client import MLLPClient  # noqa: E402
 from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver  # noqa: E402
+from mllp.handshakes import HandshakeFailure  # noqa: E402
 from mllp.server import MLLPServerFactory  # noqa: E402
 from mllp.tls import client_options, server_options  # noqa: E402
 
@@ -49,8 +50,8 @@ class ReportingObserver(ServerObserver):
         report("refused")
 
     @override
-    def handshake_failed(self, peer: Peer) -> None:
-        report("handshake failed")
+    def handshake_failed(self, peer: Peer, why: HandshakeFailure) -> None:
+        report("handshake failed", why.reason, why.subject)
 
     @override
     def frame_refused(self, reason: FramingError) -> None:

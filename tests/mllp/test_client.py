@@ -136,7 +136,7 @@ class TestReplyLost:
         self.lost(harness, outcome, LossReason.TIMEOUT)
 
     def test_half_a_reply(self, harness: ClientHarness) -> None:
-        """A partial reply is lost after the reply time-out."""
+        """A partial reply is lost after the reply time-out, and counts as bytes without an end."""
         outcome = harness.send(b"1")
         harness.write(b"\x0bAA")
         harness.clock.advance(20)
@@ -144,7 +144,7 @@ class TestReplyLost:
 
         harness.clock.advance(10)
 
-        self.lost(harness, outcome, LossReason.TIMEOUT)
+        self.lost(harness, outcome, LossReason.UNFRAMED)
 
     def test_a_close(self, harness: ClientHarness) -> None:
         """The receiver closes the connection without a reply."""
@@ -159,7 +159,7 @@ class TestReplyLost:
         harness.write(b"\x0bAA")
         harness.receivers[0].reset()
 
-        self.lost(harness, outcome, LossReason.CLOSED)
+        self.lost(harness, outcome, LossReason.UNFRAMED)
 
     def test_a_reply_to_another_payload(self, harness: ClientHarness) -> None:
         """A reply that does not match the payload is not used."""

@@ -6,8 +6,15 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.eventually import PATIENCE
 from tests.mllp.certificates import Certificates
@@ -41,7 +48,7 @@ class TestServer:
 
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(server, ssl.create_default_context(cafile=certificates.untrusted_ca))
-        assert server.next() == ["handshake failed"]
+        assert "does not trust our certificate" in failed(server)
 
     def test_an_old_client(self, live: Start, certificates: Certificates) -> None:
         """The server refuses TLS 1.1."""
@@ -52,7 +59,8 @@ class TestServer:
             context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
 
         with pytest.raises(ssl.SSLError, match=r"(?i)alert.protocol.version"):
-            ask(live("serve", **certificates.server), context)
+            ask(server := live("serve", **certificates.server), context)
+        assert failed(server).startswith("unsupported protocol version")
 
     def test_plain_text(self, live: Start, certificates: Certificates) -> None:
         """The server does not read plain text as a frame."""
@@ -65,13 +73,19 @@ class TestServer:
                 received_bytes = b""
 
         assert b"\x0b" not in received_bytes
-        assert server.next() == ["handshake failed"]
+        assert "plain text" in failed(server)
 
     def test_no_handshake(self, live: Start, certificates: Certificates) -> None:
         """The frame time-out applies to the handshake."""
         server = live("serve", **certificates.server, limits={"frame_timeout": 0.2})
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE):
-            assert server.next() == ["handshake failed"]
+            assert "within 0.2 s" in failed(server)
+
+    def test_a_peer_that_just_leaves(self, live: Start, certificates: Certificates) -> None:
+        """A health check or port scan is named as what it is."""
+        server = live("serve", **certificates.server)
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE).close()
+        assert "closed the connection before" in failed(server)
 
     def test_mutual(self, live: Start, certificates: Certificates) -> None:
         """With a client authority, a client with a certificate of it gets a reply."""
@@ -83,15 +97,43 @@ class TestServer:
             == b"\x0ba\x1c\r"
         )
 
-    @pytest.mark.parametrize("shown", ["none", "of another authority"])
+    @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    @pytest.mark.parametrize(
+        ("shown", "words"),
+        [
+            ("none", "sent no certificate"),
+            ("of another authority", "unknown authority (CN="),
+            ("expired", "certificate has expired (CN=client.example, since 2001-02-03"),
+            ("self-signed", "self-signed certificate (CN=client.example"),
+        ],
+    )
     def test_mutual_without_trust(
-        self, live: Start, certificates: Certificates, shown: str
+        self,
+        live: Start,
+        certificates: Certificates,
+        tmp_path: Path,
+        shown: str,
+        words: str,
+        version: ssl.TLSVersion,
     ) -> None:
-        """A client without a certificate, or with one of another authority, gets no reply."""
+        """A client without a trusted certificate gets no reply, and the reason is said in words."""
         server = live("serve", **certificates.server, client_ca=certificates.ca)
         context = ssl.create_default_context(cafile=certificates.ca)
-        if shown != "none":
-            certificates.untrusted_authority.issue_cert("client.example").configure_cert(context)
+        context.minimum_version = context.maximum_version = version
+        if shown == "expired":
+            since = datetime(2001, 2, 3, tzinfo=UTC)
+            certificates.authority.issue_cert(
+                "client.example",
+                common_name="client.example",
+                not_before=datetime(2001, 2, 2, tzinfo=UTC),
+                not_after=since,
+            ).configure_cert(context)
+        elif shown == "of another authority":
+            certificates.untrusted_authority.issue_cert(
+                "client.example", common_name="client.example"
+            ).configure_cert(context)
+        elif shown == "self-signed":
+            context.load_cert_chain(self_signed(tmp_path, "client.example"))
 
         try:
             received_bytes = ask(server, context)
@@ -99,7 +141,7 @@ class TestServer:
             received_bytes = b""  # under TLS 1.3 the refusal is an end or an alert
 
         assert received_bytes == b""
-        assert server.next() == ["handshake failed"]
+        assert words in failed(server)
 
     def test_the_connection_limit(self, live: Start, certificates: Certificates) -> None:
         """The connection limit applies to TLS connections."""
@@ -173,7 +215,8 @@ class TestClient:
 
         event = client.next()
         assert event[0] == "NotConnected"
-        assert "VerificationError" in event[1] or "certificate verify failed" in event[1]
+        assert "wrong name: pacs.example was expected" in event[1]
+        assert "127.0.0.1" in event[1], "the names in the certificate are said"
 
     def test_the_wrong_authority(self, live: Start, certificates: Certificates) -> None:
         """The client sends nothing to a server with an untrusted certificate."""
@@ -188,7 +231,7 @@ class TestClient:
 
         event = client.next()
         assert event[0] == "NotConnected"
-        assert "certificate verify failed" in event[1]
+        assert "unknown authority (" in event[1]
 
     def test_a_server_without_tls(self, live: Start, certificates: Certificates) -> None:
         """The client sends nothing in plain text."""
@@ -204,9 +247,38 @@ class TestClient:
                 payloads=["SECRET"],
             )
 
-            assert client.next()[0] == "NotConnected"
+            event = client.next()
+            assert event[0] == "NotConnected"
+            assert "plain text" in event[1]
             server.join()
         assert b"SECRET" not in received[0]
+
+
+def failed(server: Live) -> str:
+    """Return the words of the next failed handshake."""
+    event, reason, _ = server.next()
+    assert event == "handshake failed"
+    return str(reason)
+
+
+def self_signed(folder: Path, name: str) -> Path:
+    """Write a self-signed certificate and its key into one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2100, 1, 1, tzinfo=UTC))
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "self-signed.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+    return path
 
 
 def plain_answer(listening: socket.socket, received: list[bytes]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7.acknowledgment import ReceivedAck, read_ack
+from mappings.hl7.acknowledgment import ReceivedAck, ReceivedError, read_ack
 from mappings.hl7.tables import AckCode
 
 HEAD = b"MSH|^~\\&|RIS|NORD|PACS|SUED|20260102||ACK|9|P|2.3\r"
@@ -22,19 +22,54 @@ HEAD = b"MSH|^~\\&|RIS|NORD|PACS|SUED|20260102||ACK|9|P|2.3\r"
         (HEAD + b"MSA|AE|7|no patient||204", ReceivedAck(AckCode.ERROR, b"7", (), "no patient")),
         (
             HEAD + b"MSA|AE|7|bad|5||204^Unknown key",
-            ReceivedAck(AckCode.ERROR, b"7", ("204",), "bad", "5"),
+            ReceivedAck(AckCode.ERROR, b"7", (ReceivedError("204", "Unknown key"),), "bad", "5"),
         ),
         (
             HEAD + b"MSA|AR|7\rERR|PID^1^3^101&missing&HL70357~MSH^1^9^200&x&HL70357",
-            ReceivedAck(AckCode.REJECT, b"7", ("101", "200"), "missing"),
+            ReceivedAck(
+                AckCode.REJECT,
+                b"7",
+                (
+                    ReceivedError("101", "missing", place="PID-3"),
+                    ReceivedError("200", "x", place="MSH-9"),
+                ),
+                "missing",
+            ),
+        ),
+        (
+            HEAD + b"MSA|AE|7\rERR|OBR^2^16^102^Data type error",
+            ReceivedAck(
+                AckCode.ERROR, b"7", (ReceivedError("102", "Data type error", place="OBR[2]-16"),)
+            ),
+        ),
+        (
+            HEAD + b"MSA|AE|7\rERR||OBR^1^16^2^3^1~PID^^5|E47^Long^L^102^Data type error^HL70357|w",
+            ReceivedAck(
+                AckCode.ERROR,
+                b"7",
+                (ReceivedError("102", "Data type error", "w", "OBR-16[2].3.1, PID-5"),),
+                "Long",
+            ),
         ),
         (
             HEAD + b"MSA|AE|7\rERR||PID^1^3|101^missing|E|||diagnosis|for people\rERR|||207^x|E",
-            ReceivedAck(AckCode.ERROR, b"7", ("101", "207"), "for people"),
+            ReceivedAck(
+                AckCode.ERROR,
+                b"7",
+                (
+                    ReceivedError("101", "missing", "E", "PID-3", "for people"),
+                    ReceivedError("207", "x", "E"),
+                ),
+                "for people",
+            ),
         ),
         (b"MSH^~|\\&^A\rMSA^AA^7~x", ReceivedAck(AckCode.ACCEPT, b"7~x")),
         (HEAD + b"MSA|AA|\xfc7", ReceivedAck(AckCode.ACCEPT, b"\xfc7")),
         (b"\xef\xbb\xbf" + HEAD + b"MSA|AA|7", ReceivedAck(AckCode.ACCEPT, b"7")),
+        (
+            HEAD + b"MSA|AE|7\rERR||\x0b^x^-1|||||only text",
+            ReceivedAck(AckCode.ERROR, b"7", (ReceivedError("", text="only text"),), "only text"),
+        ),
         (HEAD + b"PID|1", ReceivedAck()),
         (HEAD, ReceivedAck()),
         (b"HTTP/1.1 200 OK\r\n\r\n", ReceivedAck()),
