@@ -69,7 +69,7 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         )
         state = _state(found, problem, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
-        rows.append({**row, "trouble": problem or _PROBLEMS.get(state, "")})
+        rows.append({**row, "trouble": problem or found.problem or _PROBLEMS.get(state, "")})
     return rows
 
 

@@ -1,8 +1,9 @@
 """Entries of the queues for commands: messages, deliveries and exceptions."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,10 @@ from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.message_replay import BatchReplay
+from bridge.admin.search.delivery_search import exception_reason, with_reasons
 from bridge.admin.search.message_view import message_text
+from bridge.admin.search.order_tracking import attempts_of
+from bridge.admin.search.reply_reasons import error_line, reply_errors
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind
@@ -101,22 +105,53 @@ def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
                 rows = selection.deliveries_by_number(
                     load(home), database, *query.number, query.filter
                 )
+        found = with_reasons(database, rows, with_texts=True)
     if not rows:
         require_channel(home, ChannelKind.DESTINATION, query.source)
-    return [asdict(each) for each in rows]
+    return found
 
 
 def show_delivery(home: Path, delivery_id: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a delivery's row, and the texts of its message and of the last reply; audited."""
+    """
+    Return a delivery's row with its attempts, and the texts of its message and of the last reply.
+
+    Audited.
+    """
     with (
         bridge_database(home) as database,
         audited(home, database, "read", ("delivery", str(delivery_id))),
     ):
         detail = queries.delivery(database, delivery_id)
-    return asdict(detail.row), {
+        (row,) = with_reasons(database, [detail.row], with_texts=True)
+        found = attempts_of(database, [detail.row], with_texts=True).get(delivery_id, [])
+    row["errors"] = reply_errors(detail.reply or b"", with_texts=True)
+    row["attempts_made"] = [with_own_times(each) for each in found]
+    return row, {
         "payload": message_text(detail.payload),
         "reply": message_text(detail.reply),
+        "errors_of_last_reply": "\n".join(map(error_line, row["errors"])),
+        "failed_attempts": "\n".join(map(_attempt_line, row["attempts_made"])),
     }
+
+
+def with_own_times(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an attempt with its times in ISO 8601."""
+    return {**attempt, "at": _iso(attempt["at"]), "retry_at": _iso(attempt["retry_at"])}
+
+
+def _iso(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _attempt_line(attempt: Mapping[str, Any]) -> str:
+    what = "reply after the first one" if attempt["kind"] == "reply" else "attempt"
+    reason = f": {attempt['reason']}" if attempt["reason"] else ""
+    line = f"{attempt['at']}  {what}  {attempt['code']}{reason}"
+    if attempt["retry_at"]:
+        line += f"  (next attempt {attempt['retry_at']})"
+    return line if attempt["errors"] or not attempt["reply"] else f"{line}\n    {attempt['reply']}"
 
 
 def select_deliveries(
@@ -165,11 +200,16 @@ NEVER_COMPARED: Final = reconcile_rounds.NEVER_COMPARED
 def list_exceptions(home: Path, limit: int) -> list[dict[str, Any]]:
     """List the exceptions that are not marked as seen, newest first."""
     with bridge_database(home) as database:
-        return [asdict(each) for each in exceptions.list_unseen(database, limit)]
+        rows = [asdict(each) for each in exceptions.list_unseen(database, limit)]
+        return [{**row, "reason": exception_reason(database, row, with_texts=True)} for row in rows]
 
 
 def mark_as_seen(
-    home: Path, messages: Sequence[int], orders: Sequence[int], feeds: Sequence[int]
+    home: Path,
+    messages: Sequence[int],
+    orders: Sequence[int],
+    feeds: Sequence[int],
+    deliveries: Sequence[int] = (),
 ) -> int:
     """
     Mark the exceptions of these rows as seen, all of them if no row is given; audited.
@@ -180,6 +220,7 @@ def mark_as_seen(
         *((ExceptionSubject.MESSAGE, each) for each in messages),
         *((ExceptionSubject.ORDER, each) for each in orders),
         *((ExceptionSubject.FEED, each) for each in feeds),
+        *((ExceptionSubject.DELIVERY, each) for each in deliveries),
     ]
     target = ("exceptions", str(len(chosen) or "all"))
     with bridge_database(home) as database, audited(home, database, "mark as seen", target):

@@ -108,7 +108,7 @@ deliveries = typer.Typer(help="Results sent to destinations.", no_args_is_help=T
 
 _DELIVERY_COLUMNS = (
     *("id", "created_at", "destination", "event", "control_id", "state", "attempts"),
-    *("code", "detail", "acknowledged_at"),
+    *("code", "detail", "acknowledged_at", "reason"),
 )
 
 
@@ -132,10 +132,10 @@ def deliveries_list(
     as_json: AsJson = False,
 ) -> None:
     """
-    List deliveries, newest first, without patient data.
+    List deliveries, newest first, each with the reason why the receiver has not accepted it.
 
-    A search by a number is recorded in the audit trail. --control-id is the MSH-10 of the
-    message that was sent.
+    The reason contains the texts of the receiver, and no other content. A search by a number is
+    recorded in the audit trail. --control-id is the MSH-10 of the message that was sent.
     """
     from bridge.admin.queue_entries import list_deliveries
 
@@ -152,11 +152,16 @@ def deliveries_list(
 
 @deliveries.command("show")
 def deliveries_show(delivery_id: Id, home: Home, as_json: AsJson = False) -> None:
-    """Show one delivery, its message and the last reply. The output contains patient data."""
+    """Show one delivery, its message, all attempts and replies. It contains patient data."""
     from bridge.admin.queue_entries import show_delivery
 
     row, texts = show_delivery(home, delivery_id)
+    if not as_json:
+        row = {name: value for name, value in row.items() if name not in _SHOWN_AS_TEXT}
     print_record(with_times(row), texts, as_json=as_json)
+
+
+_SHOWN_AS_TEXT = frozenset({"errors", "attempts_made"})
 
 
 @deliveries.command("retry")
@@ -195,14 +200,20 @@ def deliveries_skip(delivery_id: Id, home: Home) -> None:
     print(f"delivery {delivery_id} will not be sent")
 
 
-exceptions = typer.Typer(help="Messages and orders that need attention.", no_args_is_help=True)
+exceptions = typer.Typer(
+    help="Messages, orders and results that need attention.", no_args_is_help=True
+)
 
-_EXCEPTION_COLUMNS = ("kind", "row_id", "code", "noted_at")
+_EXCEPTION_COLUMNS = ("kind", "row_id", "code", "noted_at", "reason")
 
 
 @exceptions.command("list")
 def exceptions_list(home: Home, limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List exceptions that are not marked as seen, newest first; no patient data."""
+    """
+    List exceptions that are not marked as seen, newest first.
+
+    The reason contains what a receiver wrote about a result that it refused after its first reply.
+    """
     from bridge.admin.queue_entries import list_exceptions
 
     found = [with_times(each) for each in list_exceptions(home, limit)]
@@ -262,12 +273,15 @@ def exceptions_seen(
     message: Annotated[list[int] | None, typer.Option(help="A message, by its id.")] = None,
     order: Annotated[list[int] | None, typer.Option(help="An order, by its row.")] = None,
     feed: Annotated[list[int] | None, typer.Option(help="A replaced feed, by its row.")] = None,
+    delivery: Annotated[list[int] | None, typer.Option(help="A delivery, by its id.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All exceptions.")] = False,
 ) -> None:
     """Mark exceptions as seen, which ends their alert."""
     from bridge.admin.queue_entries import mark_as_seen
 
-    rows = (message or (), order or (), feed or ())
+    rows = (message or (), order or (), feed or (), delivery or ())
     if not any(rows) and not everything:
-        raise typer.BadParameter("give --message ID, --order ROW, --feed ROW or --all")
-    print(f"seen: {mark_as_seen(home, *(((), (), ()) if everything else rows))}")
+        raise typer.BadParameter(
+            "give --message ID, --order ROW, --feed ROW, --delivery ID or --all"
+        )
+    print(f"seen: {mark_as_seen(home, *(((), (), (), ()) if everything else rows))}")

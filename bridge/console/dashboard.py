@@ -6,6 +6,7 @@ as seen. Rows contain ids and codes. Order numbers are added only for users who 
 Blocking.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,16 +16,20 @@ from sqlalchemy import (
     TableClause,
     and_,
     column,
+    false,
     func,
     or_,
     select,
     table,
+    text,
 )
 
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.search import order_tracking
+from bridge.admin.search.delivery_search import exception_reason
 from bridge.admin.search.message_index import (
     SubjectReader,
+    delivery_sites,
     origin_of,
     read_numbers,
     visible_sites_hashes,
@@ -68,8 +73,10 @@ def read_figures(
                 "received": _last_hour(connection, MESSAGE, "received_at", now),
                 "sent": _last_hour(connection, DELIVERY, "created_at", now),
             }
+        failed = _failed_attempts(connection, now)
     return {
         "now": now,
+        "failed": _limited(failed, destinations),
         "inbox": {name: queue(depths) for name, depths in inbox.items()},
         "outbox": {name: queue(depths) for name, depths in outbox.items()},
         "received": _limited(received, listeners),
@@ -115,6 +122,21 @@ def _last_minute(
     return found
 
 
+_FAILED = text("""
+    SELECT d.destination AS name, count(*) AS number FROM delivery_attempt AS a
+    JOIN delivery AS d ON d.id = a.delivery_id
+    WHERE a.id > (SELECT coalesce(max(id), 0) FROM delivery_attempt) - :most
+        AND a.at >= :since AND a.kind = 'attempt'
+    GROUP BY d.destination
+""")
+
+
+def _failed_attempts(connection: Connection, now: int) -> dict[str, int]:
+    """Count the attempts of the last minute that were not accepted, by destination."""
+    rows = connection.execute(_FAILED, {"most": _MAX_COUNTED, "since": now - MINUTE})
+    return {row.name: row.number for row in rows}
+
+
 def _last_hour(connection: Connection, rows: TableClause, time_column: str, now: int) -> list[int]:
     """Return the numbers of rows in each part of the last hour, oldest part first."""
     newest, part = newest_id(connection, rows), HOUR // STEPS
@@ -153,8 +175,13 @@ def list_exceptions(
     reach: Collection[str] | None,
     *,
     with_orders: bool,
+    with_texts: bool,
 ) -> list[dict[str, Any]]:
-    """List open exceptions, newest first, then those marked as seen last; times in ms."""
+    """
+    List open exceptions, newest first, then those marked as seen last; times in ms.
+
+    `with_texts`: with the texts of receivers, for users who may read content.
+    """
     visible = select(_EXCEPTION).where(*_within(reach))
     row_id = _EXCEPTION.c.row_id.desc()
     open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
@@ -167,6 +194,7 @@ def list_exceptions(
             **row,
             "message": _message_id(database, row),
             "orders": _orders(database, subjects_of, row, reach) if with_orders else [],
+            "reason": exception_reason(database, row, with_texts=with_texts),
         }
         for row in rows
     ]
@@ -182,6 +210,14 @@ def site_of_order(database: Database, order_id: int) -> list[str]:
     return [found]
 
 
+def sites_of_delivery(database: Database, delivery_id: int) -> Collection[str]:
+    """Return the sites of a delivery. Raises NoSuchItem."""
+    try:
+        return delivery_sites(queries.delivery(database, delivery_id).orders)
+    except NoSuchRow:
+        raise NoSuchItem from None
+
+
 def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     """Return the condition that an exception is about one of these sites."""
     if reach is None:
@@ -193,7 +229,17 @@ def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
     of_order = select(_ORDER.c.id).where(
         _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(reach))
     )
-    kinds = ((ExceptionSubject.MESSAGE, of_message), (ExceptionSubject.ORDER, of_order))
+    # As JSON text: `orders` of a delivery has the sites of all its orders.
+    texts = [f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in sorted(reach)]
+    contained = [DELIVERY.c.orders.contains(text, autoescape=True) for text in texts]
+    of_delivery = select(DELIVERY.c.id).where(
+        DELIVERY.c.id == _EXCEPTION.c.row_id, or_(false(), *contained)
+    )
+    kinds = (
+        (ExceptionSubject.MESSAGE, of_message),
+        (ExceptionSubject.ORDER, of_order),
+        (ExceptionSubject.DELIVERY, of_delivery),
+    )
     return [or_(*(and_(_EXCEPTION.c.kind == kind.value, rows.exists()) for kind, rows in kinds))]
 
 
@@ -201,6 +247,8 @@ def _message_id(database: Database, row: Mapping[str, Any]) -> int | None:
     """Return the message of an exception; for an order, the last message that changed it."""
     if row["kind"] == ExceptionSubject.MESSAGE.value:
         return int(row["row_id"])
+    if row["kind"] != ExceptionSubject.ORDER.value:
+        return None
     order = _order(database, row["row_id"])
     return None if order is None else int(order["last_message"])
 
@@ -214,10 +262,25 @@ def _orders(
     """Return accession and report of each order that an exception is about."""
     if row["kind"] == ExceptionSubject.MESSAGE.value:
         orders = _orders_of_message(database, subjects_of, row["row_id"], reach)
+    elif row["kind"] == ExceptionSubject.DELIVERY.value:
+        return _orders_of_delivery(database, row["row_id"])
+    elif row["kind"] == ExceptionSubject.FEED.value:
+        return []
     else:
         order = _order(database, row["row_id"])
         orders = [] if order is None else [order]
     return [{name: each[name] for name in ("accession", "report_id")} for each in orders]
+
+
+def _orders_of_delivery(database: Database, row_id: int) -> list[dict[str, Any]]:
+    try:
+        detail = queries.delivery(database, row_id)
+    except NoSuchRow:
+        return []
+    return [
+        {"accession": str(each.get("Accession", "")), "report_id": detail.row.report_id}
+        for each in detail.orders["orders"]
+    ]
 
 
 def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:

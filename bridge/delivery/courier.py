@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
+from types import MappingProxyType
 
 import structlog
 
 from bridge.delivery.composer import Composer
-from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.destinations import CompiledDestination, control_id
+from bridge.delivery.further_replies import FurtherReplies
 from bridge.delivery.preparation import (
     ClaimedDeliveries,
     Preparation,
@@ -28,6 +30,7 @@ from bridge.delivery.reply_policy import (
     CircuitState,
     OutcomePolicy,
     ReplyKind,
+    ReplyProblem,
     give_up,
     read_reply,
 )
@@ -78,10 +81,12 @@ class Courier:
         poll: float = POLL_SECONDS,
         timer: Callable[[], float] = time.monotonic,
         session: CurrentSession = no_heartbeat_session,
+        further: FurtherReplies | None = None,
     ) -> None:
         """
         Send by `sender`; `clock` is in milliseconds, `poll` and `timer` in seconds.
 
+        `further` stores the replies that `sender` receives about earlier messages.
         `session` is that of the heartbeat lock of the outbox's owner.
         When the reply policy pauses the destination, `on_pause` is called with the kind of reply.
         """
@@ -102,6 +107,8 @@ class Courier:
         self._outcome_policy = policy
         self._preparation = Preparation(composer, texts, outbox, policy, self._log_error)
         self._outcomes = OutcomeWriter(outbox, clock, self._forget, self._log_error)
+        self._further = further or FurtherReplies(outbox, destination.name, clock)
+        self._further.store_outcomes = self._outcomes.flush
         self._timer = timer
         self._session = session
         self._leases: dict[int, Lease] = {}  # by delivery id
@@ -122,6 +129,7 @@ class Courier:
             await asyncio.wait([self._task], timeout=drain)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._further.stop()
         self._outcomes.cancel()
         await self._release_claims()
         await self._sender.close().asFuture(asyncio.get_running_loop())
@@ -165,9 +173,13 @@ class Courier:
         await self._outcomes.flush()
 
     @property
-    def circuit_status(self) -> tuple[int | None, int, int]:
-        """The end of the open circuit (ms, None if closed), replies, and refusals in a row."""
-        return self._breaker.open_until, self._breaker.replies, self._breaker.refused
+    def circuit_status(self) -> tuple[int | None, int, int, ReplyProblem]:
+        """
+        The end of the open circuit (ms, None if closed), replies, refusals in a row, and why the
+        last attempt got no usable reply.
+        """
+        breaker = self._breaker
+        return breaker.open_until, breaker.replies, breaker.refused, breaker.problem
 
     def _is_on_hold(self) -> bool:
         """Tell whether an operator, the circuit breaker or a lost heartbeat pauses sending."""
@@ -225,7 +237,7 @@ class Courier:
             if outcome is None:
                 if delivery.is_unsent:
                     self._unsent.add(delivery.delivery_id)
-                await self._release_claims(NOT_CONNECTED)
+                await self._release_claims(NOT_CONNECTED, self._breaker.problem.words)
                 return False
             await self._outcomes.add(outcome)
         return True
@@ -242,15 +254,24 @@ class Courier:
         """Send one message and return its outcome; None if there is no connection."""
         sent_at = self._clock()
         current_delivery.set(delivery)
+        self._further.note_sent(
+            delivery.control_id or control_id(self.destination.name, delivery.release_key),
+            delivery.delivery_id,
+        )
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
-        except NotConnected:
-            self._breaker.record_failure(sent_at)
+        except NotConnected as failure:
+            self._breaker.record_failure(sent_at, *describe_connection(failure))
             self._metrics.deliveries.labels(self.destination.name, "", NOT_CONNECTED).inc()
             return None
         except ReplyLost as loss:
             return self._outcome_policy.after_reply(
-                delivery, REPLY_OF_LOSS[loss.reason], loss.reason.value, None, sent_at
+                delivery,
+                REPLY_OF_LOSS[loss.reason],
+                loss.reason.value,
+                loss.received or None,
+                sent_at,
+                loss.detail,
             )
         except NoAcknowledgment as response:
             return self._outcome_policy.after_reply(
@@ -258,7 +279,7 @@ class Courier:
             )
         except Unframeable:
             return give_up(delivery, "unframeable")
-        kind, error = read_reply(reply)
+        kind, error = read_reply(reply, self.destination.replies)
         return self._outcome_policy.after_reply(delivery, kind, error, reply, sent_at)
 
     def _forget(self, outcomes: Sequence[DeliveryOutcome]) -> None:
@@ -268,8 +289,8 @@ class Courier:
             if outcome.retry_at is not None:
                 self._next_due.add_due_time(outcome.retry_at)
 
-    async def _release_claims(self, code: str = INTERRUPTED) -> None:
-        """Store outcomes of messages that were sent; requeue the others with a reason code."""
+    async def _release_claims(self, code: str = INTERRUPTED, detail: str = "") -> None:
+        """Store outcomes of messages that were sent; requeue the others with a reason."""
         await self._outcomes.flush()
         prepared, self._next = self._next, None
         if prepared is not None:
@@ -282,7 +303,9 @@ class Courier:
             ids, self._leases = list(self._leases), {}
             unsent, self._unsent = self._unsent, set()
             with suppress(StoreUnavailable):  # the leases expire anyway
-                await Threads.DELIVERY.run(self._outbox.release, ids, self._clock(), code, unsent)
+                await Threads.DELIVERY.run(
+                    self._outbox.release, ids, self._clock(), code, unsent, detail
+                )
 
     async def keep_leases(self) -> None:
         """
@@ -305,6 +328,27 @@ class Courier:
 
     def _log_error(self, event: str, error: Exception) -> None:
         self._log.error(event, error=describe(error), trace=stack_frames(error))
+
+
+def describe_connection(error: NotConnected) -> tuple[str, str]:
+    """Return a code and words for a connection that could not be made."""
+    if error.is_tls:
+        return "tls", f"the TLS handshake failed: {error.cause}"
+    return NOT_CONNECTED, _CONNECTION_WORDS.get(error.cause, f"no connection ({error.cause})")
+
+
+_CONNECTION_WORDS = MappingProxyType(
+    {
+        "ConnectionRefusedError": "nothing listens at its address (connection refused)",
+        "TimeoutError": "no connection within the time limit",
+        "TCPTimedOutError": "no connection within the time limit",
+        "NoRouteError": "there is no route to its address",
+        "DNSLookupError": "its host name is not known",
+        "ConnectionDone": "it closed the connection at once",
+        "ConnectionLost": "it reset the connection at once",
+        "closed": "the connection is closed",
+    }
+)
 
 
 class OutcomeWriter:

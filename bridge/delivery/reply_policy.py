@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from types import MappingProxyType
+from typing import NamedTuple
 
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.errors import CompositionError, NothingToSend
@@ -228,6 +229,16 @@ def _action_after(rule: str, attempts: int, *, limited: bool) -> PolicyAction:
 _NOT_ACCEPTED = frozenset({QueueEvent.POSTPONED, QueueEvent.GIVEN_UP})
 
 
+class ReplyProblem(NamedTuple):
+    """Why a destination gives no usable reply: a code, and words without message data."""
+
+    code: str
+    words: str
+
+
+NO_PROBLEM = ReplyProblem("", "")
+
+
 class CircuitState(StrEnum):
     """The state of a circuit breaker."""
 
@@ -250,14 +261,17 @@ class CircuitBreaker:
         """Replies since the start."""
         self.refused = 0
         """Refusals since the last accepted message."""
+        self.problem = NO_PROBLEM
+        """Why the last attempt got no usable reply."""
 
     @property
     def open_until(self) -> int | None:
         """The end of the pause; None if the circuit is closed."""
         return self._until or None
 
-    def record_failure(self, began: int) -> None:
-        """Count an attempt, started at `began`, that got no reply."""
+    def record_failure(self, began: int, code: str = "", problem: str = "") -> None:
+        """Count an attempt, started at `began`, that got no usable reply."""
+        self.problem = ReplyProblem(code, problem)
         self._failures += 1
         extra_failures = self._failures - self._after
         if self._after and extra_failures >= 0:
@@ -269,6 +283,7 @@ class CircuitBreaker:
         self.replies += 1
         self.refused = self.refused + 1 if refused else 0
         self._failures = self._until = 0
+        self.problem = NO_PROBLEM
 
     def circuit(self, now: int) -> CircuitState:
         """Return the state at a time."""
@@ -307,12 +322,18 @@ class OutcomePolicy:
         detail: str,
         reply: bytes | None,
         sent_at: int,
+        problem: str = "",
     ) -> DeliveryOutcome:
-        """Return the outcome after a reply to a message that was sent at `sent_at`."""
+        """
+        Return the outcome after a reply to a message that was sent at `sent_at`.
+
+        `problem` says in words why there is no usable reply; `reply` is then what came instead.
+        """
         tries = delivery.tries + 1
         decision = decide(kind, self._destination.replies, tries, detail)
-        if kind is ReplyKind.SILENCE:
-            self._breaker.record_failure(sent_at)
+        is_silent = kind is ReplyKind.SILENCE or detail == LossReason.UNFRAMED
+        if is_silent:
+            self._breaker.record_failure(sent_at, detail, problem)
         else:
             self._breaker.record_reply(refused=decision.event in _NOT_ACCEPTED or decision.pause)
         if decision.pause:
@@ -324,8 +345,8 @@ class OutcomePolicy:
             decision.event,
             decision.failure,
             kind.value,
-            detail,
-            self._retry_at(kind, tries) if is_retried else None,
+            problem or detail,
+            self._retry_at(tries, after_silence=is_silent) if is_retried else None,
             reply,
             sent_at,
             tries if is_retried else 0,
@@ -362,14 +383,14 @@ class OutcomePolicy:
             created_at=delivery.created_at,
         )
 
-    def _retry_at(self, kind: ReplyKind, tries: int) -> int:
+    def _retry_at(self, tries: int, *, after_silence: bool) -> int:
         """
         Return when to retry; after silence later than the breaker's next trial, which another
         delivery gets.
         """
         retry_at = self._clock() + self._delay(tries)
         until = self._breaker.open_until
-        return max(retry_at, until + 1) if kind is ReplyKind.SILENCE and until else retry_at
+        return max(retry_at, until + 1) if after_silence and until else retry_at
 
     def _delay(self, tries: int) -> int:
         return round(self._destination.retry.delay(tries, self._random) * 1000)

@@ -39,6 +39,7 @@ from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import list_unseen
+from mllp.errors import LossReason
 
 
 class AlertEvent(StrEnum):
@@ -339,11 +340,16 @@ class AlertMonitor:
             last_message={each.name: each.active_at for each in listeners.values()},
             paused=paused,
             certificates=self.certificates(),
-            circuits=[
-                each.name
+            circuits={
+                each.name: each.problem
                 for each in destinations.values()
                 if each.open_until is not None and f"destination {each.name}" in names
-            ],
+            },
+            unframed={
+                each.name: each.problem
+                for each in destinations.values()
+                if each.problem_code == LossReason.UNFRAMED and f"destination {each.name}" in names
+            },
             exceptions=list_unseen(self.database, MAX_EXCEPTIONS),
             refused=queries.refused_since(self.database, now - HOUR),
             disk_free=self.disk_free(),

@@ -41,6 +41,9 @@ class Channel:
     """Refusals since the last accepted message, for a destination."""
     loaded_at: int | None = None
     """When a node last noted that it has loaded the channel."""
+    problem_code: str = ""
+    problem: str = ""
+    """Why a destination gave no usable reply to the last attempt, in words."""
 
     @property
     def paused(self) -> bool:
@@ -67,9 +70,10 @@ _SET_ACTIVE = text("""
     ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
 """)
 _SET_CIRCUIT = text("""
-    INSERT INTO channel (kind, name, open_until, refused)
-    VALUES (:kind, :name, :open_until, :refused)
-    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused
+    INSERT INTO channel (kind, name, open_until, refused, problem_code, problem)
+    VALUES (:kind, :name, :open_until, :refused, :problem_code, :problem)
+    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused,
+        problem_code = :problem_code, problem = :problem
 """)
 _SET_LOADED = text("""
     INSERT INTO channel (kind, name, loaded_at) VALUES (:kind, :name, :now)
@@ -79,7 +83,8 @@ _SELECT_PAUSED = text("""
     SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
 """)
 _SELECT_ALL = text("""
-    SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at
+    SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at, problem_code,
+        problem
     FROM channel WHERE kind = :kind
 """)
 
@@ -118,6 +123,9 @@ class ChannelCircuit(NamedTuple):
     open_until: int | None
     refused: int = 0
     """Refusals since the last accepted message."""
+    problem_code: str = ""
+    problem: str = ""
+    """Why the last attempt got no usable reply, in words without message data."""
 
 
 def store_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
@@ -154,6 +162,8 @@ def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
             row.open_until,
             row.refused,
             row.loaded_at,
+            row.problem_code,
+            row.problem,
         )
         for row in rows
     }

@@ -84,8 +84,10 @@ class SystemSnapshot:
     paused: Mapping[str, int]
     certificates: Mapping[str, Validity]
     """TLS files by name, such as `certificate of listener orders`."""
-    circuits: Collection[str] = ()
-    """Destinations with an open circuit."""
+    circuits: Mapping[str, str] = field(default_factory=dict)
+    """Destinations with an open circuit, and why the last attempt got no usable reply."""
+    unframed: Mapping[str, str] = field(default_factory=dict)
+    """Destinations whose last reply had no start or end block, and what came."""
     exceptions: Sequence[ProcessingException] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     """Refused messages of each listener within the last hour."""
@@ -187,9 +189,13 @@ def _on_hosts(snapshot: SystemSnapshot, hosts: Collection[str]) -> str:
 
 
 def _circuits(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
-    for name in snapshot.circuits:
-        text = f"destination {name} does not respond; delivery is retried automatically"
+    for name, problem in snapshot.circuits.items():
+        why = f" ({problem})" if problem else ""
+        text = f"destination {name} does not respond{why}; delivery is retried automatically"
         yield AlertCondition(f"circuit:destination {name}", AlertSeverity.WARNING, text)
+    for name, problem in snapshot.unframed.items():
+        text = f"destination {name} replies without MLLP framing: {problem}"
+        yield AlertCondition(f"unframed:destination {name}", AlertSeverity.WARNING, text)
 
 
 def _refused(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
@@ -219,6 +225,7 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     if messages[MAX_SINGLE_MESSAGES:]:
         text = f"more than {MAX_SINGLE_MESSAGES} applied messages need attention"
         yield AlertCondition("concern:further", AlertSeverity.WARNING, text)
+    yield from _refused_later(snapshot)
     if any(each.kind is ExceptionSubject.FEED for each in snapshot.exceptions):
         text = (
             "the change feed of the report service was replaced, such as by a restored backup;"
@@ -233,6 +240,17 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
         if code == MERGE_UNDONE:
             text = f"{count} orders were moved by a merge that was undone: check whose they are"
         yield AlertCondition(f"differs:{code}", AlertSeverity.WARNING, text)
+
+
+def _refused_later(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
+    """Return a condition for each result that its receiver accepted and then refused."""
+    results = [each for each in snapshot.exceptions if each.kind is ExceptionSubject.DELIVERY]
+    for result in results[:MAX_SINGLE_MESSAGES]:
+        text = f"delivery {result.row_id} was accepted and then refused: {result.code}"
+        yield AlertCondition(f"concern:delivery {result.row_id}", AlertSeverity.WARNING, text)
+    if results[MAX_SINGLE_MESSAGES:]:
+        text = f"more than {MAX_SINGLE_MESSAGES} accepted results were refused later"
+        yield AlertCondition("concern:further deliveries", AlertSeverity.WARNING, text)
 
 
 def _codes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:

@@ -18,8 +18,8 @@ from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 
-_KEEP_TRIES = text("UPDATE delivery SET tries = coalesce(tries, 0) WHERE id = :id")
-"""Mark a delivery that may have been sent, because its attempt count is reset."""
+_RESET_TRIES = text("UPDATE delivery SET tries = 0 WHERE id = :id")
+"""Begin the back-off anew. NULL would mean that the message was never sent."""
 
 OVERTAKEN_WINDOW = 1_000_000
 """Number of newer messages that are searched for the same lanes."""
@@ -99,6 +99,8 @@ def retry_delivery(
     """
     Queue a delivery again, or make its next attempt due now; the bytes stay the same.
 
+    The waits between its next attempts begin with the shortest one.
+
     `expected_state` as for `replay_message`.
     """
     queue = Lanes(database, OUTBOX, parked_block=True)
@@ -108,7 +110,7 @@ def retry_delivery(
         if state is not QueueState.QUEUED:
             state = next_state(state, QueueEvent.REPLAYED)
         _requeue(connection, DELIVERY, delivery_id, state)
-        connection.execute(_KEEP_TRIES, {"id": delivery_id})
+        connection.execute(_RESET_TRIES, {"id": delivery_id})
         queue.enter(connection, delivery_id, _lanes_of(row, OUTBOX))
         database.notify(connection, CHANNEL)
 

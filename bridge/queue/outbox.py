@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, text
 
+from bridge.queue import attempts
+from bridge.queue.attempts import Attempt, AttemptKind
 from bridge.queue.claims import CurrentSession, Settlement, no_heartbeat_session
 from bridge.queue.deliveries import (
     INTERRUPTED,
@@ -21,13 +23,16 @@ from bridge.queue.deliveries import (
 from bridge.queue.digests import digest, is_intact, stored_digest
 from bridge.queue.lanes import Lanes
 from bridge.queue.ledger.arrivals import lane
-from bridge.queue.statements import OUTBOX
+from bridge.queue.retention.rows import newest_id
+from bridge.queue.statements import DELIVERY, OUTBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.postgresql.dedicated_connections import lock_name
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.statements import (
     BulkStatement,
     execute_all,
@@ -169,6 +174,21 @@ def reply_row(outcome: DeliveryOutcome, now: int) -> tuple[int, bytes, int | Non
     return outcome.delivery_id, outcome.reply or b"", outcome.sent_at, acknowledged, outcome.tries
 
 
+def failed_attempt(outcome: DeliveryOutcome) -> Attempt | None:
+    """Return what is stored of an attempt that was sent and not accepted, else None."""
+    if outcome.sent_at is None or outcome.event is QueueEvent.ACCEPTED:
+        return None
+    return Attempt(
+        outcome.delivery_id,
+        AttemptKind.ATTEMPT,
+        outcome.sent_at,
+        outcome.code,
+        outcome.detail,
+        outcome.retry_at,
+        outcome.reply or b"",
+    )
+
+
 LEASE_MS = 120_000
 """Lease of a claim in milliseconds: longer than any destination may take to acknowledge."""
 
@@ -215,6 +235,18 @@ _SET_CONTROL_ID = BulkStatement(
 )
 _READ_PAYLOADS = key_statement(
     "SELECT delivery_id, payload, digest FROM delivery_body WHERE delivery_id IN :ids"
+)
+FURTHER_REPLY_WINDOW = 20_000
+"""Deliveries, newest first, among which a message is searched that this process has not sent."""
+MAX_FURTHER_REPLIES = 20
+"""Further replies of one delivery that are stored."""
+_FIND_SENT = text("""
+    SELECT id FROM delivery WHERE id > :after AND destination = :destination
+    AND control_id = :control_id ORDER BY id DESC LIMIT 1
+""")
+_SELECT_ACCEPTED = text("SELECT acknowledged_at FROM delivery WHERE id = :id")
+_COUNT_REPLIES = text(
+    "SELECT count(*) FROM delivery_attempt WHERE delivery_id = :id AND kind = 'reply'"
 )
 _DELETE_PAYLOADS = key_statement("DELETE FROM delivery_body WHERE delivery_id IN :ids")
 _REPLY_TYPES = ("bigint", "bytea", "bigint", "bigint", "integer")
@@ -333,7 +365,55 @@ class Outbox:
             owned = self._lanes.settle(connection, self._owner, now, settlements).owned
             replies = [reply_row(each, now) for each in outcomes if each.delivery_id in owned]
             execute_rows(connection, STORE_REPLY, replies)
+            failed = [failed_attempt(each) for each in outcomes if each.delivery_id in owned]
+            attempts.add(connection, filter(None, failed))
             return owned
+
+    def add_further_reply(
+        self,
+        destination: str,
+        control_id: str,
+        delivery_id: int | None,
+        reply: bytes,
+        found: tuple[str, str],
+        now: int,
+        *,
+        is_negative: bool,
+    ) -> bool:
+        """
+        Store a reply to a message that was sent earlier; False if there is no such message.
+
+        `delivery_id` is the delivery if it is known. Without it the newest `FURTHER_REPLY_WINDOW`
+        deliveries are searched. `found` are the code of the reply and its error code. A negative
+        reply to an accepted message adds an exception.
+        """
+        with self._database.read() as connection:
+            if delivery_id is None:
+                newest = newest_id(connection, DELIVERY)
+                criteria = {
+                    "destination": destination,
+                    "control_id": control_id,
+                    "after": newest - FURTHER_REPLY_WINDOW,
+                }
+                delivery_id = connection.execute(_FIND_SENT, criteria).scalar()
+            if delivery_id is None:
+                return False
+            count = connection.execute(_COUNT_REPLIES, {"id": delivery_id}).scalar_one()
+        if count >= MAX_FURTHER_REPLIES:
+            return True
+        code, detail = found
+        with self._database.write() as connection:
+            row = connection.execute(_SELECT_ACCEPTED, {"id": delivery_id}).first()
+            if row is None:
+                return False
+            stored = Attempt(
+                delivery_id, AttemptKind.REPLY, now, code, detail, retry_at=None, reply=reply
+            )
+            attempts.add(connection, [stored])
+            if is_negative and row.acknowledged_at is not None:
+                named = f"{code} {detail}".strip()
+                exceptions.add(connection, ExceptionSubject.DELIVERY, [(delivery_id, named)], now)
+        return True
 
     def release(
         self,
@@ -341,16 +421,17 @@ class Outbox:
         now: int,
         code: str = INTERRUPTED,
         unsent: Collection[int] = (),
+        detail: str = "",
     ) -> None:
         """
-        Return claims unsent, at shutdown or for the reason that `code` names.
+        Return claims unsent, at shutdown or for the reason that `code` and `detail` name.
 
         The messages of `unsent` were composed for these claims. They are deleted, so that the next
         claim composes them from newer data, such as the number of a merged patient.
         """
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, QueueEvent.INTERRUPTED, None, code, "", 0)
+                Settlement.of(each, QueueEvent.INTERRUPTED, None, code, detail, 0)
                 for each in delivery_ids
             ]
             owned = self._lanes.settle(connection, self._owner, now, settlements).owned

@@ -19,6 +19,7 @@ from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.further_replies import FurtherReplies
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.reconciler import Reconciler
 from bridge.delivery.status_poll import StatusPoller
@@ -159,13 +160,13 @@ class CircuitRecorder:
         current = {name: courier.circuit_status for name, courier in self._couriers.items()}
         changed = {
             name: circuit
-            for name, (until, _, refused) in current.items()
-            if self._stored.get(name) != (circuit := ChannelCircuit(until, refused))
+            for name, (until, _, refused, problem) in current.items()
+            if self._stored.get(name) != (circuit := ChannelCircuit(until, refused, *problem))
         }
         now = self._clock()
         active = {
             (ChannelKind.DESTINATION, name): now
-            for name, (_, replies, _) in current.items()
+            for name, (_, replies, *_) in current.items()
             if replies > self._replies.get(name, 0)
         }
         self._stored = {name: stored for name, stored in self._stored.items() if name in current}
@@ -177,7 +178,7 @@ class CircuitRecorder:
         await Threads.LEASES.run(store_circuits, self._database, changed)
         await Threads.LEASES.run(store_activity, self._database, active)
         self._stored |= changed
-        self._replies = {name: replies for name, (_, replies, _) in current.items()}
+        self._replies = {name: replies for name, (_, replies, *_) in current.items()}
 
 
 RECHECK_SECONDS = 10.0  # seconds until the reconciler reads a difference again
@@ -262,7 +263,8 @@ class DeliveryParts:
         settings: DestinationSettings,
     ) -> Courier:
         """Create the courier of a destination, with its connection."""
-        connection = make_sender(self._settings, settings, reactor)
+        further = FurtherReplies(self._outbox, destination.name, now_ms)
+        connection = make_sender(self._settings, settings, reactor, further.take)
         notified = self._database.dialect == "postgresql"
         return Courier(
             destination,
@@ -276,6 +278,7 @@ class DeliveryParts:
             on_pause=partial(self._control_pause, destination.name),
             poll=POLL_WITH_NOTIFICATIONS if notified else POLL_WITHOUT_NOTIFICATIONS,
             session=self._membership.session,
+            further=further,
         )
 
     def _compile(self) -> ActiveDestinations:

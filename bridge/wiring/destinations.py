@@ -32,7 +32,7 @@ from mappings.language.definition_files import overlay_settings
 from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
-from mllp.client import MLLPClient
+from mllp.client import FurtherReplyHandler, MLLPClient, no_further_replies
 from mllp.tls import ReloadingClientOptions, client_options
 
 STATUS_MAPPING = "status"
@@ -161,12 +161,16 @@ def make_destination(
 
 
 def make_sender(
-    settings: Settings, destination: DestinationSettings, reactor: Any
+    settings: Settings,
+    destination: DestinationSettings,
+    reactor: Any,
+    further_reply: FurtherReplyHandler = no_further_replies,
 ) -> MessageSender:
     """
     Return the sender of a destination.
 
-    Raises TLSConfigurationError, TransportError, RefusedPath.
+    `further_reply` gets the replies over MLLP that are not about the message in flight. Raises
+    TLSConfigurationError, TransportError, RefusedPath.
     """
     require_permitted(settings, destination)
     match destination.address:
@@ -175,11 +179,15 @@ def make_sender(
         case WebAddress() as address:
             return _web(settings, destination, address, reactor)
         case address:
-            return _mllp(settings, destination, address, reactor)
+            return _mllp(settings, destination, address, reactor, further_reply)
 
 
 def _mllp(
-    settings: Settings, destination: DestinationSettings, address: Address, reactor: Any
+    settings: Settings,
+    destination: DestinationSettings,
+    address: Address,
+    reactor: Any,
+    further_reply: FurtherReplyHandler,
 ) -> MLLPClient:
     random = SystemRandom()
     policy = RetryPolicy(destination.retry_first, destination.retry_max)
@@ -191,6 +199,7 @@ def _mllp(
         reply_timeout=destination.ack_timeout,
         connect_timeout=destination.connect_timeout,
         reply_matches=require_acknowledgment,
+        further_reply=further_reply,
         backoff=lambda attempt: policy.delay(attempt, random),
     )
 

@@ -7,19 +7,25 @@ ids, newest first, so that a page costs the same on any number of rows. Blocking
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, or_, select
 
 from bridge.admin.search.message_index import delivery_sites
 from bridge.admin.search.message_search import ID_WINDOW
+from bridge.admin.search.reply_reasons import reason_of
+from bridge.queue import attempts
+from bridge.queue.attempts import Attempt, AttemptKind
+from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.queries import ATTENTION, in_state, is_sortable, listed_delivery, listing_key
 from bridge.queue.retention.rows import newest_id
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
+from bridge.store.records.exceptions import ExceptionSubject
+from mappings.hl7.tables import AckCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,49 @@ def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
     further = _next_before(found, query.limit, floor)
     rows = [listed_delivery(each) for each in found if _is_visible(each.pop("orders"), query.sites)]
     return DeliveryPage(rows, further)
+
+
+def with_reasons(
+    database: Database, rows: Sequence[DeliveryRow], *, with_texts: bool
+) -> list[dict[str, Any]]:
+    """
+    Return rows of a list, each with `reason`: why the receiver has not accepted the delivery, or
+    has refused it later; '' if it has accepted it.
+    """
+    last = attempts.last_of_deliveries(database, [row.id for row in rows])
+    return [{**asdict(row), "reason": _reason(row, last, with_texts)} for row in rows]
+
+
+def _reason(row: DeliveryRow, last: Mapping[int, Attempt], with_texts: bool) -> str:
+    attempt = last.get(row.id)
+    is_reply = attempt is not None and attempt.kind is AttemptKind.REPLY
+    if attempt is None or (row.state is QueueState.DONE and not is_reply):
+        return "" if row.state is QueueState.DONE else row.detail
+    if row.code == NOT_CONNECTED and row.state is QueueState.QUEUED:
+        return row.detail
+    found = reason_of(attempt, with_texts=with_texts)
+    if not is_reply or row.state is not QueueState.DONE:
+        return found
+    if attempt.code in _POSITIVE:
+        return ""
+    return f"refused after it was accepted: {attempt.code} {found}".rstrip()
+
+
+def exception_reason(database: Database, row: Mapping[str, Any], *, with_texts: bool) -> str:
+    """Return what the receiver wrote about a result that it refused later; '' for others."""
+    if row["kind"] != ExceptionSubject.DELIVERY:
+        return ""
+    stored = attempts.of_deliveries(database, [row["row_id"]]).get(row["row_id"], [])
+    found = [
+        attempt
+        for attempt in stored
+        if attempt.kind is AttemptKind.REPLY
+        and f"{attempt.code} {attempt.detail}".strip() == row["code"]
+    ]
+    return reason_of(found[-1], with_texts=with_texts) if found else ""
+
+
+_POSITIVE = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value})
 
 
 def _conditions(query: DeliveryQuery) -> list[ColumnElement[bool]]:

@@ -10,12 +10,16 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
+from bridge.admin.search.reply_reasons import DESCRIPTIONS, attempt_view
+from bridge.queue.attempts import AttemptKind, of_deliveries
+from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.queries import listed_delivery
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
+from mappings.hl7.tables import AckCode
 
 _LIMIT = 100
 _NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
@@ -79,6 +83,17 @@ def report_deliveries(database: Database, reports: Collection[str]) -> list[Deli
         return [listed_delivery(row) for row in rows]
 
 
+def attempts_of(
+    database: Database, deliveries: Iterable[DeliveryRow], *, with_texts: bool
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the failed attempts and further replies of deliveries, by delivery id."""
+    found = of_deliveries(database, [each.id for each in deliveries])
+    return {
+        number: [attempt_view(each, with_texts=with_texts) for each in stored]
+        for number, stored in found.items()
+    }
+
+
 def _sites(connection: Connection) -> Sequence[str]:
     """Return all sites by skipping through the index: one query per site."""
     found: list[str] = []
@@ -99,40 +114,66 @@ Orders = Sequence[Mapping[str, Any]]
 _OPEN = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
 
 
+Attempts = Mapping[int, Sequence[Mapping[str, Any]]]
+"""The attempts of deliveries, as `reply_reasons.attempt_view` returns them."""
+
+
 def message_timeline(
     row: MessageRow,
     orders: Orders,
     deliveries: Iterable[DeliveryRow],
     edits: Iterable[Mapping[str, Any]] = (),
+    *,
+    attempts: Attempts,
+    refusal: str = "",
 ) -> list[dict[str, Any]]:
-    """Return the steps of one message, in causal order: edits, the message, reports, deliveries."""
+    """
+    Return the steps of one message, in causal order: edits, the message, reports, deliveries.
+
+    `refusal` is the text with which we refused the message.
+    """
     return [
         *_edited_from(row, edits),
-        *_message_steps(row),
+        *_message_steps(row, refusal),
         *_resent_as(row, edits),
         *_report_steps(orders),
-        *(step for each in deliveries for step in _delivery_steps(each)),
+        *(step for each in deliveries for step in delivery_steps(each, attempts)),
     ]
 
 
 def order_timeline(
-    messages: Iterable[MessageRow], orders: Orders, deliveries: Iterable[DeliveryRow]
+    messages: Iterable[MessageRow],
+    orders: Orders,
+    deliveries: Iterable[DeliveryRow],
+    attempts: Attempts,
 ) -> list[dict[str, Any]]:
     """Return the steps of an order's messages, reports and deliveries, in order of time."""
     steps = [
         *(step for each in messages for step in _message_steps(each)),
         *_report_steps(orders),
-        *(step for each in deliveries for step in _delivery_steps(each)),
+        *(step for each in deliveries for step in delivery_steps(each, attempts)),
     ]
     return sorted(steps, key=lambda step: (step["at"] is None, step["at"] or 0))
 
 
-def _message_steps(row: MessageRow) -> Iterator[dict[str, Any]]:
+def _message_steps(row: MessageRow, refusal: str = "") -> Iterator[dict[str, Any]]:
     about = {"message": row.id}
     yield _step("received", row.received_at, name=row.listener, code=row.message_type, **about)
     acknowledgment = {"name": row.acknowledgment.value, "code": row.ack_code}
     yield _step("acknowledged", row.received_at, **acknowledgment, **about)
+    if row.state is QueueState.REFUSED:
+        at = row.settled_at or row.received_at
+        yield _step("refused", at, code=row.ack_code, text=_refusal(row, refusal), **about)
+        return
     yield _step(row.state.value, row.settled_at, code=row.code, count=row.attempts, **about)
+
+
+def _refusal(row: MessageRow, text: str) -> str:
+    """Return why we refused a message: code, place and text."""
+    description = DESCRIPTIONS.get(row.error_code, "")
+    named = f"{row.error_code} {description}".strip() or row.code
+    place = f" at {row.error_place}" if row.error_place else ""
+    return f"{named}{place}" + (f": {text}" if text and text != description else "")
 
 
 def _edited_from(row: MessageRow, edits: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -153,17 +194,47 @@ def _report_steps(orders: Orders) -> Iterator[dict[str, Any]]:
         yield _step("report", each["changed_at"], name=report, code=each["status"] or "")
 
 
-def _delivery_steps(row: DeliveryRow) -> Iterator[dict[str, Any]]:
+def delivery_steps(row: DeliveryRow, attempts: Attempts) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a delivery: each failed attempt, and how it ended or goes on."""
     about = {"name": row.destination, "delivery": row.id}
     yield _step("composed", row.created_at, code=row.event, **about)
-    if row.sent_at is not None:
-        yield _step("sent", row.sent_at, count=row.attempts, **about)
+    stored = attempts.get(row.id, ())
+    failed = [each for each in stored if each["kind"] == AttemptKind.ATTEMPT.value]
+    for each in failed:
+        yield _step(
+            "attempt",
+            each["at"],
+            code=each["code"],
+            text=each["reason"],
+            retry_at=each["retry_at"],
+            **about,
+        )
     if row.acknowledged_at is not None:
+        yield _step("sent", row.sent_at, count=row.attempts, **about)
         yield _step("accepted", row.acknowledged_at, **about)
     elif row.state not in _OPEN:
-        yield _step(row.state.value, row.settled_at, code=row.code, **about)
+        yield _step(row.state.value, row.settled_at, code=row.code, text=row.detail, **about)
+    for each in stored:
+        if each not in failed:
+            kind = "further_reply" if each["code"] in _POSITIVE else "refused_later"
+            yield _step(kind, each["at"], code=each["code"], text=each["reason"], **about)
+    if row.state in _OPEN:
+        yield _pending_step(row, about, was_tried=bool(failed) or row.sent_at is not None)
+
+
+_POSITIVE = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value})
+
+
+def _pending_step(row: DeliveryRow, about: dict[str, Any], *, was_tried: bool) -> dict[str, Any]:
+    """Return what comes next for a delivery that is not finished."""
+    if row.state is QueueState.CLAIMED:
+        return _step("sending", row.sent_at, count=row.attempts, **about)
+    if row.code == NOT_CONNECTED:
+        return _step("no_connection", row.settled_at, text=row.detail, **about)
+    kind = "next_attempt" if was_tried else "waiting"
+    return _step(kind, row.not_before or None, retry_at=row.not_before or None, **about)
 
 
 def _step(kind: str, at: int | None, **about: Any) -> dict[str, Any]:
-    step = {"kind": kind, "at": at, "name": "", "code": "", "count": 0}
-    return {**step, "delivery": None, "message": None, **about}
+    step = {"kind": kind, "at": at, "name": "", "code": "", "text": "", "count": 0}
+    return {**step, "delivery": None, "message": None, "retry_at": None, **about}

@@ -90,6 +90,7 @@ async def listed(call: CallDep) -> dict[str, Any]:
         call.context.subjects_of,
         call.user.grant.reach,
         with_orders=Permission.FIND in call.user.grant.permissions,
+        with_texts=Permission.BODIES in call.user.grant.permissions,
     )
     return {"rows": await Threads.CONSOLE.run(work)}
 
@@ -120,4 +121,6 @@ def _sites(context: ConsoleContext, kind: ExceptionSubject, row_id: int) -> Coll
         return ()  # no site: only users who are not limited to sites
     if kind is ExceptionSubject.MESSAGE:
         return sites_of_message(context, row_id)
+    if kind is ExceptionSubject.DELIVERY:
+        return dashboard.sites_of_delivery(context.database, row_id)
     return dashboard.site_of_order(context.database, row_id)

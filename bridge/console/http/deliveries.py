@@ -1,20 +1,21 @@
 """Deliveries: search, read, retry, skip."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
-from bridge.admin.search.delivery_search import search_deliveries
+from bridge.admin.search import order_tracking
+from bridge.admin.search.delivery_search import search_deliveries, with_reasons
 from bridge.admin.search.message_index import delivery_sites
 from bridge.admin.search.message_view import message_text, segment_tree
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
+    ConsoleCall,
     ConsoleRoute,
     require_reach,
     run_audited,
@@ -34,26 +35,42 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     call.user.grant.require(Permission.SEE)
     query = body.query(call.user.grant.reach)
-    page = await Threads.CONSOLE.run(search_deliveries, call.context.database, query)
-    return {"rows": [asdict(row) for row in page.rows], "further": page.further}
+    database, with_texts = call.context.database, may_read_content(call)
+
+    def work() -> dict[str, Any]:
+        page = search_deliveries(database, query)
+        rows = with_reasons(database, page.rows, with_texts=with_texts)
+        return {"rows": rows, "further": page.further}
+
+    return await Threads.CONSOLE.run(work)
 
 
 @router.get("/{delivery_id}")
 async def read(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
-    """Return a delivery without its content."""
+    """Return a delivery without its content, and its steps."""
     call.user.grant.require(Permission.SEE)
-    detail = await Threads.CONSOLE.run(_detail, call.context.database, delivery_id)
+    database, with_texts = call.context.database, may_read_content(call)
+    detail = await Threads.CONSOLE.run(_detail, database, delivery_id)
     require_reach(call.user, delivery_sites(detail.orders))
-    return {"row": asdict(detail.row)}
+
+    def work() -> dict[str, Any]:
+        (row,) = with_reasons(database, [detail.row], with_texts=with_texts)
+        attempts = order_tracking.attempts_of(database, [detail.row], with_texts=with_texts)
+        steps = [*order_tracking.delivery_steps(detail.row, attempts)]
+        return {"row": row, "timeline": steps}
+
+    return await Threads.CONSOLE.run(work)
 
 
 @router.get("/{delivery_id}/content")
 async def content(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
-    """Return the message that was sent, and the receiver's last reply."""
+    """Return the message that was sent, the receiver's last reply, and all failed attempts."""
 
     def work() -> dict[str, Any]:
         detail = _detail(call.context.database, delivery_id)
+        attempts = order_tracking.attempts_of(call.context.database, [detail.row], with_texts=True)
         return {
+            "attempts": attempts.get(delivery_id, []),
             "raw": message_text(detail.payload),
             "tree": segment_tree(detail.payload or b""),
             "ack": message_text(detail.reply),
@@ -79,6 +96,11 @@ async def skip(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
     action = _action(call.context.database, delivery_id, "skip", Permission.OPERATE)
     await run_audited(call, action, work)
     return {}
+
+
+def may_read_content(call: ConsoleCall) -> bool:
+    """Return whether the user may read content, and so the texts of receivers."""
+    return Permission.BODIES in call.user.grant.permissions
 
 
 def _action(

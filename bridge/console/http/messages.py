@@ -52,6 +52,7 @@ from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.queries import ATTENTION
 from bridge.queue.states import QueueState
+from mappings.hl7.acknowledgment import read_ack
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 edit_router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
@@ -137,11 +138,22 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     reports = {each["report_id"] for each in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     edits = edits_of(call.context.database, message_id)
+    attempts = order_tracking.attempts_of(
+        call.context.database, deliveries, with_texts=_may_read_content(call)
+    )
+    refusal = read_ack(detail.ack).text if detail.row.state is QueueState.REFUSED else ""
+    steps = message_timeline(
+        detail.row, orders, deliveries, edits, attempts=attempts, refusal=refusal
+    )
     return {
         "row": asdict(detail.row),
-        "timeline": message_timeline(detail.row, orders, deliveries, edits),
+        "timeline": steps,
         "edits": edits,
     }
+
+
+def _may_read_content(call: ConsoleCall) -> bool:
+    return Permission.BODIES in call.user.grant.permissions
 
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
@@ -350,9 +362,12 @@ def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
     )
     reports = {each["report_id"] for each in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
+    attempts = order_tracking.attempts_of(
+        call.context.database, deliveries, with_texts=_may_read_content(call)
+    )
     return {
         "orders": orders,
         "deliveries": [asdict(each) for each in deliveries],
         "messages": [asdict(each) for each in messages],
-        "steps": order_timeline(messages, orders, deliveries),
+        "steps": order_timeline(messages, orders, deliveries, attempts),
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, not_, select
 
-from bridge.queue import payload_blobs
+from bridge.queue import attempts, payload_blobs
 from bridge.queue.retention import partitions
 from bridge.queue.retention.rows import (
     BATCH,
@@ -97,6 +97,9 @@ def _row_by_row(
         if rows is MESSAGE:
             partitions.delete_identities(connection, ids)
             _delete_related(connection, ids)
+        else:
+            attempts.forget(connection, ids)
+            exceptions.forget(connection, ExceptionSubject.DELIVERY, ids)
         connection.execute(delete(bodies).where(bodies.c[queue_table.key].in_(ids)))
         connection.execute(delete(rows).where(rows.c.id.in_(ids)))
 

@@ -19,6 +19,8 @@ class ExceptionSubject(StrEnum):
 
     MESSAGE = "message"
     ORDER = "order"
+    DELIVERY = "delivery"
+    """A result that its receiver accepted, and refused later."""
     FEED = "feed"
     """The change feed of the report engine; the row id is the time in ms."""
 

@@ -76,6 +76,7 @@ def test_the_defaults(reply: ReplyKind) -> None:
         (ReplyKind.AE, "101", "park"),  # the reply
         (ReplyKind.AE, "", "park"),
         (ReplyKind.AR, "206", "retry 20 then park"),  # no rule: the default
+        (ReplyKind.AR, "102", "park"),
         (ReplyKind.SILENCE, "closed", "pause"),
         (ReplyKind.SILENCE, "timeout", "retry"),
         (ReplyKind.HTTP, "404", "skip"),  # its rule for all HTTP precedes our specific default
@@ -142,11 +143,46 @@ def test_garbage_is_no_mismatch() -> None:
 
 def test_a_reply_is_read() -> None:
     """Code and error condition are read; a reply without a code is garbage."""
-    assert read_reply(ack()) == (ReplyKind.AA, "")
-    assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206")) != (ReplyKind.AA, "")
-    assert read_reply(b"hello") == (ReplyKind.GARBAGE, "")
+    assert read_reply(ack(), {}) == (ReplyKind.AA, "")
+    assert read_reply(ack().replace(b"MSA|AA|ID7", b"MSA|AE|ID7|||206"), {}) != (ReplyKind.AA, "")
+    assert read_reply(b"hello", {}) == (ReplyKind.GARBAGE, "")
     refused = ack(AckCode.ERROR) + b"ERR|||0^Stored|I\rERR|||W1^Old code|W\rERR|||206^Locked|E\r"
-    assert read_reply(refused) == (ReplyKind.AE, "206"), "the text of the reply does not count"
+    assert read_reply(refused, {}) == (ReplyKind.AE, "206"), "the text of the reply does not count"
+
+
+@pytest.mark.parametrize(
+    ("errors", "replies", "code"),
+    [
+        ("207 E,102 E", {}, "102"),
+        ("102 E,207 E", {}, "102"),
+        ("102 W,207 E", {}, "207"),
+        ("102 W", {}, ""),
+        ("102 W", {"AE 102": "skip"}, "102"),
+        ("102 E,207 E", {"AE 102": "delivered", "AE 207": "retry"}, "207"),
+        ("206 E,999 E", {"AE 999": "pause"}, "999"),
+        ("205 E,206 E", {}, "205"),
+    ],
+)
+def test_the_strongest_error_decides(errors: str, replies: dict[str, str], code: str) -> None:
+    """Of several errors, the one whose rule stops the delivery most decides what follows."""
+    segments = [f"ERR|||{each.split()[0]}|{each.split()[1]}\r" for each in errors.split(",")]
+    reply = ack(AckCode.ERROR) + "".join(segments).encode()
+    assert read_reply(reply, replies) == (ReplyKind.AE, code)
+
+
+@pytest.mark.parametrize("code", ["100", "101", "102", "150", "199"])
+@pytest.mark.parametrize("kind", sorted(LIMITED))
+def test_a_wrong_message_is_parked_at_once(kind: ReplyKind, code: str) -> None:
+    """Errors of class 1xx are about the message itself; the destination may decide otherwise."""
+    assert decide(kind, {}, 1, code).event is QueueEvent.GIVEN_UP
+    assert decide(kind, {kind.value: "retry"}, 1, code).event is QueueEvent.POSTPONED
+    assert decide(kind, {f"{kind} 1xx": "skip"}, 1, code).event is QueueEvent.IGNORED
+
+
+@pytest.mark.parametrize("code", ["", "1", "10", "1000", "200", "207", "0", "A100"])
+def test_other_errors_are_retried(code: str) -> None:
+    """Only the codes from 100 to 199 are permanent."""
+    assert decide(ReplyKind.AE, {}, 1, code).event is QueueEvent.POSTPONED
 
 
 @pytest.mark.parametrize(
@@ -156,7 +192,7 @@ def test_a_reply_is_read() -> None:
 def test_a_text_in_place_of_a_code(code: str, place: str) -> None:
     """Only what a rule can name is an error code; a text of the receiver is not passed on."""
     reply = ack(AckCode.ERROR) + f"{place.format(code)}\r".encode()
-    assert read_reply(reply) == (ReplyKind.AE, "")
+    assert read_reply(reply, {}) == (ReplyKind.AE, "")
 
 
 def test_control_ids() -> None:

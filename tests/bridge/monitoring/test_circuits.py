@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bridge.delivery.reply_policy import NO_PROBLEM, ReplyProblem
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import ChannelKind, read_channels
 from bridge.runtime.delivery import CircuitRecorder
@@ -16,7 +17,7 @@ from bridge.store.migration import upgrade
 class CourierState:
     """A courier's circuit status."""
 
-    circuit_status: tuple[int | None, int, int]
+    circuit_status: tuple[int | None, int, int, ReplyProblem]
 
 
 def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
@@ -38,7 +39,10 @@ def test_circuits_and_replies_are_stored(database: Database) -> None:
     """The job stores changes and replies. It closes a circuit left open by an earlier run."""
     upgrade(database)
     now = [1000]
-    near, far = CourierState((None, 0, 0)), CourierState((9000, 0, 0))
+    near, far = (
+        CourierState((None, 0, 0, NO_PROBLEM)),
+        CourierState((9000, 0, 0, ReplyProblem("tls", "the TLS handshake failed"))),
+    )
     couriers = {"near": near, "far": far}
 
     def record_circuits() -> dict[str, tuple[int | None, int | None]]:
@@ -47,6 +51,7 @@ def test_circuits_and_replies_are_stored(database: Database) -> None:
                 near.circuit_status[0],
                 near.circuit_status[1] + 1,
                 near.circuit_status[2],
+                NO_PROBLEM,
             )
 
         run_job(CircuitRecorder(database, couriers, lambda: now[0]), meanwhile)  # type: ignore[arg-type]  # its state alone
@@ -54,18 +59,21 @@ def test_circuits_and_replies_are_stored(database: Database) -> None:
         return {name: (found[name].open_until, found[name].active_at) for name in couriers}
 
     assert record_circuits() == {"near": (None, 1000), "far": (9000, None)}
-    far.circuit_status, now[0] = (None, 0, 0), 2000
+    stored = read_channels(database, ChannelKind.DESTINATION)["far"]
+    assert (stored.problem_code, stored.problem) == ("tls", "the TLS handshake failed")
+    far.circuit_status, now[0] = (None, 0, 0, NO_PROBLEM), 2000
     assert record_circuits() == {"near": (None, 2000), "far": (None, None)}
 
 
 def test_refusals_in_a_row_are_stored(database: Database) -> None:
     """The job stores the time of the first refusal until a message is accepted."""
     upgrade(database)
-    courier = CourierState((None, 1, 0))
+    courier = CourierState((None, 1, 0, NO_PROBLEM))
 
     def record_refusals(refused: int) -> int:
         def meanwhile() -> None:
-            courier.circuit_status = (None, courier.circuit_status[1] + 1, refused)
+            replies = courier.circuit_status[1] + 1
+            courier.circuit_status = (None, replies, refused, NO_PROBLEM)
 
         run_job(CircuitRecorder(database, {"ris": courier}, lambda: 1000), meanwhile)  # type: ignore[dict-item]  # its state alone
         return read_channels(database, ChannelKind.DESTINATION)["ris"].refused
