@@ -165,6 +165,16 @@ def shown(house: House, number: int) -> str:
     return house.bridge("deliveries", "show", str(number))
 
 
+def await_done(house: House, count: int) -> None:
+    """Wait until this many deliveries are done."""
+
+    def are_done() -> bool:
+        rows = listed(house, "deliveries", "list")
+        return [row["state"] for row in rows].count("done") == count
+
+    eventually(are_done)
+
+
 def test_a_second_reply_after_a_restart(tmp_path: Path) -> None:
     """A reply about a message that an earlier process sent loses nothing, and is kept."""
     house = House(tmp_path / "home")
@@ -186,12 +196,7 @@ def test_a_second_reply_after_a_restart(tmp_path: Path) -> None:
             house.send(order(number))
             house.draft(f"M{number}", f"A{number}", "Text.")
             house.sign(f"M{number}", f"A{number}")
-            eventually(
-                lambda count=number: (
-                    sum(row["state"] == "done" for row in listed(house, "deliveries", "list"))
-                    == count
-                )
-            )
+            await_done(house, number)
             if number == 1:
                 house.stop()
         (row,) = eventually(lambda: listed(house, "exceptions", "list"))
@@ -202,7 +207,12 @@ def test_a_second_reply_after_a_restart(tmp_path: Path) -> None:
         receiver.stop()
 
 
-ACK_BYTES = {
+def twice(reply: Callable[[bytes], bytes]) -> Answer:
+    """Reply so to the first two attempts, then accept."""
+    return lambda message, tries: reply(message) if tries < 2 else accept(message, tries)
+
+
+ACK_BYTES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "without a frame": (ack, "without a start block or an end block"),
     "without an end": (lambda m: VT + ack(m), "without an end block"),
     "without a start": (lambda m: ack(m) + FS_CR, "without a start block"),
@@ -219,9 +229,7 @@ def unframed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, 
     house = House(tmp_path_factory.mktemp("unframed") / "home")
     sinks = {}
     for number, (name, (reply, _)) in enumerate(ACK_BYTES.items()):
-        sinks[name] = Sink(
-            lambda m, tries, reply=reply: reply(m) if tries < 2 else accept(m, tries)
-        )
+        sinks[name] = Sink(twice(reply))
         house.destination(f"d{number}", sinks[name].port, ack_timeout="1s")
     stubborn = Sink(lambda m, _: ack(m))
     house.destination("stubborn", stubborn.port, ack_timeout="500ms", breaker_after=2)
