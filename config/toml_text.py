@@ -7,7 +7,7 @@ dotted or quoted, and entries of lists.
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -62,6 +62,31 @@ def line_and_column(text: str, offset: int) -> str:
     """Return `:line:column` (from 1) of an offset."""
     before = text[:offset]
     return f":{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+
+
+def replace_tables(text: str, tables: Mapping[Location, str]) -> str:
+    """
+    Replace tables of arrays, such as the second `[[listener]]` at ("listener", 1), by other text.
+
+    Tables inside them are replaced too. Comments before the next table stay. A table that is
+    written in another form is left unchanged.
+    """
+    places = list(_Reader(text).places())
+    for location, new in sorted(tables.items(), key=lambda item: _begin(places, item[0]))[::-1]:
+        begin = _begin(places, location)
+        if not text.startswith("[[", begin) or begin < 0:
+            continue
+        after = (at for place, at in places if at > begin and place[: len(location)] != location)
+        end = next(after, len(text))
+        lines = text[begin:end].splitlines(keepends=True)
+        while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+            end -= len(lines.pop())
+        text = f"{text[:begin]}{new.rstrip()}\n{text[end:]}"
+    return text
+
+
+def _begin(places: Sequence[tuple[Location, int]], location: Location) -> int:
+    return next((at for place, at in places if place == location), -1)
 
 
 class _Reader:

@@ -102,23 +102,51 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False)],
     home: Home,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace files of the same name.")
+        bool,
+        typer.Option("--replace", help="Replace existing connections and files of the same name."),
     ] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SETTING",
+            help="Existing connections keep their value of it, such as bind, address or tls.",
+        ),
+    ] = None,
     activate: Annotated[
         bool, typer.Option("--activate", help="Activate it on all nodes, instead of writing files.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would change.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal.")] = False,
     reason: Annotated[str, typer.Option("--reason", "-m", help="Reason, for the history.")] = "",
 ) -> None:
-    """Add an exported interface to this data directory: all of it, or nothing after an error."""
+    """
+    Import an exported interface: all of it, or nothing after an error.
+
+    The command first prints what changes. On a terminal it asks before it continues.
+    """
     from bridge.admin.packages.activation import activate_folder
     from bridge.admin.packages.folder import import_folder
 
+    def confirm(changes: list[str]) -> bool:
+        print("\n".join(changes))
+        if dry_run:
+            return False
+        return yes or not sys.stdin.isatty() or typer.confirm("Import?")
+
+    kept = tuple(keep or ())
     if activate:
-        added = activate_folder(home, folder, reason, replace=replace)
+        changed = activate_folder(home, folder, reason, replace=replace, keep=kept, confirm=confirm)
         note = "all nodes use it within two seconds"
     else:
-        added = import_folder(home, folder, replace=replace)
+        changed = import_folder(home, folder, replace=replace, keep=kept, confirm=confirm)
         note = "the service uses it after its next start"
-    for name in added:
-        print(f"added {name}")
-    print(note)
+    if changed is None:
+        print("nothing was changed")
+        if not dry_run:
+            raise typer.Exit(1)
+        return
+    for line in changed:
+        print(line)
+    print(note if changed else "nothing was changed")

@@ -9,12 +9,11 @@ folder, at its top or in one folder. Anything else (links, other paths, wrong si
 before any content is used.
 """
 
-import json
 import re
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -25,33 +24,42 @@ from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.definitions.definition_checks import as_operator_errors
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem
+from bridge.admin.packages.differences import (
+    ChangeKind,
+    FileChange,
+    NotImported,
+    PlannedConnection,
+    describe_changes,
+    plan_connections,
+    require_permitted_changes,
+    results,
+)
 from bridge.admin.packages.folder import (
     FILE,
     MAPPINGS,
-    FileChange,
+    Confirmation,
     Files,
     NoSuchInterface,
-    NotImported,
+    as_toml,
     changed_files,
     contents,
     definitions_of,
     mappings_of,
+    packaged_settings,
     read_package,
-    require_connections_only,
     require_files,
 )
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
-from bridge.store.records.mapping_versions import MappingVersion
+from bridge.store.records.mapping_versions import Activation, MappingVersion
 from bridge.wiring import active_settings
-from bridge.wiring.active_settings import Connection, all_sources
+from bridge.wiring.active_settings import all_sources
 from bridge.wiring.stores import bridge_database
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError, load
 from config.forms import to_table
-from config.settings import parse as parse_settings
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
 from parsers.limits import PACKAGE
@@ -62,20 +70,43 @@ class ActivationPlan:
     """
     The changes that the activation of a package makes.
 
-    `channels` are names of listeners and destinations. `definitions` maps each definition to
+    `connections` are compared with the active ones. `definitions` maps each definition to
     whether it replaces another version. `files` are those that differ from the active ones. `text`
     is interface.toml, `records` are its connections, and `sources` those of the definitions to
     activate.
     `begun_on` has the versions that were active when the plan was made.
     """
 
-    channels: tuple[str, ...]
+    connections: tuple[PlannedConnection, ...]
     definitions: Mapping[str, bool]
     files: tuple[FileChange, ...]
     text: str
     records: tuple[MappingVersion, ...]
     sources: Mapping[str, Sources]
     begun_on: Mapping[str, str]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the listeners and destinations of the package."""
+        return tuple(each.name for each in self.connections if not each.displaced)
+
+    def changes(self) -> list[str]:
+        """Return the lines of the difference."""
+        return list(describe_changes(self.connections, self.files))
+
+    @property
+    def text_before(self) -> str:
+        """The connections before the import, as in interface.toml."""
+        return "\n".join(
+            as_toml(each.kind, to_table(each.before))
+            for each in self.connections
+            if each.before is not None
+        )
+
+    @property
+    def text_after(self) -> str:
+        """The connections after the import, as in interface.toml."""
+        return "\n".join(as_toml(each.kind, to_table(each.after)) for each in self.connections)
 
     @property
     def mark(self) -> str:
@@ -87,62 +118,59 @@ class ActivationPlan:
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def plan_activation(settings: Settings, database: Database, files: Files) -> ActivationPlan:
+def plan_activation(
+    settings: Settings, database: Database, files: Files, keep: Sequence[str] = ()
+) -> ActivationPlan:
     """
     Plan the activation of a package, and check its connections as a start of the service does.
 
-    Raises NotImported, SettingsError, MappingErrors, and the error of a listener or destination
-    that cannot work.
+    `keep` names settings of which existing connections keep their values. Raises NotImported,
+    SettingsError, MappingErrors, and the error of a listener or destination that cannot work.
     """
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
-    require_connections_only(files[FILE])
-    connections = _new_connections(settings, database, files[FILE])
-    records = tuple(
-        active_settings.make_connection_record(kind, name, to_table(each))
-        for (kind, name), each in connections.items()
-    )
+    current = active_settings.current(settings, database)
+    connections = plan_connections(current, packaged_settings(settings, files[FILE]), keep)
+    changed = [each for each in connections if each.change is not ChangeKind.UNCHANGED]
+    for each in changed:
+        require_files(settings, each.after)
+    with database.read() as connection:
+        active = mapping_versions.active_versions(connection)
+    records = tuple(_records(changed, active))
     planned = active_settings.current(settings, database, records)
     known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
-    for kind, name in connections:
-        for part in connection_checks.connection_parts(planned, kind, name, lambda _: sources):
+    for each in changed:
+        parts = connection_checks.connection_parts(planned, each.kind, each.name, lambda _: sources)
+        for part in parts:
             part()
-    names = [name for _, name in connections]
-    definitions = definitions_of(planned, names)
+    definitions = definitions_of(planned, [e.name for e in connections if not e.displaced])
     packaged = [name for name in definitions if f"{name}.yaml" in mapping_files]
-    changed, begun_on = _changed_definitions(database, packaged, sources)
+    changed_sources, begun_on = _changed_definitions(database, packaged, sources)
+    begun_on |= {
+        each.name: active[each.name].version if each.name in active else "" for each in records
+    }
     return ActivationPlan(
-        tuple(names),
+        tuple(connections),
         {name: bool(begun_on.get(name)) for name in definitions},
         tuple(changed_files(known, mapping_files)),
         files[FILE],
         records,
-        changed,
+        changed_sources,
         begun_on,
     )
 
 
-def _new_connections(
-    settings: Settings, database: Database, text: str
-) -> dict[tuple[ChannelKind, str], Connection]:
-    """Return the connections of `interface.toml`, which must not exist yet. Raises NotImported."""
-    database_section = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
-    packaged = parse_settings(f"{text}\n{database_section}", settings.home, Path(FILE))
-    found = {
-        (kind, each.name): each
-        for kind in ChannelKind
-        for each in active_settings.connections_of(packaged, kind)
-    }
-    if not found:
-        raise NotImported(f"{FILE} contains no listener and no destination")
-    current = active_settings.current(settings, database)
-    for kind, name in found:
-        if active_settings.find_connection(current, kind, name) is not None:
-            raise NotImported(f"{kind}.name {name} is used more than once")
-    for each in found.values():
-        require_files(settings, each)
-    return found
+def _records(
+    changed: Sequence[PlannedConnection], active: Mapping[str, Activation]
+) -> Iterator[MappingVersion]:
+    """Yield the records of changed connections; a listener's list of definitions is restored."""
+    for each in changed:
+        yield active_settings.make_connection_record(each.kind, each.name, to_table(each.after))
+        if each.kind is ChannelKind.LISTENER:
+            own = active_settings.make_list_record(each.name, [])
+            if own.name in active and active[own.name].version != own.version:
+                yield own
 
 
 def activate_package(
@@ -153,25 +181,38 @@ def activate_package(
     *,
     replace: bool = False,
 ) -> None:
-    """Activate a package. Raises NotImported if it replaces files and `replace` is not set."""
-    others = [each.name for each in plan.files if each.before is not None]
-    if others and not replace:
-        raise NotImported(f"other files are active: {', '.join(others)}")
+    """Activate a package. Raises NotImported if it replaces something and `replace` is not set."""
+    require_permitted_changes(plan.connections, plan.files, replace=replace)
     definitions = list(plan.sources.items())
-    activate(settings, database, definitions, author, begun_on=plan.begun_on, records=plan.records)
+    if definitions or plan.records:
+        activate(
+            settings, database, definitions, author, begun_on=plan.begun_on, records=plan.records
+        )
 
 
-def activate_folder(home: Path, folder: Path, reason: str, *, replace: bool = False) -> list[str]:
-    """Activate the package of a folder; audited. Return the names of its channels and files."""
+def activate_folder(
+    home: Path,
+    folder: Path,
+    reason: str,
+    *,
+    replace: bool = False,
+    keep: Sequence[str] = (),
+    confirm: Confirmation = lambda _: True,
+) -> list[str] | None:
+    """
+    Activate the package of a folder; audited. Return what was done, one line each.
+
+    Return None if `confirm` refused the difference; then nothing changed.
+    """
     settings = load(home)
     author = Author(operator(), time.time_ns() // 1_000_000, reason)
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "import", ("interface", folder.name)),
-    ):
-        plan = plan_activation(settings, database, read_package(folder))
-        activate_package(settings, database, plan, author, replace=replace)
-    return [*plan.channels, *(each.name for each in plan.files)]
+    with bridge_database(home) as database:
+        plan = plan_activation(settings, database, read_package(folder), keep)
+        if not confirm(plan.changes()):
+            return None
+        with audited(home, database, "import", ("interface", folder.name)):
+            activate_package(settings, database, plan, author, replace=replace)
+    return results(plan.connections, plan.files)
 
 
 def _changed_definitions(
@@ -235,6 +276,15 @@ def _common_folder(names: Sequence[str]) -> str:
     return folder
 
 
+def _connection_json(planned: PlannedConnection) -> Mapping[str, Any]:
+    return {
+        "kind": planned.kind,
+        "name": planned.name,
+        "change": planned.change,
+        "differences": [asdict(each) for each in planned.differences],
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class PackageImport:
     """
@@ -274,10 +324,12 @@ class InterfacePackages:
         return {
             "mark": plan.mark,
             "channels": list(plan.channels),
+            "connections": [_connection_json(each) for each in plan.connections],
             "definitions": [
                 {"name": name, "replaces": replaces} for name, replaces in plan.definitions.items()
             ],
-            "settings": plan.text,
+            "settings_before": plan.text_before,
+            "settings": plan.text_after,
             "files": [
                 {"name": each.name, "before": each.before, "after": each.after}
                 for each in plan.files

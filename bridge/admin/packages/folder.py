@@ -11,13 +11,24 @@ the files after its next start. `bridge.admin.packages.activation` activates a p
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.connection_checks import used_definitions
+from bridge.admin.packages.differences import (
+    ChangeKind,
+    FileChange,
+    NotImported,
+    PlannedConnection,
+    describe_changes,
+    displaced_by,
+    plan_connections,
+    require_permitted_changes,
+    results,
+)
 from bridge.audit.outbox import describe
 from bridge.errors import BridgeError
 from bridge.monitoring.channels import ChannelKind
@@ -31,7 +42,7 @@ from config.forms import to_table
 from config.listeners import ListenerSettings
 from config.private_files import replace_all
 from config.settings import FILE_NAME, load, parse, paths_in
-from config.toml_text import parse_toml
+from config.toml_text import Location, parse_toml, replace_tables
 from mappings.compiler import compile_with_files, read_folder
 from mappings.language.diagnostics import Sources
 
@@ -129,56 +140,56 @@ def _key(key: str) -> str:
     return key if plain.isalnum() and plain.isascii() else json.dumps(key, ensure_ascii=False)
 
 
-class NotImported(BridgeError):
-    """A package cannot be imported; nothing was changed."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"not imported: {why}")
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """A mapping file before the import, None if it does not exist, and after it."""
-
-    name: str
-    before: str | None
-    after: str
-
-
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """The channels that an import adds, the files it changes, and the text of bridge.toml."""
+    """The connections and files that an import changes, and the new text of bridge.toml."""
 
-    channels: tuple[str, ...]
+    connections: tuple[PlannedConnection, ...]
     files: tuple[FileChange, ...]
     settings: str
 
-    @property
-    def replaced(self) -> tuple[str, ...]:
-        """Names of existing files with other content."""
-        return tuple(each.name for each in self.files if each.before is not None)
+    def changes(self) -> list[str]:
+        """Return the lines of the difference."""
+        return list(describe_changes(self.connections, self.files))
 
 
-def import_folder(home: Path, folder: Path, *, replace: bool = False) -> list[str]:
+Confirmation = Callable[[list[str]], bool]
+"""Is shown the lines of the difference; returns whether the import may go on."""
+
+
+def import_folder(
+    home: Path,
+    folder: Path,
+    *,
+    replace: bool = False,
+    keep: Sequence[str] = (),
+    confirm: Confirmation = lambda _: True,
+) -> list[str] | None:
     """
-    Add the interface of a folder to the files of a data directory; audited.
+    Import the interface of a folder into the files of a data directory; audited.
 
-    `replace` permits replacing existing files. Return the names of the added channels and files.
-    Raises NotImported, SettingsError, MappingErrors, OSError, and the error of a listener or
-    destination that cannot work.
+    `replace` permits replacing existing connections and files, `keep` names settings of which they
+    keep their values. Return what was done, one line each; None if `confirm` refused, and then
+    nothing changed. Raises NotImported, SettingsError, MappingErrors, OSError,
+    and the error of a listener or destination that cannot work.
     """
-    with (
-        bridge_database(home) as database,
-        audited(home, database, "import", ("interface", folder.name)),
-    ):
-        plan = _plan(home, read_package(folder))
-        if plan.replaced and not replace:
-            raise NotImported(f"other files are in HOME/mappings: {', '.join(plan.replaced)}")
-        files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
-        replace_all({**files, home / FILE_NAME: plan.settings.encode()})
-        added = [*plan.channels, *(each.name for each in plan.files)]
-        describe(before={"replaced": list(plan.replaced)}, after={"added": added})
-    return added
+    with bridge_database(home) as database:
+        plan = _plan(home, database, read_package(folder), keep)
+        if not confirm(plan.changes()):
+            return None
+        with audited(home, database, "import", ("interface", folder.name)):
+            require_permitted_changes(plan.connections, plan.files, replace=replace)
+            before = (home / FILE_NAME).read_text("utf-8")
+            again = _plan(home, database, read_package(folder), keep)
+            if again != plan:
+                raise NotImported("the package or the settings changed since the difference")
+            files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
+            if plan.settings != before:
+                files[home / FILE_NAME] = plan.settings.encode()
+            replace_all(files)
+            done = results(plan.connections, plan.files)
+            describe(before={}, after={"changes": done})
+    return done
 
 
 def read_package(folder: Path) -> Files:
@@ -190,26 +201,85 @@ def read_package(folder: Path) -> Files:
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
 
-def _plan(home: Path, files: Files) -> ImportPlan:
+def _plan(home: Path, database: Database, files: Files, keep: Sequence[str]) -> ImportPlan:
     """Plan an import and check its listeners and destinations as a start of the service does."""
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
-    before = (home / FILE_NAME).read_text("utf-8")
     known = load(home)
-    text = f"{before.rstrip()}\n\n{files[FILE]}".lstrip("\n")
-    require_connections_only(files[FILE])
-    settings = parse(text, home, Path(FILE))
-    names = tuple(name for name in _names(settings) if name not in set(_names(known)))
-    if not names:
-        raise NotImported(f"{FILE} contains no listener and no destination")
-    existing = read_folder(home / MAPPINGS)
-    sources = mappings_of(files)
-    for kind in KINDS:
-        for each in active_settings.connections_of(settings, kind):
-            if each.name in names:
-                require_files(known, each)
-    _check(settings, names, {**existing, **sources})
-    return ImportPlan(names, tuple(changed_files(existing, sources)), text)
+    planned = plan_connections(known, packaged_settings(known, files[FILE]), keep)
+    current = active_settings.current(known, database)
+    for each in (*planned, *displaced_by(current, planned)):
+        _require_of_file(known, current, each)
+    for each in planned:
+        if each.change is not ChangeKind.UNCHANGED:
+            require_files(known, each.after)
+    text = _settings_text(home, files[FILE], planned, keep)
+    settings = parse(text, home, home / FILE_NAME)
+    existing, sources = read_folder(home / MAPPINGS), mappings_of(files)
+    _check(settings, [each.name for each in planned], {**existing, **sources})
+    return ImportPlan(tuple(planned), tuple(changed_files(existing, sources)), text)
+
+
+def packaged_settings(settings: Settings, text: str) -> Settings:
+    """Return the settings that `interface.toml` contains. Raises NotImported, SettingsError."""
+    require_connections_only(text)
+    database = f"[database]\nurl = {json.dumps(settings.database.url)}\n"
+    return parse(f"{text}\n{database}", settings.home, Path(FILE))
+
+
+def _require_of_file(own: Settings, current: Settings, planned: PlannedConnection) -> None:
+    """Require that bridge.toml defines an existing connection: the console would override it."""
+    kind, name = planned.kind, planned.name
+    if active_settings.find_connection(own, kind, name) == active_settings.find_connection(
+        current, kind, name
+    ):
+        return
+    raise NotImported(
+        f"{kind} {name} is saved in the console, which overrides bridge.toml; use --activate"
+    )
+
+
+def _settings_text(
+    home: Path, packaged: str, planned: Sequence[PlannedConnection], keep: Sequence[str]
+) -> str:
+    """Return bridge.toml with the tables of the package; other lines stay as they are."""
+    file = home / FILE_NAME
+    text = file.read_text("utf-8")
+    values, new = parse_toml(text, file), parse_toml(packaged, Path(FILE))
+    tables = {kind.value: list(values.get(kind, [])) for kind in KINDS}
+    expected: dict[str, Any] = {**values, **tables}
+    replaced: dict[Location, str] = {}
+    added = []
+    for each in planned:
+        if each.change is ChangeKind.UNCHANGED:
+            continue
+        own = {table.get("name"): at for at, table in enumerate(expected[each.kind])}
+        if each.change is ChangeKind.NEW:
+            table = _table_of(new, each)
+            added.append(as_toml(each.kind, table))
+            expected[each.kind].append(table)
+            continue
+        if each.name not in own:
+            raise NotImported(f"{each.kind} {each.name} is set by an environment variable")
+        old = expected[each.kind][own[each.name]]
+        if each.displaced:
+            table = {**old, "enabled": False}
+        else:
+            table = {k: v for k, v in _table_of(new, each).items() if k not in keep}
+            table |= {key: old[key] for key in keep if key in old}
+        expected[each.kind][own[each.name]] = table
+        replaced[(each.kind.value, own[each.name])] = as_toml(each.kind, table)
+    changed = replace_tables(text, replaced)
+    changed = "\n\n".join(filter(None, [changed.rstrip("\n"), *added])) + "\n"
+    expected = {key: value for key, value in expected.items() if value or key in values}
+    if parse_toml(changed, file) != expected:
+        raise NotImported(f"write each connection in {file} as a [[listener]] or [[destination]]")
+    return text if not replaced and not added else changed
+
+
+def _table_of(values: Mapping[str, Any], planned: PlannedConnection) -> dict[str, Any]:
+    tables = values.get(planned.kind, [])
+    return dict(next(table for table in tables if table.get("name") == planned.name))
 
 
 def changed_files(before: Sources, after: Sources) -> Iterator[FileChange]:
@@ -234,11 +304,6 @@ def require_connections_only(text: str) -> None:
     others = sorted(parse_toml(text, Path(FILE)).keys() - set(KINDS))
     if others:
         raise NotImported(f"{FILE} contains more than listeners and destinations: {others[0]}")
-
-
-def _names(settings: Settings) -> list[str]:
-    names = [each.name for each in settings.listener]
-    return names + [each.name for each in settings.destination]
 
 
 def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:

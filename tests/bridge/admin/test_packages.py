@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.definitions.activation import Author, activate_files
+from bridge.admin.definitions.activation import Author, activate, activate_files
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
 from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
-from bridge.admin.packages.folder import NotImported
+from bridge.admin.packages.differences import NotImported
+from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import stores
-from bridge.wiring.active_settings import active_sources, current
+from bridge.wiring.active_settings import (
+    active_sources,
+    current,
+    make_connection_record,
+    make_list_record,
+)
 from config import Settings, load
 from tests.databases import create_migrated_home
 
@@ -95,8 +101,10 @@ def test_import(two_homes: tuple[Home, Home]) -> None:
     assert second.file("codes/ours.csv") == "code,value\nX,CT\n"
     assert (second.path / "bridge.toml").read_text() == "", "the import does not change the files"
     assert second.parcels.export_zip(["ris-u", "back"]) == data, "the export equals the import"
-    with pytest.raises(InvalidState, match="used more than once"):
-        second.parcels.preview(data)
+    shown = second.parcels.preview(data)
+    assert [each["change"] for each in shown["connections"]] == ["unchanged", "unchanged"]
+    with pytest.raises(InvalidState, match="listener ris-u, destination back exists"):
+        second.parcels.import_zip(package(data, shown["mark"]))
     with pytest.raises(NoSuchItem):
         first.parcels.export_zip(["unknown"])
 
@@ -118,6 +126,61 @@ def test_an_outdated_preview(two_homes: tuple[Home, Home]) -> None:
     assert second.current.listener == []
     second.parcels.import_zip(package(data, shown["mark"], replace=True))
     assert "ours" in second.file("ris-u.yaml")
+
+
+def test_a_promotion_is_repeatable(two_homes: tuple[Home, Home]) -> None:
+    """A later package replaces the connections; the preview shows each setting that changes."""
+    first, second = two_homes
+    for step, site in enumerate(("SITE1", "SITE2", "SITE2", "SITE1")):
+        (first.path / "bridge.toml").write_text(SETTINGS.replace("SITE1", site), "utf-8")
+        first.settings = load(first.path)
+        own = InterfacePackages(first.settings, first.database, lambda: 1_000)
+        data = own.export_zip(["ris-u", "back"])
+        shown = second.parcels.preview(data)
+        (listener, destination) = shown["connections"]
+        expected = {0: "new", 2: "unchanged"}.get(step, "changed")
+        assert (listener["change"], destination["change"]) == (
+            expected,
+            "unchanged" if step else "new",
+        )
+        if expected == "changed":
+            (difference,) = listener["differences"]
+            assert (difference["name"], difference["after"]) == ("site", site)
+            assert f'site = "{difference["before"]}"' in shown["settings_before"]
+        second.parcels.import_zip(package(data, shown["mark"], replace=step > 0))
+        assert second.current.listener[0].site == site
+    history = [len(second.parcels.preview(data)["files"]), len(second.current.listener)]
+    assert history == [0, 1]
+
+
+def test_a_change_after_the_preview_of_a_replacement(two_homes: tuple[Home, Home]) -> None:
+    """The import is refused if somebody saved the connection since the preview."""
+    first, second = two_homes
+    data = first.parcels.export_zip(["back"])
+    second.parcels.import_zip(package(data, second.parcels.preview(data)["mark"]))
+    mark = second.parcels.preview(data)["mark"]
+    table = {"name": "back", "address": "127.0.0.1:7"}
+    record = make_connection_record(ChannelKind.DESTINATION, "back", table)
+    activate(second.settings, second.database, [], Author("ben", 2), records=[record])
+    with pytest.raises(ChangeConflict):
+        second.parcels.import_zip(package(data, mark, replace=True))
+    assert str(second.current.destination[0].address) == "127.0.0.1:7"
+
+
+def test_a_replaced_listener_uses_the_definitions_of_the_package(
+    two_homes: tuple[Home, Home],
+) -> None:
+    """Also if somebody had assigned other definitions to it."""
+    first, second = two_homes
+    data = first.parcels.export_zip(["ris-u"])
+    second.parcels.import_zip(package(data, second.parcels.preview(data)["mark"]))
+    listed = make_list_record("ris-u", ["orders"])
+    activate(second.settings, second.database, [], Author("ben", 2), records=[listed])
+    assert second.current.listener[0].mappings == ["orders"]
+    shown = second.parcels.preview(data)
+    assert shown["connections"][0]["differences"][0]["name"] == "mappings"
+    second.parcels.import_zip(package(data, shown["mark"], replace=True))
+    assert second.current.listener[0].mappings == ["ris-u"]
 
 
 LISTENER = '[[listener]]\nname = "n"\nbind = "127.0.0.1:0"\nsite = "S"\n'

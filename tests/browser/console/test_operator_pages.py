@@ -90,18 +90,25 @@ def test_an_interface_package_is_exported_and_imported(
     file = tmp_path / "ris.zip"
     download.value.save_as(file)
     files = dict(unpack_zip(file.read_bytes()))
-    files["interface.toml"] = files["interface.toml"].replace('"ris"', '"ris-2"')
+    own = files["interface.toml"]
+    files["interface.toml"] = own.replace('"ris"', '"ris-2"')
     again = tmp_path / "ris-2.zip"
     again.write_bytes(pack_zip(files))
+    later = tmp_path / "later.zip"
+    settings = files["interface.toml"] + 'time_zone = "Europe/Vienna"\n'
+    later.write_bytes(pack_zip({**files, "interface.toml": settings}))
 
     page.get_by_role("button", name="Import an interface").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("ZIP file").set_input_files(file)
     dialog.get_by_role("button", name="Review changes").click()
-    expect(dialog.get_by_role("alert").filter(has_text="used more than once")).to_be_visible()
+    changes = dialog.get_by_role("list", name="Changes of listeners and destinations")
+    expect(changes).to_have_text("Destination ris does not change")
+    dialog.get_by_role("button", name="Choose another file").click()
     dialog.get_by_label("ZIP file").set_input_files(again)
     dialog.get_by_role("button", name="Review changes").click()
-    expect(dialog.get_by_text("Adds: ris-2")).to_be_visible()
+    expect(changes).to_have_text("Destination ris-2 new")
+    dialog.get_by_text("All settings of these").click()
     expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
     assert violations(page) == []
     assert "ris-2" not in destinations(service)
@@ -112,6 +119,17 @@ def test_an_interface_package_is_exported_and_imported(
     assert "ris-2" not in [each.name for each in load(service.house.home).destination]
     events = service.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
     assert (events[0]["subject"], events[0]["reason"]) == ("interface ris-2", "a second receiver")
+
+    page.get_by_role("button", name="Import an interface").click()
+    dialog.get_by_label("ZIP file").set_input_files(later)
+    dialog.get_by_role("button", name="Review changes").click()
+    expect(changes).to_contain_text("Destination ris-2 is replaced")
+    expect(changes).to_contain_text("time_zone: default → Europe/Vienna")
+    assert violations(page) == []
+    dialog.get_by_label("Replace what exists: ris-2").check()
+    dialog.get_by_label("Reason").fill("its clock")
+    dialog.get_by_role("button", name="Import", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="Imported: ris-2").first).to_be_visible()
 
 
 def destinations(service: ServiceHarness) -> list[str]:

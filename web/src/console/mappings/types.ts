@@ -154,7 +154,14 @@ export interface UnmappedCode {
 export interface InterfacePackage {
   mark: string;
   channels: string[];
+  connections: {
+    kind: "listener" | "destination";
+    name: string;
+    change: "new" | "changed" | "unchanged" | "disabled";
+    differences: { name: string; before: unknown; after: unknown }[];
+  }[];
   definitions: { name: string; replaces: boolean }[];
+  settings_before: string;
   settings: string;
   files: { name: string; before: string | null; after: string }[];
 }
