@@ -99,7 +99,7 @@ def export_(
 
 @interfaces.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False)],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="An exported interface.")],
     home: Home,
     replace: Annotated[
         bool,

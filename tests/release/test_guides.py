@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.wiring.active_settings import current
+from bridge.wiring.stores import bridge_database
+from config import load
 from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
@@ -113,6 +116,32 @@ def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:
     newest, second, first = re.findall(r"^([0-9a-f]{16}) ", history, re.MULTILINE)
     assert "wrong accession" in history
     assert newest == first != second
+
+
+def test_an_interface_is_promoted_from_test_to_production(tmp_path: Path) -> None:
+    """Twice: production gets the settings of test, and keeps its own address."""
+    test, production, guide = (
+        tmp_path / "test",
+        tmp_path / "home",
+        commands(
+            "docs/guides/upgrade-and-rollback.md", "Promote an interface from test to production"
+        ),
+    )
+    tables = (
+        '[[listener]]\nname = "ris-orders"\nbind = "127.0.0.1:{port}"\nsite = "{site}"\n'
+        '[[destination]]\nname = "ris-results"\naddress = "127.0.0.1:{port}"\n'
+    )
+    for home, port in ((test, 2599), (production, 2600)):
+        bridge("init", str(home))
+        (home / "bridge.toml").write_text(tables.format(port=port, site="SITE1"), "utf-8")
+    for step, site in enumerate(("SITE2", "SITE3")):
+        (test / "bridge.toml").write_text(tables.format(port=2599, site=site), "utf-8")
+        package = tmp_path / f"package-{step}"
+        printed = run(guide, TEST_HOME=test, BRIDGE_HOME=production, PACKAGE=package)
+        assert f"site: SITE{step + 1} -> {site}" in printed
+        with bridge_database(production) as database:
+            (listener,) = current(load(production), database).listener
+        assert (listener.site, listener.bind.port) == (site, 2600)  # type: ignore[union-attr]
 
 
 def test_the_service_is_installed_with_systemd(tmp_path: Path) -> None:

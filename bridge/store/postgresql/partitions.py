@@ -139,10 +139,15 @@ def _create_next(database: Database, connection: Connection, size: int) -> int:
     connection.execute(text(f"LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE"))
     # Assigned ids outside of all ranges are in the default partitions and stay there.
     low = max([last_id(connection) + 1, *(each.high for each in partitions(connection))])
+    create(connection, low, low + size)
+    return 1
+
+
+def create(connection: Connection, low: int, high: int) -> None:
+    """Create the partitions of a range of ids. The caller holds the locks."""
     for table in TABLES:
         name = f"{table}_from_{low}"
-        create = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
-        attach = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({low + size})"
-        connection.execute(text(create))
+        new = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
+        attach = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({high})"
+        connection.execute(text(new))
         connection.execute(text(f"ALTER TABLE {table} {attach}"))
-    return 1
