@@ -30,6 +30,7 @@ from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.live.launch_batcher import LaunchBatcher
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
+from bridge.engine.live.untouched_sweep import UntouchedSweep
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
@@ -132,6 +133,7 @@ class EngineState:
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
         self._release_scheduler = ReleaseScheduler(self.work, clock)
+        self.untouched_sweep = UntouchedSweep(self.work, clock)
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._token_authenticator = TokenAuthenticator(self.work, clock)
         self.launches = LaunchBatcher(self.work, clock)
@@ -147,6 +149,7 @@ class EngineState:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
         self._release_scheduler.start()
+        self.untouched_sweep.start()
         self._listener.start()
 
     async def tidy(self) -> None:
@@ -160,6 +163,7 @@ class EngineState:
         await self.hub.stop()
         await self.work.run(self._listener.stop)
         await self._release_scheduler.stop()
+        await self.untouched_sweep.stop()
         await self.audit_buffer.stop()
         await self.work.run(lambda: None)
         self.hashing.close()

@@ -7,7 +7,7 @@ written in the transaction that causes it, a change in the transaction that make
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Index, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Index, Text, UniqueConstraint, text
 from sqlmodel import Field
 from typing_extensions import override
 
@@ -39,6 +39,13 @@ class Report(Record, table=True):
         Index("ix_engine_report_worklist", "site_id", "updated_at", "pk"),
         # the same, by the moment of creation
         Index("ix_engine_report_created", "site_id", "created_at", "pk"),
+        # the few orders that a page has opened and in which nothing is written yet
+        Index(
+            "ix_engine_report_untouched",
+            "untouched_since",
+            sqlite_where=text("untouched_since IS NOT NULL"),
+            postgresql_where=text("untouched_since IS NOT NULL"),
+        ),
     )
 
     pk: int | None = key()
@@ -60,6 +67,7 @@ class Report(Record, table=True):
     cooling_until: int | None = moment_or_none()  # None once released
     lease_holder: str | None = None  # the session that writes
     lease_until: int | None = moment_or_none()
+    untouched_since: int | None = moment_or_none()  # a page opened it; nothing is written yet
     version: int = 1
     created_at: int = moment()
     updated_at: int = moment()

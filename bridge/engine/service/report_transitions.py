@@ -38,6 +38,7 @@ from bridge.engine.rules.lifecycle import (
     Reason,
     ReportFact,
     ReportOrigin,
+    Status,
     Transition,
     decide,
 )
@@ -251,6 +252,8 @@ def apply_event(
         raise FAILURES[outcome]
     if outcome.to is not None:
         report.status = outcome.to
+        if event is LifecycleEvent.SAVE or outcome.to is not Status.DRAFT:
+            report.untouched_since = None
         bump_version(work, report)
     return outcome
 

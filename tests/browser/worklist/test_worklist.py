@@ -37,11 +37,26 @@ def test_the_oldest_order_comes_first_and_enter_opens_it(
     worklist.wait_for_url("**/reporting/report/*")
     expect(worklist.get_by_text("PATIENT, 002").first).to_be_visible()
     eventually(lambda: engine.status("A2", "P2") == "Draft")
+    worklist.keyboard.type("Begun.")
     worklist.go_back()
     expect(rows(worklist)).to_have_count(2)
     worklist.keyboard.press("2")
     expect(rows(worklist)).to_have_count(1)
     expect(rows(worklist)).to_contain_text("Study 2")
+
+
+def test_an_order_that_is_only_looked_at_returns(engine: EngineServer, worklist: Page) -> None:
+    """An order that was opened and left without a word is to be read again, by itself."""
+    worklist.locator("[data-report]", has_text="Study 2").click()
+    expect(worklist.locator("#text")).to_have_attribute("contenteditable", "true")
+    eventually(lambda: engine.status("A2", "P2") == "Draft")
+    worklist.click("#to-worklist")
+    expect(rows(worklist)).to_have_count(3)
+    assert engine.status("A2", "P2") == "Ordered"
+    worklist.locator("[data-report]", has_text="Study 3").click()
+    expect(worklist.locator("#text")).to_have_attribute("contenteditable", "true")
+    worklist.close()
+    eventually(lambda: engine.status("A3", "P3") == "Ordered")
 
 
 def test_an_urgent_order_is_marked(engine: EngineServer, page: Page) -> None:

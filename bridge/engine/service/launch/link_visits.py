@@ -245,7 +245,7 @@ def open_found_link(
     transfer = needs_transfer(report, account.id) and not request.force_transfer
     if not transfer:
         _require_handover(work, report, account.id, visit)
-        assign_report(work, report, account.id)
+        assign_report(work, report, account.id, untouched=True)
     links.mark_opened(work.connection, link, work.now)
     work.session.flush()
     window = options_for_link(
@@ -319,7 +319,7 @@ def open_locked(
     """Open a locked report for a user; a Draft of another user waits for the confirmation."""
     transfer = needs_transfer(report, account.id)
     if not transfer:
-        assign_report(work, report, account.id)
+        assign_report(work, report, account.id, untouched=True)
     work.session.flush()
     return begin_page(
         work, context, report, account, window, options=report.reporting, transfer=transfer
@@ -328,7 +328,7 @@ def open_locked(
 
 def take_over(work: Work, report_id: str, account_id: int) -> Report:
     """Take a Draft over from its owner, after the user has confirmed."""
-    return assign_report(work, lock_report_by_id(work, report_id), account_id)
+    return assign_report(work, lock_report_by_id(work, report_id), account_id, untouched=True)
 
 
 def begin_page(

@@ -49,9 +49,11 @@ def needs_transfer(report: Report, account_id: int) -> bool:
     return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
 
 
-def open_for(work: Work, report: Report, account_id: int) -> Report:
+def open_for(work: Work, report: Report, account_id: int, *, untouched: bool = False) -> Report:
     """
     Open a locked report for a user, who becomes the owner if the report is unsigned.
+
+    `untouched`: a page opens it, and an order returns to the worklist if nothing is written.
 
     An Ordered report becomes the user's Draft. A Preliminary report gets a new owner only if its
     reader or a reviewer opens it. A signed report does not change.
@@ -59,6 +61,9 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     old_owner, old_status = report.owner_id, report.status
     if old_status in SIGNED:
         return report
+    if not untouched:  # assigned on purpose
+        report.untouched_since = None
+        work.session.add(report)
     if old_status is not Status.ORDERED and old_owner == account_id:
         return report
     if not may_own(work, report, account_id):
@@ -67,6 +72,7 @@ def open_for(work: Work, report: Report, account_id: int) -> Report:
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
     if old_status is Status.ORDERED:
+        report.untouched_since = work.now if untouched else None
         refresh_findings(work, report)
     transferred = old_status is Status.DRAFT and old_owner is not None
     event = ChangeEvent.REPORT_TRANSFERRED if transferred else ChangeEvent.REPORT_OPENED
@@ -200,11 +206,11 @@ def add_files(work: Work, report: Report, order: ReportOrder, request: LaunchInp
         announce_files(work, report, warnings_about(request.attachments))
 
 
-def assign_report(work: Work, report: Report, owner_id: int) -> Report:
+def assign_report(work: Work, report: Report, owner_id: int, *, untouched: bool = False) -> Report:
     """Open a locked report for a user, with its initial text if it has none."""
     if report.status not in SIGNED and may_own(work, report, owner_id):
         fill_empty_report(work, report)
-    return open_for(work, report, owner_id)
+    return open_for(work, report, owner_id, untouched=untouched)
 
 
 def fill_empty_report(work: Work, report: Report) -> bool:

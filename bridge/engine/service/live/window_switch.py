@@ -8,6 +8,7 @@ from sqlmodel import select
 
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import Report
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.sync_launch import FollowAnswer, FollowRefusal
 from bridge.engine.service.accounts.sessions import BrowserSession, end_session
 from bridge.engine.service.caller import BrowserUser
@@ -18,8 +19,9 @@ from bridge.engine.service.launch.link_visits import (
     OpenedReport,
     open_found_link,
 )
-from bridge.engine.service.live import sync_launch
+from bridge.engine.service.live import sync_launch, untouched
 from bridge.engine.service.signing import lease
+from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
 
 
@@ -65,4 +67,6 @@ def leave(work: Work, session: BrowserSession) -> None:
     report = work.session.exec(query).first()
     if report is not None:
         lease.release(work, session.holder, report)
+        editor = Editor(session.account_id, SiteRole.USER, session.holder)
+        untouched.return_left(work, editor, report)
     end_session(work.connection, session, work.now)

@@ -50,6 +50,11 @@ class Editor:
     session_id: str
     tab: str = ""
 
+    @property
+    def session_pk(self) -> int:
+        """The key of the session; 0 if its name has none."""
+        return _session_key(self.session_id) or 0
+
 
 def is_free(work: Work, editor: Editor, report: Report) -> bool:
     """True if no other tab holds the lease."""
@@ -92,21 +97,21 @@ def leave(work: Work, editor: Editor, report: Report) -> None:
     """
     if report.lease_holder != editor.session_id:
         return
-    heir = _loading_session(work, editor, report)
+    heir = loading_session(work, editor, report)
     if heir is None:
         release(work, editor.session_id, report)
     else:
         renew(work, replace(editor, session_id=f"session {heir}"), report)
 
 
-def _loading_session(work: Work, editor: Editor, report: Report) -> int | None:
+def loading_session(work: Work, editor: Editor, report: Report) -> int | None:
     """Return the user's newest session for the report whose page has not opened yet."""
     details = SESSIONS.c.details
     query = (
         select(SESSIONS.c.pk)
         .where(
             SESSIONS.c.account_id == editor.account_id,
-            SESSIONS.c.pk > (_holder_session(report) or 0),
+            SESSIONS.c.pk > editor.session_pk,
             SESSIONS.c.created_at > work.now - LOADING_MS,
             SESSIONS.c.ended_at.is_(None),
             details["report_id"].as_string() == report.report_id,
@@ -169,7 +174,11 @@ def _is_of_same_tab(work: Work, editor: Editor, report: Report) -> bool:
 
 
 def _holder_session(report: Report) -> int | None:
-    key = (report.lease_holder or "").rpartition(" ")[2]  # `BrowserSession.holder`
+    return _session_key(report.lease_holder or "")
+
+
+def _session_key(holder: str) -> int | None:
+    key = holder.rpartition(" ")[2]  # `BrowserSession.holder`
     return int(key) if key.isdigit() else None
 
 

@@ -21,6 +21,7 @@ from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.sessions import BrowserSession
 from bridge.engine.service.accounts.users import find_user, settings_of
+from bridge.engine.service.live import untouched
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.report_transitions import (
@@ -65,11 +66,14 @@ def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
 
 
 def leave(work: Work, editor: Editor, report_id: str) -> None:
-    """Release the lease: the page is being left."""
-    lease.leave(work, editor, lock_report_by_id(work, report_id))
+    """Release the lease, and return an untouched order: the page is being left."""
+    report = lock_report_by_id(work, report_id)
+    lease.leave(work, editor, report)
+    untouched.return_left(work, editor, report)
 
 
 def _renew_lease(work: Work, editor: Editor, report: Report, *, take_over: bool) -> None:
+    untouched.open_again(work, editor, report)
     writable = report.status not in SIGNED and _owns(editor, report)
     if writable and (take_over or lease.is_free(work, editor, report)):
         lease.renew(work, editor, report)
