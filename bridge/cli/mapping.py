@@ -60,7 +60,10 @@ def try_(
     site: Annotated[str, typer.Option(help="SiteID of messages without one.")] = "SITE1",
     listener: Annotated[
         str,
-        typer.Option(help="Its site, time zone and charset apply to files; default: UTC, UTF-8."),
+        typer.Option(help="Its site, time zone, charset and definitions apply to files."),
+    ] = "",
+    destination: Annotated[
+        str, typer.Option(help="The destination whose last releases are composed, without FILE.")
     ] = "",
     orders: _Orders = "",
     validate: Annotated[
@@ -71,11 +74,17 @@ def try_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Map messages with a definition and show the result. The output contains patient data."""
+    """
+    Map messages with a definition and show the result. The output contains patient data.
+
+    Without FILE, an outbound definition composes the last releases of its destinations as they
+    would be sent now; the report service must run.
+    """
     from bridge.admin.definitions.commands import TrialRequest, UnusableRequest, try_definition
 
     request = TrialRequest(
-        *(home, name, version, tuple(files or ()), last, site, orders, listener, validate, profile)
+        *(home, name, version, tuple(files or ()), last, site, orders, listener),
+        *(destination, validate, profile),
     )
     try:
         trials = try_definition(request)

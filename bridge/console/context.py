@@ -42,7 +42,7 @@ class ConsoleContext:
         self.clock = clock
         self.engine = ReportEngine(client)
         self.definitions = DefinitionEditor(settings, database, clock)
-        self.trials = DefinitionTrials(settings, database)
+        self.trials = DefinitionTrials(settings, database, client)
         self.packages = InterfacePackages(settings, database, clock)
         self.connections = Connections(settings, database, clock)
         self.audit = AuditRelay(settings, database)

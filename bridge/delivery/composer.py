@@ -137,12 +137,22 @@ class Composer:
         self._on_unmapped_codes = on_unmapped_codes
 
     def look_up(
-        self, deliveries: Sequence[ClaimedDelivery], destination: CompiledDestination
+        self,
+        deliveries: Sequence[ClaimedDelivery],
+        destination: CompiledDestination,
+        *,
+        as_when_queued: bool = False,
     ) -> dict[int, DeliveryContext]:
-        """Read the contexts of deliveries, by delivery id. Blocking. Raises StoreError."""
+        """
+        Read the contexts of deliveries, by delivery id. Blocking. Raises StoreError.
+
+        `as_when_queued`: the history ends before each delivery, to compose a past one again.
+        """
         fresh = [each for each in deliveries if each.payload is None]
         with self._database.read_committed() as connection:
-            histories = read_histories(connection, deliveries, destination.name)
+            histories = read_histories(
+                connection, deliveries, destination.name, as_when_queued=as_when_queued
+            )
             found = {each: DeliveryContext(history) for each, history in histories.items()}
             for each, orders in zip(fresh, find_orders(connection, fresh), strict=True):
                 history = histories[each.delivery_id]

@@ -78,9 +78,17 @@ class DeliveryHistory:
 
 
 def read_histories(
-    connection: Connection, deliveries: Sequence[ClaimedDelivery], destination: str
+    connection: Connection,
+    deliveries: Sequence[ClaimedDelivery],
+    destination: str,
+    *,
+    as_when_queued: bool = False,
 ) -> dict[int, DeliveryHistory]:
-    """Read the histories of claimed deliveries to a receiver, by delivery id."""
+    """
+    Read the histories of claimed deliveries to a receiver, by delivery id.
+
+    `as_when_queued` leaves out what was queued with or after each delivery.
+    """
     reports = sorted({each.report_id for each in deliveries})
     answer = execute_keys(
         connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
@@ -88,7 +96,17 @@ def read_histories(
     by_report: defaultdict[str, list[Any]] = defaultdict(list)
     for row in answer.all():
         by_report[row.report_id].append(row)
-    return {each.delivery_id: _history(each, by_report[each.report_id]) for each in deliveries}
+    return {
+        delivery.delivery_id: _history(
+            delivery,
+            [
+                row
+                for row in by_report[delivery.report_id]
+                if not as_when_queued or row.id < delivery.delivery_id
+            ],
+        )
+        for delivery in deliveries
+    }
 
 
 def _history(delivery: ClaimedDelivery, rows: Iterable[Any]) -> DeliveryHistory:

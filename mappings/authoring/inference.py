@@ -9,16 +9,19 @@ and codes, but no values of patients.
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.charset import is_codec
 from mappings.hl7.elements import cut, pick
 from mappings.hl7.escapes import unescape
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.language.accessors import compile_path
-from mappings.language.diagnostics import Diagnostics, YamlNode
+from mappings.language.code_tables import UnmappedCode
+from mappings.language.diagnostics import Diagnostics, MappingErrors, RuleFailed, YamlNode
 from mappings.language.scope import ListenerDefaults, MessageScope, split_orders
 from mappings.language.transforms import is_uid
 
@@ -189,6 +192,7 @@ def infer_definition(raw: Sequence[bytes]) -> Proposal:
     lines += [f"# Charset of the listener: {charset}. {why}", "", "kind: orders"]
     lines += ["include: orders.yaml", *_accept(samples), *_tags(samples), *_metadata(samples)]
     lines += _controls(samples)
+    lines += _unmapped_codes(samples, "\n".join(lines))
     return Proposal("\n".join(lines) + "\n", known, samples.unread)
 
 
@@ -323,6 +327,30 @@ def _controls(samples: Samples) -> list[str]:
         if total
         else []
     )
+
+
+def _unmapped_codes(samples: Samples, text: str) -> list[str]:
+    """List the codes of the samples that the shipped code tables do not contain."""
+    try:
+        mapping = compile_sources({**read_folder(DEFINITIONS), "proposal.yaml": text}, "proposal")
+    except MappingErrors:
+        return []
+    found: Counter[UnmappedCode] = Counter()
+    for message in samples.messages:
+        codes: list[UnmappedCode] = []
+        defaults = ListenerDefaults("", "UTC", datetime.now(UTC), codes)
+        with suppress(MessageRefusal, RuleFailed):
+            mapping.apply(message, defaults)  # type: ignore[union-attr]  # kind: orders
+        found.update(dict.fromkeys(codes, 1))
+    if not found:
+        return []
+    return ["", "# Codes that no code table has; add them to codes/, or they stay as they are:"] + [
+        _printable(f"# {code.table}.csv: {code.code} in {code.place}, {count} messages")
+        for code, count in found.most_common(_MAX_CODES)
+    ]
+
+
+_MAX_CODES = 50
 
 
 def _quoted(text: str) -> str:

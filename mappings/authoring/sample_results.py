@@ -72,6 +72,7 @@ def _context(
         signed_at=defaults.now,
         signed_by=Signer("Dr. Specimen", "specimen@example.org", "0"),
         time_zone=defaults.time_zone,
+        unmapped_codes=[],
     )
 
 

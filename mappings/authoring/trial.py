@@ -17,6 +17,7 @@ from mappings.hl7.message import Message, SegmentLines
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
+from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Issue, RuleFailed
 from mappings.language.scope import ListenerDefaults
 
@@ -117,9 +118,10 @@ def try_message(
     accepted = not pre_check.refusals and mapping.accepts(message.header, charset)
     tracked = _TrackedMessage.parse(raw, fallback=charset)
     events: list[OrderEvent] = []
+    unmapped: list[UnmappedCode] = []
     parked = False
     try:
-        events = mapping.apply(tracked, defaults)
+        events = mapping.apply(tracked, defaults._replace(unmapped_codes=unmapped))
     except MessageRefusal:
         accepted = False  # the pre-check has a refusal
     except RuleFailed as failure:
@@ -127,6 +129,7 @@ def try_message(
         issues = (*issues, Issue("", "rule", str(failure)))
     if parked:
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
+    issues += tuple(code.issue for code in dict.fromkeys(unmapped))
     used, unused = _fields(tracked)
     if components and accepted and not mapping.takes_long:
         whole = [replace(event, echo=()) for event in events]

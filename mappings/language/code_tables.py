@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mappings.language.definition_files import warn_if_not_utf8
-from mappings.language.diagnostics import Diagnostics, Sources, YamlNode
+from mappings.language.diagnostics import Diagnostics, Issue, IssueSeverity, Sources, YamlNode
 from parsers.csv import read_rows
 from parsers.errors import DocumentRefused
 from parsers.limits import TABLE
@@ -31,6 +31,14 @@ class UnmappedCode(NamedTuple):
     place: str
     policy: str
     back: bool = False
+
+    @property
+    def issue(self) -> Issue:
+        """The warning that an author of definitions sees; it contains the code."""
+        effect = {"keep": "it is kept", "empty": "it is left out", "refuse": "it is refused"}
+        text = f"the code {self.code} is not in the code table {self.table}; "
+        text += effect.get(self.policy, self.policy)
+        return Issue(self.place, "unmapped_code", text, IssueSeverity.WARNING)
 
 
 @dataclass(frozen=True, slots=True)

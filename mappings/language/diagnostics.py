@@ -41,7 +41,8 @@ class Issue:
     """
     An issue with its location in a message (`path`) or in a definition (`file`, `line`, `column`).
 
-    `message` names locations, never values. `refusal` is what the sender receives; it is None for
+    `message` names locations and no values, except an unmapped code. `refusal` is what the sender
+    receives; it is None for
     warnings and for issues of definitions.
     """
 

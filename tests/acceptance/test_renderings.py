@@ -1,6 +1,7 @@
 """Result formats that `bridge.toml` selects, from the signature to the bytes at a receiver."""
 
 import base64
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -196,3 +197,29 @@ def test_linked_orders(receivers: Receivers) -> None:
     assert len(receivers.sinks["old"].about("No nodule.", 4)) == 4, (
         "a message for each order, with the same text"
     )
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"papers", "rad128", "mixed"}))
+def test_the_preview_is_what_is_sent(receivers: Receivers, name: str) -> None:
+    """`mapping try` composes the releases of a destination again; only MSH-7 differs."""
+    sent = {control_id(each): each for each in receivers.sinks[name].about("|A1|", 2)}
+    options = ("--destination", name, "--last", "20", "--json")
+    previews = json.loads(receivers.house.bridge("mapping", "try", "results", *options))
+
+    composed = [text.encode() for each in previews for text in each["hl7"]]
+    again = {control_id(each.replace(b"\n", b"\r")): each for each in composed}
+    assert sent.keys() <= again.keys()
+    for number, message in sent.items():
+        expected = message.strip(b"\r").replace(b"\r", b"\n")
+        if name != "files":  # a PDF has the time at which it was made
+            assert _without_time(again[number]) == _without_time(expected)
+        else:
+            assert again[number].count(b"\nOBX|") == expected.count(b"\nOBX|")
+            assert b"Base64^JVBERi0" in again[number]
+
+
+def _without_time(message: bytes) -> list[bytes]:
+    """Return the fields of the header without MSH-7, and the other segments."""
+    header, *others = message.split(b"\n")
+    fields = header.split(b"|")
+    return [*fields[:6], *fields[7:], *others]

@@ -1,7 +1,8 @@
 """Use cases of `bridge mapping`: check, try, compare, activate and roll back definitions."""
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.connection_checks import used_definitions
+from bridge.admin.checks.databases import is_missing
 from bridge.admin.definitions import activation, drafts
 from bridge.admin.definitions.activation import ActivationResult, Author
 from bridge.admin.definitions.comparison import (
@@ -22,7 +24,9 @@ from bridge.admin.definitions.comparison import (
     order_reader,
     stored_samples,
 )
+from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.audit.events import operator
+from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
@@ -30,16 +34,18 @@ from bridge.intake.validation.validator import ValidationFinding
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.wiring import active_settings
+from bridge.wiring.engine import engine_http, engine_tokens
 from bridge.wiring.stores import bridge_database
 from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings
+from config.settings import FILE_NAME
 from mappings import compiler
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.sample_results import render_samples
 from mappings.authoring.trial import FieldDifference, Trial, try_message
 from mappings.compiler import Compiled
-from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed
+from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed, Sources
 from mappings.outbound.definition import OutboundMapping
 
 
@@ -48,9 +54,29 @@ class UnusableRequest(BridgeError):
 
 
 def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
-    """Return the issues of one or all definitions of HOME, and whether one is an error."""
-    issues = list(compiler.check(home / "mappings", name))
+    """
+    Return the issues of one or all definitions of HOME, and whether one is an error.
+
+    They are those of the files, and those that were made in the console.
+    """
+    in_console = _made_in_console(home)
+    issues = [] if name in in_console else list(compiler.check(home / "mappings", name))
+    for each, sources in in_console.items():
+        if name in (None, each):
+            issues += drafts.check(sources, each).issues
     return issues, any(each.severity is IssueSeverity.ERROR for each in issues)
+
+
+def _made_in_console(home: Path) -> Mapping[str, Sources]:
+    """Return the sources of definitions without a file; none without settings or database."""
+    if not (home / FILE_NAME).exists():
+        return {}
+    settings = load_settings(home)
+    if is_missing(settings.database_url()):
+        return {}
+    with bridge_database(home) as database:
+        names = drafts.console_definitions(settings, database)
+        return {name: drafts.sources_of(settings, database, name, drafts.FILES) for name in names}
 
 
 def propose(files: Sequence[Path]) -> str:
@@ -68,8 +94,9 @@ class TrialRequest:
 
     The messages are those of `files`, or the `last` newest stored ones. `site` is the SiteID of
     messages without one. `orders` names the definition that reads the orders of an outbound
-    definition, `listener` the listener whose settings apply to `files`. `validate` or a `profile`
-    adds the validation of each message.
+    definition, `listener` the listener whose settings and definitions apply to `files`.
+    `destination` is the destination whose last releases an outbound definition composes; '' for all
+    that use it. `validate` or a `profile` adds the validation of each message.
     """
 
     home: Path
@@ -80,6 +107,7 @@ class TrialRequest:
     site: str
     orders: str
     listener: str = ""
+    destination: str = ""
     validate: bool = False
     profile: Path | None = None
 
@@ -100,7 +128,12 @@ class InboundTrial:
 
 @dataclass(frozen=True, slots=True)
 class OutboundTrial:
-    """The messages that an outbound definition writes for the orders of a message, or an error."""
+    """
+    The messages that an outbound definition writes, or why it writes none.
+
+    They are those of a release that a destination got. If there is none, and for files, they are
+    specimens: the orders of a message with a sample report.
+    """
 
     label: str
     messages: tuple[str, ...]
@@ -114,6 +147,8 @@ class OutboundTrial:
 
 def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[OutboundTrial]:
     """Apply a definition to each message. Raises UnusableRequest, MappingErrors, BridgeError."""
+    if releases := _release_trials(request):
+        return releases
     mapping, samples, reader = _prepare(request)
     if not samples:
         raise UnusableRequest("there is no HL7 message to try")
@@ -131,6 +166,28 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
     return trials
 
 
+def _release_trials(request: TrialRequest) -> list[OutboundTrial]:
+    """Compose the last releases of the destinations that use the definition; empty without any."""
+    if request.files:
+        return []
+    settings = load_settings(request.home)
+    with bridge_database(request.home) as database:
+        sources = drafts.sources_of(settings, database, request.name, request.version)
+        mapping = compiler.compile_sources(sources, request.name)
+        if not isinstance(mapping, OutboundMapping):
+            return []
+        with _read_audited(request, database, "read"):
+            client = EngineClient(engine_http(settings, None), engine_tokens(settings))
+            previews = ResultPreviews(settings, database, client)
+            composed = asyncio.run(
+                previews.compose(request.name, sources, request.destination, request.last)
+            )
+    return [
+        OutboundTrial(each.label, (each.text,) if each.payload else (), each.reason)
+        for each in composed
+    ]
+
+
 def _outbound_trial(
     mapping: OutboundMapping, reader: OrderReader, sample: MessageSample
 ) -> OutboundTrial:
@@ -141,7 +198,8 @@ def _outbound_trial(
         written = render_samples(mapping, orders, sample.payload, sample.defaults, sample.charset)
     except RuleFailed as failure:
         return OutboundTrial(sample.label, (), str(failure))
-    return OutboundTrial(sample.label, tuple(each.decode().replace("\r", "\n") for each in written))
+    texts = tuple(each.decode().replace("\r", "\n") for each in written)
+    return OutboundTrial(f"{sample.label} (specimen)", texts)
 
 
 def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], OrderReader]:
@@ -150,7 +208,8 @@ def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], Orde
 
     The files of a data directory can be tried on message files without a database or settings.
     """
-    if request.version == drafts.FILES and request.files and not request.listener:
+    has_file = (request.home / "mappings" / f"{request.name}.yaml").exists()
+    if has_file and request.version == drafts.FILES and request.files and not request.listener:
         mapping = compiler.load(request.home / "mappings", request.name)
         samples = file_samples(request.files, request.site)
         return mapping, samples, file_order_reader(request.home, request.orders)

@@ -67,10 +67,10 @@ def file_samples(
 
     The defaults are those of `listener`; without a listener they are `site`, UTC and UTF-8.
     """
-    defaults, charset = ListenerDefaults(site, "UTC", datetime.now(UTC)), _CHARSET
+    defaults, charset, name = ListenerDefaults(site, "UTC", datetime.now(UTC)), _CHARSET, ""
     if listener is not None:
         defaults = ListenerDefaults(listener.site, listener.time_zone, datetime.now(UTC))
-        charset = listener.charset
+        charset, name = listener.charset, listener.name
     found = []
     for file, is_named in _files(paths):
         messages = messages_in(file.read_bytes())
@@ -78,7 +78,7 @@ def file_samples(
             messages = [each for each in messages if each.startswith(_MESSAGE_STARTS)]
         for number, message in enumerate(messages, start=1):
             label = str(file) if len(messages) == 1 else f"{file}#{number}"
-            found.append(MessageSample(label, message, defaults, charset))
+            found.append(MessageSample(label, message, defaults, charset, name))
     return found
 
 

@@ -24,9 +24,15 @@ from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions, unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.active_settings import active_sources, all_sources, file_sources
+from bridge.wiring.active_settings import active_sources, all_sources, file_sources, is_record
 from config import Settings
-from mappings.compiler import Compiled, check_sources, compile_sources, compile_with_files
+from mappings.compiler import (
+    Compiled,
+    check_sources,
+    compile_sources,
+    compile_with_files,
+    definition_names,
+)
 from mappings.language.code_tables import COLUMNS, read_table, table_file
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources
 from parsers.csv import read_rows
@@ -117,9 +123,19 @@ def compile_version(settings: Settings, database: Database, name: str, version: 
 def sources_of(
     settings: Settings, database: Database, name: str, version: str, author: str = ""
 ) -> Sources:
-    """Return the sources of one version. Raises NoSuchVersion, NoPreviousVersion, NoDraft."""
+    """
+    Return the sources of one version. Raises NoSuchVersion, NoPreviousVersion, NoDraft.
+
+    A definition that was made in the console has no file: `files` then means its draft, else its
+    active version.
+    """
     if version == FILES:
-        return file_sources(settings)(name)
+        files = file_sources(settings)(name)
+        if f"{name}.yaml" in files or name not in console_definitions(settings, database):
+            return files
+        with database.read() as connection:
+            draft = mapping_versions.draft(connection, name, author)
+        return all_sources(settings, database, name, draft.sources if draft else None)
     if version == ACTIVE:
         return active_sources(settings, database)(name)
     with database.read() as connection:
@@ -131,6 +147,15 @@ def sources_of(
     if draft is None:
         raise NoDraft(name)
     return all_sources(settings, database, name, draft.sources)
+
+
+def console_definitions(settings: Settings, database: Database) -> list[str]:
+    """Return the names of definitions and drafts that have no file in the data directory."""
+    with database.read() as connection:
+        stored = set(mapping_versions.active_versions(connection))
+        stored |= {draft.name for draft in mapping_versions.drafts(connection)}
+    files = definition_names(file_sources(settings)(""))
+    return sorted(name for name in stored - set(files) if not is_record(name))
 
 
 _MAX_CODES = 500

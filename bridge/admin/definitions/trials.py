@@ -8,6 +8,7 @@ Without the permission to read bodies, a comparison returns field names and coun
 Each request is limited in time. `left` in the result counts the messages that it did not reach.
 """
 
+import asyncio
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,17 +35,19 @@ from bridge.admin.definitions.definition_checks import (
     require_code_permission,
 )
 from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
+from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.errors import InvalidContent
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery, search_messages
 from bridge.admin.search.message_view import first_segments
+from bridge.engine_client.client import EngineClient
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings
 from bridge.wiring.active_settings import active_sources, all_sources, version_finder
 from config import Settings
 from mappings.authoring.inference import infer_definition
-from mappings.authoring.sample_results import find_dependencies, render_samples
+from mappings.authoring.sample_results import find_dependencies, sample_contexts
 from mappings.authoring.trial import FieldDifference, compare, try_message
 from mappings.authoring.variants import Late, deadline, never
 from mappings.compiler import Compiled
@@ -52,7 +55,7 @@ from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from mappings.language.diagnostics import MappingError
+from mappings.language.diagnostics import MappingError, Sources
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
@@ -103,8 +106,11 @@ def _outbound_result(
         reader = find_reader(sample)
         if reader is not None:
             source = (sample.payload, sample.defaults, sample.charset)
-            rendered = render_samples(mapping, reader, *source)
+            contexts = sample_contexts(mapping, reader, *source)
+            rendered = [mapping.render(each) for each in contexts]
             written = [each.decode().replace("\r", "\n") for each in rendered]
+            unmapped = [code for each in contexts for code in each.unmapped_codes or ()]
+            issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]
             facts |= asdict(find_dependencies(mapping, reader, *source, late))
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
@@ -265,9 +271,10 @@ class ComparisonRequest:
 class DefinitionTrials:
     """Trials and comparisons on sample messages; inference from samples. Blocking."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database, client: EngineClient) -> None:
         self._settings = settings
         self._database = database
+        self._previews = ResultPreviews(settings, database, client)
         self._find_version = version_finder(database)
 
     def stored_messages(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
@@ -314,6 +321,32 @@ class DefinitionTrials:
             values=request.values,
         )
 
+    async def compose_releases(
+        self,
+        name: str,
+        actor: str,
+        version: str,
+        destination: str,
+        last: int,
+        *,
+        code: bool = False,
+    ) -> Mapping[str, Any]:
+        """
+        Compose the last releases of a destination with a version, as they would be sent now.
+
+        Without `destination`, those of all destinations that use the definition. Raises NoSuchItem,
+        InvalidContent, InvalidState.
+        """
+        with as_operator_errors():
+            sources = await asyncio.to_thread(self._sources, name, actor, version, code=code)
+            previews = await self._previews.compose(name, sources, destination, last)
+            users = await asyncio.to_thread(self._previews.destinations, name)
+        return {
+            "destinations": [each.name for each in users],
+            "trials": [each.as_json() for each in previews],
+            "left": 0,
+        }
+
     def infer(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
         """Infer a definition from sample messages."""
         return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
@@ -355,7 +388,15 @@ class DefinitionTrials:
         )
 
     def _compile(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
-        """Compile a version; without a draft, `draft` is the active version."""
+        found = check_cached(self._sources(name, actor, version, code=code), name)
+        if found.compiled is None:
+            raise InvalidContent(
+                "the definition has mistakes", issues=[issue_json(each) for each in found.issues]
+            )
+        return found.compiled
+
+    def _sources(self, name: str, actor: str, version: str, *, code: bool) -> Sources:
+        """Return the sources of a version; without a draft, `draft` is the active version."""
         try:
             sources = sources_of(self._settings, self._database, name, version, actor)
         except NoDraft:
@@ -363,12 +404,7 @@ class DefinitionTrials:
                 raise
             sources = all_sources(self._settings, self._database, name)
         require_code_permission(self._settings, self._database, name, sources, code=code)
-        found = check_cached(sources, name)
-        if found.compiled is None:
-            raise InvalidContent(
-                "the definition has mistakes", issues=[issue_json(each) for each in found.issues]
-            )
-        return found.compiled
+        return sources
 
     def _reader(self) -> OrderReader:
         """Return the finder of the version with which the orders of each message were read."""

@@ -270,6 +270,14 @@ class TrialBody(_Body):
     messages: Annotated[list[TrialMessageBody], Field(max_length=_MAX_SAMPLES)]
 
 
+class ReleasesBody(_Body):
+    """A version to compose with (`word`), and the destination; '' for all that use it."""
+
+    word: VersionName = "draft"
+    destination: Annotated[str, Field(max_length=100)] = ""
+    last: Annotated[int, Field(ge=1, le=50)] = 10
+
+
 class CompareBody(_Body):
     """Two versions to compare on the `last` stored messages."""
 

@@ -25,6 +25,7 @@ from bridge.console.http.bodies import (
     DraftBody,
     IgnoredCodeBody,
     ListenerDefinitionsBody,
+    ReleasesBody,
     RollbackBody,
     SampleMessagesBody,
     StoredBody,
@@ -35,6 +36,7 @@ from bridge.console.http.guard import (
     AuthoringRoute,
     CallDep,
     ConsoleRoute,
+    await_audited,
     run_audited,
 )
 from bridge.executors import Threads
@@ -199,6 +201,19 @@ async def try_out(name: Name, body: TrialBody, call: CallDep) -> Mapping[str, An
     email, code = call.user.grant.email, Permission.CODE in call.user.grant.permissions
     work = call.context.trials.try_out
     return await _limited(call.context, lambda: work(name, email, body.word, messages, code=code))
+
+
+@router.post("/mappings/{name}/releases")
+async def compose_releases(name: Name, body: ReleasesBody, call: CallDep) -> Mapping[str, Any]:
+    """Compose the last releases of a destination with a version, as they would be sent now."""
+    email, code = call.user.grant.email, Permission.CODE in call.user.grant.permissions
+    permissions = (Permission.AUTHOR, Permission.BODIES)
+    what = f"last {body.last} releases of {body.destination or f'mapping {name}'}"
+    action = AuditedAction(permissions, "read", f"messages, {what}")
+    work = call.context.trials.compose_releases
+    arguments = (name, email, body.word, body.destination, body.last)
+    async with call.context.gate.entered():
+        return await await_audited(call, action, lambda: work(*arguments, code=code))
 
 
 @router.post("/mappings/{name}/compare")

@@ -11,6 +11,7 @@ from bridge.admin.errors import InvalidContent
 from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.hl7.batch import messages_in_text
+from tests.bridge.engine_client.unreachable import client
 from tests.databases import create_migrated_home
 
 ANN = "ann@example.org"
@@ -48,7 +49,7 @@ def console(
     with bridge_database(home) as database:
         drafts = DefinitionEditor(settings, database, lambda: 1_000)
         drafts.save(DraftEdit("ris-c", ANN, {"ris-c.yaml": SENDER}, "", 0))
-        yield drafts, DefinitionTrials(settings, database)
+        yield drafts, DefinitionTrials(settings, database, client())
 
 
 Console = tuple[DefinitionEditor, DefinitionTrials]

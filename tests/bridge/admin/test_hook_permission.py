@@ -11,6 +11,7 @@ from bridge.admin.definitions.trials import ComparisonRequest, DefinitionTrials,
 from bridge.admin.errors import InvalidContent, PermissionDenied
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.bridge.engine_client.unreachable import client
 from tests.databases import create_migrated_home
 
 ANN, ROOT = "ann@example.org", "root@example.org"
@@ -50,7 +51,7 @@ def drafts(home: Path) -> Iterator[DefinitionEditor]:
 @pytest.fixture
 def trials(drafts: DefinitionEditor) -> DefinitionTrials:
     """The use case of trials."""
-    return DefinitionTrials(drafts._settings, drafts._database)
+    return DefinitionTrials(drafts._settings, drafts._database, client())
 
 
 def save(

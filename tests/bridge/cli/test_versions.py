@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from typing_extensions import override
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions import comparison
+from bridge.admin.definitions import comparison, drafts
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
@@ -17,6 +17,7 @@ from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
+from bridge.store.records.mapping_versions import MappingDraft
 from bridge.wiring.listeners import make_listeners
 from bridge.wiring.stores import bridge_database
 from config import load
@@ -199,6 +200,39 @@ def test_try_files_as_a_listener_would(home: MappingHome) -> None:
     assert (info["StudyDate"], info["StudyTime"]) == ("20260302", "083000")
     unknown = home.run("try", "orders", home.order, "--listener", "nobody")
     assert (unknown.exit_code, "ris-orders" in unknown.output) == (2, True)
+
+
+def test_results_of_a_file_are_read_as_its_listener_would(home: MappingHome) -> None:
+    """`--listener` names the definitions that read the order, not only site and charset."""
+    other = "kind: orders\ninclude: orders.yaml\naccept: {messages: [OMG^O19]}\n"
+    (home.mappings / "own.yaml").write_text(other)
+    text = home.folder / "bridge.toml"
+    assert '"orders", "patients"]' in text.read_text()
+    text.write_text(text.read_text().replace('"orders", "patients"]', '"own"]', 1))
+    home.ok("activate", "own")
+
+    refused = home.run("try", "results", home.order, "--listener", "ris-orders")
+
+    assert (refused.exit_code, "no definition reads its orders" in refused.output) == (1, True)
+    assert result_of(home, home.order, "--orders", "orders")
+
+
+def test_a_definition_of_the_console_needs_no_flag(home: MappingHome) -> None:
+    """`check`, `try` and `diff` find drafts and active versions that have no file."""
+    settings, text = load(home.folder), "kind: orders\ninclude: orders.yaml\n"
+    with bridge_database(home.folder) as database:
+        draft = MappingDraft("web", "ann@x", {"web.yaml": text}, "", 0, "", 1)
+        drafts.save(settings, database, draft)
+    assert home.ok("check", "web").strip() == "ok"
+    (trial,) = json.loads(home.ok("try", "web", home.order, "--json"))
+    assert trial["events"]
+    home.ok("activate", "web", "--draft", "-m", "first")
+    assert json.loads(home.ok("try", "web", home.order, "--json")) == [trial]
+    assert home.run("diff", "web", home.order).exit_code == 0
+    with bridge_database(home.folder) as database:
+        wrong = {"web.yaml": text + "tags: {Nothing: {from: QQQ}}\n"}
+        drafts.save(settings, database, MappingDraft("web", "ann@x", wrong, "", 0, "", 2))
+    assert "web.yaml:3" in home.run("check").output
 
 
 def result_of(home: MappingHome, *arguments: str) -> str:

@@ -121,3 +121,12 @@ def test_malformed_samples_are_counted() -> None:
     """Malformed samples are counted. No samples result in a proposal too."""
     assert infer_definition([b"garbage", usual(1)]).unread == 1
     assert "could not be read" in infer_definition([]).text
+
+
+def test_codes_without_an_entry_are_listed() -> None:
+    """A proposal lists the codes of the samples that no code table has, with their number."""
+    raw = [usual(n).replace(b"Doe^Jane", b"Doe^Jane||1980|Q") for n in range(1, 4)]
+    text, _ = proposed(raw)
+    (line,) = [line for line in text.splitlines() if ".csv: Q in PID-8.1" in line]
+    assert line.endswith("3 messages")
+    assert ".csv:" not in proposed([usual(1)])[0]

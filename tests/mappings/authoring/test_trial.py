@@ -117,3 +117,13 @@ def test_failing_hooks_park_or_refuse() -> None:
     assert (parked.accepted, parked.parked) == (False, True)
     assert parked.issues[-1].message == "the message is acknowledged, and parked"
     assert (refused.accepted, refused.parked) == (False, False)
+
+
+def test_a_code_without_an_entry_is_a_warning() -> None:
+    """A trial names the code, the table and what happens to it; the message is accepted."""
+    assert isinstance(SHIPPED, InboundMapping)
+    trial = try_message(SHIPPED, RAW.replace(b"|19800102|F", b"|19800102|Q"), DEFAULTS)
+    (warning,) = [issue for issue in trial.issues if issue.code == "unmapped_code"]
+    assert trial.accepted
+    assert (warning.path, warning.severity) == ("PID-8.1", "warning")
+    assert warning.message.startswith("the code Q is not in the code table ")

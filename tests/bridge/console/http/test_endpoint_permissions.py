@@ -119,6 +119,7 @@ RULES: dict[str, Rule] = {
     "POST /api/mappings/{name}/rollback": _rule(_P.AUTHOR, body={}),
     "PUT /api/reading/{listener}": _rule(_P.AUTHOR, body={}),
     "POST /api/mappings/{name}/stored": _rule(_P.AUTHOR, _P.BODIES, body={}),
+    "POST /api/mappings/{name}/releases": _rule(_P.AUTHOR, _P.BODIES, body={}),
     "POST /api/mapping-material": _rule(_P.AUTHOR, body={}),
     "POST /api/mappings/{name}/try": _rule(_P.AUTHOR, body={}),
     "POST /api/mappings/{name}/compare": _rule(_P.AUTHOR, body={}),

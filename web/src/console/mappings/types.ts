@@ -107,6 +107,13 @@ export interface TrialResult {
   segments: { name: string; place: string; fields: string[] }[];
 }
 
+/** Releases that a definition composes as they would be sent now, and who uses the definition. */
+export interface ComposedReleases {
+  destinations: string[];
+  trials: (TrialResult & { label: string })[];
+  left: number;
+}
+
 export interface TrialResults {
   version: string;
   trials: TrialResult[];

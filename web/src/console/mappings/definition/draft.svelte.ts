@@ -6,6 +6,7 @@ import { api, attempt } from "../../api";
 import { t } from "../../texts";
 import type { Schema } from "../editor/schemaChoices";
 import type {
+  ComposedReleases,
   Definition,
   Files,
   Issue,
@@ -28,6 +29,8 @@ interface UnsavedChanges {
 /** Sample messages of a new sender, for the draft that is opened next. */
 export const pendingSamples: { messages: SampleMessage[] } = { messages: [] };
 
+const LAST_RELEASES = 10;
+
 export class DefinitionDraft {
   readonly name: string;
   definition = $state.raw<Definition | null>(null);
@@ -44,6 +47,12 @@ export class DefinitionDraft {
   issues = $state.raw<Issue[]>([]);
   needed = $state.raw<string[]>([]);
   messages = $state.raw<SampleMessage[]>([]);
+  /** The destination whose last releases are composed instead of messages; "" for all of them. */
+  releasesOf = $state<string | null>(null);
+  /** The destinations that use an outbound definition. */
+  destinations = $state.raw<readonly string[]>([]);
+  /** What each result is about. */
+  labels = $state.raw<readonly string[]>([]);
   chosen = $state(0);
   trials = $state.raw<TrialResult[]>([]);
   left = $state(0);
@@ -220,7 +229,7 @@ export class DefinitionDraft {
   /** Tries the draft on the test messages and cancels a trial that is still running. */
   async tryOut(): Promise<void> {
     this.#trying?.abort();
-    if (!this.messages.length) return;
+    if (!this.messages.length && this.releasesOf === null) return;
     if (this.errors) {
       this.stale = true;
       return;
@@ -233,11 +242,23 @@ export class DefinitionDraft {
       version,
     }));
     try {
-      const body = { word: "draft", messages };
       const { signal } = trying;
-      const done = await api.post<TrialResults>(`${this.path}/try`, body, { signal });
-      this.trials = done.trials;
-      this.left = done.left;
+      if (this.releasesOf === null) {
+        const body = { word: "draft", messages };
+        const done = await api.post<TrialResults>(`${this.path}/try`, body, { signal });
+        this.labels = this.messages.map(({ label }) => label);
+        this.trials = done.trials;
+        this.left = done.left;
+      } else {
+        const body = { word: "draft", destination: this.releasesOf, last: LAST_RELEASES };
+        const done = await api.post<ComposedReleases>(`${this.path}/releases`, body, { signal });
+        this.labels = done.trials.map(({ label }) => label);
+        this.destinations = done.destinations;
+        this.trials = done.trials;
+        this.left = done.left;
+        if (!done.trials.length) announcements.add(t("mappings.no_releases"), "bad");
+      }
+      this.chosen = Math.min(this.chosen, Math.max(0, this.trials.length - 1));
       this.stale = false;
     } catch {
       if (trying.signal.aborted) return;
@@ -248,9 +269,19 @@ export class DefinitionDraft {
   /** Replaces the test messages. */
   async setMessages(messages: SampleMessage[]): Promise<void> {
     this.messages = messages;
+    this.releasesOf = null;
     this.chosen = 0;
     this.trials = [];
     if (messages.length === 0) announcements.add(t("mappings.no_messages"), "bad");
+    await this.tryOut();
+  }
+
+  /** Composes the last releases of a destination, or of all that use the definition. */
+  async useReleases(destination: string): Promise<void> {
+    this.messages = [];
+    this.releasesOf = destination;
+    this.chosen = 0;
+    this.trials = [];
     await this.tryOut();
   }
 

@@ -1,0 +1,222 @@
+"""
+Previews of results: what a version of a definition would send to a destination.
+
+The newest deliveries of the destination are composed again, by the courier's composer and with the
+options of the destination and the texts and files of the report service. The bytes are those that
+the courier would send, with the current time in MSH-7. Nothing is stored or sent.
+
+A destination without deliveries is tried with the newest ones of another destination. Previews
+contain patient data and are never logged.
+"""
+
+import asyncio
+import base64
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from bridge.admin.definitions.definition_checks import issue_json
+from bridge.admin.errors import NoSuchItem
+from bridge.delivery.composer import Composer, MessagePlan, plan_message
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.errors import CompositionError, Superseded
+from bridge.delivery.preparation import ReportContent, ReportTexts
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
+from bridge.queue import queries
+from bridge.queue.deliveries import ClaimedDelivery
+from bridge.queue.listing_rows import DeliveryRow
+from bridge.store.database import Database
+from bridge.wiring import active_settings
+from bridge.wiring.active_settings import active_sources
+from bridge.wiring.destinations import destination_definition_names, make_destination
+from config import Settings
+from config.sections import DestinationSettings
+from mappings.hl7.message import Message
+from mappings.language.code_tables import UnmappedCode
+from mappings.language.diagnostics import MappingError, Sources
+from mappings.outbound.results import ResultEvent
+
+_PAGE = 500
+_WINDOW = 5_000
+"""Newest deliveries among which those of a destination are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPreview:
+    """
+    A delivery that was composed again; `reason` says why nothing would be sent.
+
+    `mapping` is the definition that wrote the message; a destination may use several.
+    """
+
+    destination: str
+    delivery_id: int
+    event: str
+    mapping: str = ""
+    payload: bytes = b""
+    reason: str = ""
+    unmapped_codes: tuple[UnmappedCode, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The destination, the event and the delivery."""
+        return f"{self.destination}: {self.event} (delivery {self.delivery_id})"
+
+    @property
+    def passed(self) -> bool:
+        """True if a message is written."""
+        return bool(self.payload)
+
+    @property
+    def text(self) -> str:
+        """The message in its own character set, a segment a line."""
+        return "\n".join(segment.text() for segment in Message.parse(self.payload).segments)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the preview as a trial of the console; `payload` has the bytes in base64."""
+        text = {"message": self.reason, "path": "", "severity": "warning", "code": "not_sent"}
+        issue = {**text, "file": "", "line": 0, "column": 0}
+        return {
+            "label": self.label,
+            "accepted": bool(self.payload),
+            "issues": [
+                *([issue] if self.reason else []),
+                *(issue_json(code.issue) for code in self.unmapped_codes),
+            ],
+            "hl7": [self.text] if self.payload else [],
+            "payload": base64.b64encode(self.payload).decode(),
+            "delivery": self.delivery_id,
+            **{key: [] for key in ("segments", "lanes", "events", "used", "unused", "facts")},
+        }
+
+
+class ResultPreviews:
+    """Composes the newest deliveries again with a version of a definition."""
+
+    def __init__(self, settings: Settings, database: Database, client: EngineClient) -> None:
+        self._settings = settings
+        self._database = database
+        self._texts = ReportTexts(client)
+
+    def destinations(self, name: str) -> list[DestinationSettings]:
+        """Return the destinations that use a definition."""
+        known = active_settings.current(self._settings, self._database).destination
+        return [each for each in known if name in destination_definition_names(each)]
+
+    async def compose(
+        self, name: str, sources: Sources, destination: str = "", limit: int = 10
+    ) -> list[ResultPreview]:
+        """
+        Compose the newest deliveries of each destination that uses `name`, or of the named one.
+
+        `sources` are those of the version to try. Raises NoSuchItem, StoreError, MappingErrors, and
+        BridgeError if the version does not suit the destination.
+        """
+        chosen = await asyncio.to_thread(self._chosen, name, sources, destination, limit)
+        previews: list[ResultPreview] = []
+        for compiled, deliveries in chosen:
+            previews += await self._composed(compiled, deliveries)
+        return previews
+
+    def _chosen(
+        self, name: str, sources: Sources, destination: str, limit: int
+    ) -> list[tuple[CompiledDestination, list[ClaimedDelivery]]]:
+        users = [each for each in self.destinations(name) if destination in ("", each.name)]
+        if destination and not users:
+            raise NoSuchItem(f"there is no destination {destination} that uses {name}")
+        current = active_settings.current(self._settings, self._database)
+        active = active_sources(self._settings, self._database)
+
+        def find(wanted: str) -> Sources:
+            return sources if wanted == name else active(wanted)
+
+        newest = list(islice(self._newest_rows(), _WINDOW))
+        found = []
+        for user in users:
+            own = [row for row in newest if row.destination == user.name]
+            compiled = make_destination(current, user, find)
+            found.append(
+                (compiled, [self._again(row, user.name) for row in (own or newest)[:limit]])
+            )
+        return found
+
+    def _newest_rows(self) -> Iterator[DeliveryRow]:
+        filter_ = queries.Filter(limit=_PAGE)
+        while rows := queries.deliveries(self._database, filter_):
+            yield from rows
+            filter_ = replace(filter_, before=rows[-1].id)
+
+    def _again(self, row: DeliveryRow, destination: str) -> ClaimedDelivery:
+        """Return a delivery as if it were claimed for the first time."""
+        return ClaimedDelivery(
+            row.id,
+            destination,
+            row.report_id,
+            row.release_key,
+            row.event,
+            queries.delivery(self._database, row.id).orders,
+            control_id="",
+            payload=None,
+            attempts=1,
+            release_at=row.release_at,
+            created_at=row.created_at,
+        )
+
+    async def _composed(
+        self, destination: CompiledDestination, deliveries: Sequence[ClaimedDelivery]
+    ) -> list[ResultPreview]:
+        contexts = await asyncio.to_thread(
+            self._composer([]).look_up, deliveries, destination, as_when_queued=True
+        )
+        planned: list[MessagePlan | ResultPreview] = []
+        for delivery in deliveries:
+            preview = ResultPreview(destination.name, delivery.delivery_id, delivery.event)
+            site = str(delivery.orders["orders"][0].get("SiteID", ""))
+            try:
+                if not destination.wants(site, ResultEvent(delivery.event)):
+                    reason = f"the destination does not receive {delivery.event} of site {site}"
+                    planned.append(replace(preview, reason=f"not sent: {reason}"))
+                    continue
+                context = contexts[delivery.delivery_id]
+                if context.has_read:
+                    raise Superseded
+                planned.append(plan_message(delivery, context, destination))
+            except CompositionError as error:
+                planned.append(replace(preview, reason=f"not sent: {error}"))
+        plans = [each for each in planned if isinstance(each, MessagePlan)]
+        contents = iter(await self._texts.read(plans))
+        return [
+            await asyncio.to_thread(self._written, each, next(contents))
+            if isinstance(each, MessagePlan)
+            else each
+            for each in planned
+        ]
+
+    def _written(self, plan: MessagePlan, content: ReportContent | BaseException) -> ResultPreview:
+        delivery = plan.delivery
+        preview = ResultPreview(
+            plan.destination.name, delivery.delivery_id, plan.event.value, plan.mapping.identity[0]
+        )
+        if isinstance(content, EngineFailure):
+            return replace(preview, reason=f"the report service does not return it: {content.code}")
+        if isinstance(content, CompositionError):
+            return replace(preview, reason=f"not sent: {content}")
+        if isinstance(content, BaseException):
+            raise content
+        unmapped: list[UnmappedCode] = []
+        try:
+            payload, _ = self._composer(unmapped).write(plan, content.export, content.files)
+        except (CompositionError, MappingError) as error:
+            preview = replace(preview, reason=f"not sent: {error}")
+        else:
+            preview = replace(preview, payload=payload)
+        return replace(preview, unmapped_codes=tuple(dict.fromkeys(unmapped)))
+
+    def _composer(self, unmapped: list[UnmappedCode]) -> Composer:
+        def collect(name: str, version: str, codes: Collection[UnmappedCode]) -> None:
+            unmapped.extend(codes)
+
+        return Composer(self._database, lambda: datetime.now(UTC), collect)
