@@ -36,6 +36,7 @@ COMMANDS = {
     "mapping read-with": "read with",
     "mapping rollback": "roll back",
     "mapping try": "read",
+    "merges undo": "undo merge",
     "messages replay": "replay",
     "messages show": "read",
     "prune": "prune",
@@ -108,6 +109,7 @@ WITHOUT = {
     "cli interface export": "no patient data",
     "cli audit verify": "reads hashes",
     "cli audit head": "reads hashes",
+    "cli merges list": "identifiers without names",
     "cli console list": "no patient data",
 }
 
