@@ -5,12 +5,15 @@ Escape sequences: delimiters and control characters inside text (HL7 v2.5.1 §2.
     \.br\ \.sp\ \.ce\         line breaks         \H\ \N\      highlighting: dropped
 
 Unknown sequences and a single escape character are kept as they are. Sequences do not nest. Charset
-switches (`\Cxxyy\`, `\Mxxyyzz\`) and local sequences (`\Zdd\`) are kept literally.
+switches (`\Cxxyy\`, `\Mxxyyzz\`) and local sequences (`\Zdd\`) are kept literally, and so are
+hexadecimal ones that have no text: NUL and control characters other than tab and line ends.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from unicodedata import category
 
 from typing_extensions import override
 
@@ -20,15 +23,17 @@ _HEX = re.compile(r"[Xx]((?:[0-9A-Fa-f]{2})++)")  # possessive: no memory for ea
 _OPAQUE = re.compile(r"Z\w*|C[0-9A-Fa-f]{4}|M[0-9A-Fa-f]{4}(?:[0-9A-Fa-f]{2})?")
 _FORMAT = re.compile(r"\.(br|sp|ce|in|ti|fi|nf|sk)\s?([+-]?\d{1,3})?", re.IGNORECASE)
 _HIGHLIGHTS = frozenset({"H", "N"})
-_HIGH = 0x80
-_CODE_UNIT = 2
+_TEXT_CONTROLS = frozenset("\t\r\n")
+_NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
+"""Unicode categories of controls, and of characters that are not assigned."""
 _MAX_REPEATED = 60
 r"""Limit of the lines or spaces of one sequence, so that `\.sp999\` does not inflate a text."""
 
 
 def escape(text: str, delimiters: Delimiters = STANDARD, *, formatted: bool = False) -> str:
     r"""
-    Escape text for a field; `unescape` is the inverse.
+    Escape text for a field; `unescape` is the inverse for text with no control character other than
+    tab and line ends.
 
     Delimiters become their sequences. Control characters except tab become `\Xhh\`, so that no line
     end or framing byte of the text ends the message. With `formatted` (FT, TX) a line feed becomes
@@ -111,7 +116,7 @@ class _Unescaper:
         self._mark = mark
         self._named = named
         self._codec = codec
-        self._bytes = bytearray()  # adjacent hexadecimal escapes form one text: `\XC3\\XA9\` is é
+        self._pending: list[tuple[str, bytes]] = []  # adjacent hexadecimal sequences
         self._done: list[str] = []
 
     def read(self) -> str:
@@ -128,7 +133,7 @@ class _Unescaper:
         end = self._text.find(self._mark, start + 1)
         body = self._text[start + 1 : end] if end > 0 else ""
         if found := _HEX.fullmatch(body):
-            self._bytes += bytes.fromhex(found[1])
+            self._pending.append((f"{self._mark}{body}{self._mark}", bytes.fromhex(found[1])))
         elif (plain := self._plain(body)) is not None:
             self._write(plain)
         else:
@@ -147,9 +152,9 @@ class _Unescaper:
         return f"{self._mark}{body}{self._mark}" if _OPAQUE.fullmatch(body) else None
 
     def _write(self, text: str) -> None:
-        if self._bytes:
-            self._done.append(self._written(_decoded(bytes(self._bytes), self._codec)))
-            self._bytes.clear()
+        if self._pending:
+            self._done.append(self._written(_text_of(self._pending, self._codec)))
+            self._pending.clear()
         if text:
             self._done.append(self._written(text))
 
@@ -165,16 +170,17 @@ class _Transcriber(_Unescaper):
     def _sequence(self, start: int) -> int:
         end = self._text.find(self._mark, start + 1)
         body = self._text[start + 1 : end] if end > 0 else ""
-        if not self._is_kept(body):
+        if not self._is_kept(body, end):
             return super()._sequence(start)
-        self._write("")  # first writes the pending bytes
+        self._write("")  # first writes the pending sequences
         self._done.append(f"{STANDARD.escape}{body}{STANDARD.escape}")
         return end + 1
 
-    def _is_kept(self, body: str) -> bool:
+    def _is_kept(self, body: str, end: int) -> bool:
         if found := _HEX.fullmatch(body):
             data = bytes.fromhex(found[1])
-            return not self._bytes and data.isascii() and _decoded(data, self._codec).isascii()
+            alone = not self._pending and self._text[end + 1 : end + 3].upper() != f"{self._mark}X"
+            return alone and data.isascii() and _decoded(data, self._codec) == data.decode()
         return body in _HIGHLIGHTS or bool(_FORMAT.fullmatch(body) or _OPAQUE.fullmatch(body))
 
     @override
@@ -190,11 +196,46 @@ def _formatting(command: str, number: int) -> str:
     return "\n" if command in {"br", "ce"} else ""  # indentation and fill modes have no text
 
 
-def _decoded(data: bytes, codec: str) -> str:
-    r"""Decode the bytes of hexadecimal escapes; some senders write UTF-16 (`\X00E0\`)."""
-    if len(data) == _CODE_UNIT and data[0] == 0 and data[1] >= _HIGH:
-        return chr(data[1])
-    try:
-        return data.decode(codec)
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+def _text_of(sequences: Sequence[tuple[str, bytes]], codec: str) -> str:
+    r"""
+    Decode adjacent hexadecimal sequences: `\XC3\\XA9\` is é.
+
+    Some senders write UTF-16, whose bytes contain NUL (`\X00E0\`): each sequence is then read
+    alone. A sequence without text is kept as it is.
+    """
+    joined = b"".join([data for _, data in sequences])
+    if 0 not in joined and (text := _decoded(joined, codec)) is not None:
+        return text
+    texts = [_decoded(data, codec) for _, data in sequences]
+    if None in texts and 0 in joined and (text := _decoded_utf_16(joined)) is not None:
+        return text
+    return "".join(
+        [sent if text is None else text for text, (sent, _) in zip(texts, sequences, strict=True)]
+    )
+
+
+def _decoded(data: bytes, codec: str) -> str | None:
+    """Decode the bytes of hexadecimal sequences; None if they have no text."""
+    if 0 in data:
+        return _decoded_utf_16(data)
+    for each in (codec, "cp1252", "latin-1"):
+        with suppress(UnicodeDecodeError):
+            text = data.decode(each)
+            controls = {each for each in text if category(each) == "Cc"}
+            if text and controls <= _TEXT_CONTROLS:
+                return text
+            if len(text) != len(data):  # not a charset of single bytes
+                return None
+    return None
+
+
+def _decoded_utf_16(data: bytes) -> str | None:
+    """Decode UTF-16; big-endian, unless the second byte of each character is NUL."""
+    for codec in ("utf-16-be",) if any(data[1::2]) else ("utf-16-le", "utf-16-be"):
+        with suppress(UnicodeDecodeError):
+            text = data.decode(codec).removeprefix("\ufeff")
+            if text and all(
+                each in _TEXT_CONTROLS or category(each) not in _NO_TEXT for each in text
+            ):
+                return text
+    return None

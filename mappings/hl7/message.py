@@ -6,10 +6,8 @@ segments and segments in unusual order are accepted. Whether a message is comple
 mapping definitions.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import ClassVar, Self
 
 from mappings.hl7 import charset, header, lines
@@ -262,61 +260,24 @@ _NUL = b"\0"
 
 
 def find_nul(payload: bytes, head: Header) -> str:
-    r"""
-    Return the first location of a message with NUL, such as `OBX[2]-5.1`; '' without NUL.
+    """
+    Return the first location of a message with a NUL byte, such as `OBX[2]-5.1`; '' without NUL.
 
-    A field contains NUL as a byte or as the escape `\X00\` (HL7 v2.5.1 §2.7.6). Databases and
-    reports cannot hold it. NUL bytes around a message come from transports and are ignored. A
-    character beyond ASCII in UTF-16 (`\X00E0\`) is no NUL. Raises MalformedMessage.
+    Databases and reports cannot hold it. NUL bytes around a message come from transports and are
+    ignored. Raises MalformedMessage.
     """
     marks = head.delimiters
     lines.require_few_parts(payload, marks)
-    mark = marks.escape.encode("latin-1")
     if _NUL not in payload:
-        if not mark or payload.count(mark) == head.fields[2].count(mark):
-            return ""  # no escape sequences
-        if not any(
-            0 in bytes.fromhex(each.decode())
-            for each in _hexadecimal_escapes(mark).findall(payload)
-        ):
-            return ""
+        return ""
     body, _ = lines.trim(payload)
     numbers: dict[bytes, int] = {}
     for line in lines.split(body, marks.field.encode("latin-1")):
         name = line[:3].upper()
         numbers[name] = numbers.get(name, 0) + 1
-        at = _nul_position(line, mark)
-        if at is not None:
+        if (at := line.find(_NUL)) >= 0:
             return _location_after(line[:at], name.decode("ascii"), numbers[name], marks)
     return ""
-
-
-def _nul_position(line: bytes, mark: bytes) -> int | None:
-    """Return the position of the first NUL in a segment, None without NUL."""
-    found = [at] if (at := line.find(_NUL)) >= 0 else []
-    for escape in _hexadecimal_escapes(mark).finditer(line) if mark else ():
-        if 0 in bytes.fromhex((escape[1] or b"").decode()):
-            found.append(escape.start())
-            break
-    return min(found, default=None)
-
-
-@lru_cache(maxsize=64)
-def _hexadecimal_escapes(mark: bytes) -> re.Pattern[bytes]:
-    r"""
-    Return the possessive pattern of hexadecimal escapes; its search takes linear time.
-
-    Group 1 has the digits. It is empty for an escape that `unescape` reads as a character in
-    UTF-16: `\X00E0\` that is not adjacent to others, because adjacent ones form one text. A match
-    does not contain the final mark, which may be the first one of the next escape.
-    """
-    mark, pair = re.escape(mark), rb"[0-9A-Fa-f]{2}"
-    utf_16 = (
-        rb"(?<!%(pair)s%(mark)s)%(mark)s[Xx]00[89A-Fa-f][0-9A-Fa-f]"
-        rb"(?=%(mark)s(?!%(mark)s[Xx]%(pair)s))"
-    )
-    any_bytes = rb"%(mark)s[Xx]((?:%(pair)s)++)(?=%(mark)s)"
-    return re.compile((utf_16 + rb"|" + any_bytes) % {b"mark": mark, b"pair": pair})
 
 
 def _location_after(before: bytes, name: str, number: int, marks: Delimiters) -> str:

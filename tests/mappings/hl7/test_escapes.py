@@ -2,6 +2,7 @@ r"""Escape sequences (HL7 v2.5.1 §2.7)."""
 
 import subprocess
 import sys
+from unicodedata import category
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,24 @@ OTHER = Delimiters("^", "~", "|", "?", "!", "#")
         (r"a\b\F\c", r"a\b|c"),
         (r"\E\F\E\ ".strip(), r"\F" + "\\"),
         (r"\X0\ \XZZ\ \X\ ".strip(), r"\X0\ \XZZ\ \X" + "\\"),
+        (r"\X0DA\ \X0D0\ odd", r"\X0DA\ \X0D0\ odd"),
+        (r"a\X000d\\X0A\b", "a\r\nb"),
+        (r"a\X000A\b\x000D000a\c", "a\nb\r\nc"),
+        (r"a\X0D00\b\XE000\c", "a\rb\N{LATIN SMALL LETTER A WITH GRAVE}c"),
+        (r"\X00E0\\X00E8\x", "àèx"),
+        (r"\X00\\XE0\x", "àx"),
+        (r"\X41\\X00E8\x", "Aèx"),
+        (r"\X004100e9\x", "Aéx"),
+        (r"\XD83DDE00\x", "\N{GRINNING FACE}x"),
+        (r"\XFEFF00E9\x", "éx"),
+        (r"a\X00\b", r"a\X00\b"),
+        (r"a\X0000\b", r"a\X0000\b"),
+        (r"a\X410042\b", r"a\X410042\b"),
+        (r"a\X1B\b\X07\c\X7f\d\X007F\e", r"a\X1B\b\X07\c\X7f\d\X007F\e"),
+        (r"a\X09\b", "a\tb"),
+        (r"a\X0D0A\b\X0d\c\X0a\d", "a\r\nb\rc\nd"),
+        (r"\T\amp;", "&amp;"),
+        (r"4\5 re. \X7C\ R\T\D", "4\\5 re. | R&D"),
         ("\\\\", "\\\\"),
         (r"cut\P\ ".strip(), r"cut\P" + "\\"),
         ("no mark", "no mark"),
@@ -50,7 +69,10 @@ def test_hexadecimal_in_the_charset_of_the_message() -> None:
     assert unescape(r"\XFC\ber", codec="iso8859-1") == "über"
     assert unescape(r"\XB0\ ".strip(), codec="iso8859-5") == "\N{CYRILLIC CAPITAL LETTER A}"
     assert unescape(r"\XFC\ber", codec="utf-8") == "über"
-    assert unescape(r"\X1B\ ".strip(), codec="iso2022_jp_ext") == "\x1b"
+    assert unescape(r"\X1B\ ".strip(), codec="iso2022_jp_ext") == r"\X1B" + "\\"
+    assert unescape(r"\XE0\x", codec="iso8859-1") == "àx"
+    assert unescape(r"\X92\s \XC3A9\x", codec="iso8859-1") == "\N{RIGHT SINGLE QUOTATION MARK}s Ã©x"
+    assert unescape(r"\XC285\x \X85\x", codec="utf-8") == r"\XC285\x …x"
 
 
 def test_truncation_character_where_declared() -> None:
@@ -80,7 +102,7 @@ def test_line_ends_and_framing_bytes_are_escaped() -> None:
 
 @pytest.mark.parametrize("formatted", [False, True])
 @pytest.mark.parametrize("marks", [STANDARD, OTHER], ids=["standard", "other"])
-@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+@given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\t\r\n")))
 def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
     """`unescape` is the inverse of `escape`."""
     written = escape(text, marks, formatted=formatted)
@@ -88,10 +110,15 @@ def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
     assert not set(written) & set("\r\n\x0b\x1c" + marks.field + marks.component)
 
 
-@given(st.text(alphabet="\\FSTREXPZ.br0D1 a", max_size=30))
-def test_nothing_is_lost_without_reason(text: str) -> None:
-    """Any text between escape characters can be read."""
-    assert isinstance(unescape(text), str)
+@given(
+    st.lists(st.sampled_from(["\\", "\\X", "00", "0D", "E0", "1b", "92", "\\F\\", "Z", " "])),
+    st.sampled_from(["utf-8", "iso8859-1", "cp1252", "gb18030", "iso2022_jp_ext"]),
+)
+def test_no_sequence_has_a_control_character(parts: list[str], codec: str) -> None:
+    """Any text between escape characters can be read, and its result escapes to itself."""
+    read = unescape("".join(parts), codec=codec)
+    assert not {each for each in read if category(each) == "Cc"} - set("\t\r\n")
+    assert unescape(transcribe("".join(parts), STANDARD, codec)) == read
 
 
 def test_transcribing_an_escaped_text() -> None:
