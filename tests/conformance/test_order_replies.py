@@ -35,7 +35,15 @@ CODES = {
     "HD": ("HR", "UH"),
     "RL": ("OR", "UR"),
     "RP": ("RQ", "UM"),
-    "SN": ("OK", "UA"),
+    "SN": ("UA", "UA"),
+    "SS": ("UA", "UA"),
+    "RC": ("UA", "UA"),
+    "RF": ("UF", "UF"),
+    "OP": ("NR", "UA"),
+    "PY": ("NR", "UA"),
+    "NA": ("OK", "UA"),
+    "OC": ("OK", "UA"),
+    "SC": ("OK", "UA"),
 }
 
 
