@@ -69,6 +69,7 @@ DESCRIPTION_SEPARATOR = "; "
 _PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
 _FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
 _CODE = (Path.parse("OBR-4.1"),)
+_DETAIL = (Path.parse("OBR-3.1"), Path.parse("OBR-2.1"), *_CODE)
 
 Lines = tuple[str, ...]
 
@@ -87,6 +88,13 @@ class Procedure:
     def has_detail(self) -> bool:
         """Whether it has an OBR; a status message may have an ORC alone."""
         return any(line[:3].upper() == "OBR" for line in self.lines)
+
+
+def detail_values(echo: Sequence[str]) -> tuple[set[str], ...]:
+    """Return the filler numbers, the placer numbers and the codes of the OBR of an order."""
+    head, parts = split_procedures(echo, "")
+    read = [Echo((*head, *part.lines)) for part in parts] or [Echo(head)]
+    return tuple({_first_value(one, (place,)) for one in read} - {""} for place in _DETAIL)
 
 
 class ProcedureLookup:
@@ -128,6 +136,11 @@ class _Unmatched:
         for position, each in reversed(list(enumerate(known))):
             for key in product((each.placer, None), (each.filler, None), (each.code, None)):
                 self._positions.setdefault(key, []).append(position)
+        self._counts = {key: len(positions) for key, positions in self._positions.items()}
+
+    def count(self, sent: Procedure) -> int:
+        """Return how many of all known procedures are the same as `sent`, with any code."""
+        return sum(self._counts.get((*key, None), 0) for key in _numbers_of_same(sent))
 
     def take(self, sent: Procedure, code: str | None) -> Procedure | None:
         """Remove and return the first that is the same as `sent`; None: `code` may be any."""
@@ -224,6 +237,23 @@ def procedures_left(known: Sequence[Procedure], sent: Sequence[Procedure]) -> li
     """Return the procedures of an order that a message is not about."""
     lookup = ProcedureLookup(sent)
     return [each for each in known if lookup.find(each) is None]
+
+
+def procedures_not_named(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
+    """
+    Return the procedures of an order that remain after a cancellation of some of them.
+
+    Several procedures may have the same numbers: then a part with a code cancels one with its code,
+    or none. An ORC alone cancels all with its numbers.
+    """
+    unmatched = _Unmatched(known)
+    for part in sorted(sent, key=lambda part: not part.code):
+        if not part.code:
+            for _ in iter(partial(unmatched.take, part, None), None):
+                pass
+        elif unmatched.take(part, part.code) is None and unmatched.count(part) == 1:
+            unmatched.take(part, None)
+    return unmatched.left()
 
 
 def _differ(placer: str, sent: Sequence[Procedure]) -> bool:

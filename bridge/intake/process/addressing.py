@@ -4,13 +4,14 @@ Pure. A merged patient is replaced by the survivor. An order keeps the accession
 was ordered when it gets another number. Orders are searched within one patient only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bridge.intake.process.duplicate_orders import may_be_same_order, order_numbers
-from bridge.intake.process.order_plans import key_of
+from bridge.intake.process.order_plans import SEVERAL_ORDERS, key_of
 from bridge.intake.process.order_rules import (
-    CASCADING_ACTIONS,
+    AFFECTED_STATES,
+    CLOSING_ACTIONS,
     CREATING_ACTIONS,
     ORDER_ACTIONS,
     OrderState,
@@ -18,6 +19,7 @@ from bridge.intake.process.order_rules import (
 from bridge.intake.process.order_values import is_closed_by, is_unordered
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
+from mappings.inbound.procedures import detail_values
 
 Patient = tuple[str, str]
 
@@ -63,6 +65,9 @@ class IdentifierTakenError(Exception):
     def __init__(self) -> None:
         super().__init__("the new identifier is another patient's")
 
+
+SINGLE_ORDER_ACTIONS = AFFECTED_STATES.keys()
+"""Actions that need one order: with the number of several, they have no effect."""
 
 SINGLE_PATIENT_ACTIONS = ORDER_ACTIONS | {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE}
 """Actions on one patient. A merge names both of its patients itself."""
@@ -157,22 +162,52 @@ def with_known_accession(
     Give an event the accession of its known order; return it, and whether the order is ambiguous.
 
     Applies if the event's accession is only one of its numbers and is not known. If several orders
-    have the number, the event does not change.
+    have the number, the event is about the one that its OBR names, else about the one that is left
+    in a state that it changes. If there are still several, it does not change.
     """
-    is_number = event.accession in {event.placer, event.filler}
     named = index.get(key_of(event))
     ordered = named is not None and not is_unordered(named)
-    if event.action not in ORDER_ACTIONS or not is_number or ordered:
+    if event.action not in ORDER_ACTIONS or ordered:
         return event, False
     akin = [each for each in numbered if may_be_same_order(event, each)]
-    found = [each for each in akin if not is_unordered(each)]
+    if event.accession not in {event.placer, event.filler}:
+        akin = [each for each in akin if _has_detail_number(each, event)]
+        if not akin:
+            return event, False
+    found: Sequence[IndexedOrder] = [each for each in akin if not is_unordered(each)]
+    if len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS:
+        found = _affected(event, found)
     if not found and named is None and event.action not in CREATING_ACTIONS:
         found = akin[:1]  # this row absorbs the other rows later
     if len(found) != 1:
-        return event, len(found) > 1 and event.action in CASCADING_ACTIONS | {OrderAction.REPLACE}
+        several = len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS
+        if not several or event.action in CLOSING_ACTIONS:
+            return event, several
+        if event.action is OrderAction.CHANGE and any(detail_values(event.echo)):
+            return event, False  # a further procedure
+        return replace(event, note=SEVERAL_ORDERS), True
     accession = found[0].key.accession
     info = {**event.clinical_info, "Accession": accession}
     return replace(event, accession=accession, clinical_info=info), False
+
+
+def _has_detail_number(order: IndexedOrder, event: OrderEvent) -> bool:
+    """Tell whether the accession of an event is a number of the OBR of a known order."""
+    if event.action not in SINGLE_ORDER_ACTIONS or is_unordered(order):
+        return False
+    return any(event.accession in numbers for numbers in detail_values(order.echo)[:2])
+
+
+def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:
+    """Return the orders among several with the same number that an event is about."""
+    named = orders
+    sent = detail_values(event.echo)
+    known = [(order, detail_values(order.echo)) for order in orders]
+    for kind, values in enumerate(sent):
+        named = [order for order, own in known if order in named and values & own[kind]] or named
+    if len(named) == 1 or (sent[-1] and not any(sent[-1] & own[-1] for _, own in known)):
+        return named  # its OBR names one of them, or another procedure
+    return [order for order in named if order.state in AFFECTED_STATES[event.action]] or named
 
 
 def may_share_closing(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:

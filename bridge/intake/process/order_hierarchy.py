@@ -54,6 +54,8 @@ def _for_children(
         return
     numbers = {event.placer, event.filler, *(each.placer for each in own)}
     signals = child_signals(numbers | {each.filler for each in own})
+    for each in own:  # orders with the same parent are no children of each other
+        signals -= {one.signal for one in each.signals if one.kind == CHILD_OF}
     for order in orders:
         parent_signals = {each.signal for each in order.signals if each.kind == CHILD_OF}
         same_patient = (order.key.site, order.key.mrn) == (event.site, event.mrn)

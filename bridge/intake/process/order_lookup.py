@@ -29,7 +29,7 @@ from bridge.intake.process.addressing import (
 )
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import child_signals
-from bridge.intake.process.order_plans import key_of, merge_events
+from bridge.intake.process.order_plans import SEVERAL_ORDERS, key_of, merge_events
 from bridge.intake.process.order_rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
@@ -246,7 +246,7 @@ def _addressed(
         )
         other_accession = any(has_other_accession(event, index, found) for event in events)
         exception_code = (
-            "several_orders" if ambiguous else "other_accession" if other_accession else ""
+            SEVERAL_ORDERS if ambiguous else "other_accession" if other_accession else ""
         )
         addressed.append(
             replace(job, events=events, exception_code=exception_code or job.exception_code)

@@ -53,6 +53,9 @@ SUPERSEDED = "superseded"
 ORDER_UNKNOWN = "order_unknown"
 """The code of a message that cancels or holds an unknown order."""
 
+SEVERAL_ORDERS = "several_orders"
+"""The code of a message that does not say which of several orders or procedures it closes."""
+
 ORDER_CANCELLED = "order_cancelled"
 """The code of a message that changes, holds or releases a cancelled order."""
 
@@ -115,7 +118,11 @@ def plan(
     known = dict(index)
     tasks = []
     own_events = _replacements_first(
-        merge_events(each for each in events if each.action in ORDER_ACTIONS)
+        merge_events(
+            event
+            for event in events
+            if event.action in ORDER_ACTIONS and event.note != SEVERAL_ORDERS
+        )
     )
     for position, event in enumerate(with_child_events(own_events, index.values(), source.sent_at)):
         if has_early_rows or event.prior_mrn:
@@ -156,6 +163,8 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
         return ""
     if closes and (before is None or is_unordered(before)):
         return ORDER_UNKNOWN
+    if before is not None and _closes_nothing(task):
+        return SEVERAL_ORDERS
     if before is None:
         return (
             ""
@@ -168,9 +177,18 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
         return "" if event.examined else ORDER_CANCELLED  # reported as examined_after_cancel
     reopens = event.examined or event.action is OrderAction.RELEASE
     if task.step is OrderStep.NOTHING or (task.step is OrderStep.REMEMBER and reopens):
-        return SUPERSEDED if late else ""
-    overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.tags_sent_at)
-    return SUPERSEDED if overtaken and differs_from(event, task.after) else ""
+        lost = late
+    else:
+        overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.tags_sent_at)
+        lost = overtaken and differs_from(event, task.after)
+    return SUPERSEDED if lost else ""
+
+
+def _closes_nothing(task: OrderTask) -> bool:
+    """Tell whether a cancellation or hold names none of the procedures of its order."""
+    before = task.before
+    closes = task.event.action in CLOSING_ACTIONS and task.step is OrderStep.REGISTER
+    return closes and before is not None and task.after.echo == before.echo
 
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:

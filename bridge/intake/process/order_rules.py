@@ -119,6 +119,19 @@ CASCADING_ACTIONS = frozenset(
 )
 """Actions on a parent that apply to its children too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
+_LEFT = frozenset({OrderState.ORDERED, OrderState.AWAITED, OrderState.HELD})
+AFFECTED_STATES: Mapping[OrderAction, frozenset[OrderState]] = MappingProxyType(
+    {
+        OrderAction.CHANGE: _LEFT,
+        OrderAction.CANCEL: _LEFT,
+        OrderAction.DISCONTINUE: _LEFT,
+        OrderAction.REPLACE: _LEFT,
+        OrderAction.HOLD: OPEN_STATES,
+        OrderAction.RELEASE: frozenset({OrderState.HELD}),
+    }
+)
+"""States of the orders that a change, closing or release affects."""
+
 OVERTAKEN_TRANSITIONS: Mapping[OrderState, Transition] = MappingProxyType(
     {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
 )

@@ -25,6 +25,7 @@ from mappings.inbound.procedures import (
     Procedure,
     join_procedures,
     procedures_left,
+    procedures_not_named,
     split_procedures,
     update_procedures,
 )
@@ -356,7 +357,7 @@ def differs_from(event: OrderEvent, after: IndexedOrder) -> bool:
 def uncancelled_procedures(before: IndexedOrder, event: OrderEvent) -> list[Procedure]:
     """Return the procedures of an order that a cancellation or hold does not name."""
     _, known = split_procedures(before.echo, str(before.tags.get(DESCRIPTION, "")))
-    return procedures_left(known, _procedures(event)[1]) if len(known) > 1 else []
+    return procedures_not_named(known, _procedures(event)[1]) if len(known) > 1 else []
 
 
 def with_procedures(
