@@ -86,6 +86,8 @@ class OrderEvent:
     filler: str = ""
     echo: tuple[str, ...] = ()
     prior_mrn: str = ""
+    other_mrns: tuple[str, ...] = ()
+    """Other numbers in PID-3 with the type and authority of `mrn`."""
     prior_name: str = ""
     order_control: str = ""
     order_status: str = ""

@@ -16,6 +16,7 @@ from mappings.hl7.elements import NULL
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
+from mappings.inbound.identifiers import other_numbers
 from mappings.inbound.link_signals import LinkRules, OrderGroup, compile_links
 from mappings.inbound.metadata import (
     MetadataRules,
@@ -267,6 +268,7 @@ class OrderRules:
             order_control=self._code("control", scope),
             order_status=self._code("status", scope),
             examined=decision.examined,
+            other_mrns=other_numbers(scope, info.get("PatientMRN", "")),
             lists=self.metadata.lists,
         )
 

@@ -10,7 +10,6 @@ and at each MRG if visits move.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from mappings.hl7.elements import without_null
 from mappings.hl7.message import Message
@@ -23,6 +22,7 @@ from mappings.hl7.refusals import (
     UnsupportedEvent,
 )
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
+from mappings.inbound.identifiers import Identifier, other_numbers, read_identifiers
 from mappings.inbound.order_mapping import check_identity_rules, missing_site
 from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode
@@ -68,50 +68,6 @@ def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRu
         compile_rule(entries["prior"], context),
         {key: compile_rule(below, context) for key, below in values.items()},
     )
-
-
-class Identifier(NamedTuple):
-    """A repetition of type CX: number, namespace and universal id of the authority, type."""
-
-    number: str
-    namespace: str
-    universal: str
-    kind: str
-
-    @property
-    def assigned(self) -> bool:
-        """Whether it has an assigning authority."""
-        return bool(self.namespace or self.universal)
-
-    def differs_in_authority(self, other: "Identifier") -> bool:
-        """
-        Tell whether both have an authority and the authorities differ. Universal ids take
-        precedence.
-        """
-        if self.universal and other.universal:
-            return self.universal != other.universal
-        return bool(self.namespace and other.namespace) and self.namespace != other.namespace
-
-
-def read_identifiers(scope: MessageScope, segment: str, field: int) -> Sequence[Identifier]:
-    """
-    Return the identifiers of a field, in order, with authority names in lower case. A field is
-    parsed once for each scope: a small message may have thousands of repetitions.
-    """
-    found: Sequence[Identifier] | None = scope.parsed.get((segment, field))
-    if found is None:
-        found = scope.parsed[segment, field] = _parsed_identifiers(scope, segment, field)
-    return found
-
-
-def _parsed_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
-    parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
-    rows = map(scope.message.segment, scope.all_positions(segment))
-    repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]
-    return [
-        Identifier(number, namespace.casefold(), universal, kind)
-        for number, namespace, universal, kind in [map(without_null, each) for each in repetitions]
-    ]
 
 
 MAX_SAME_NUMBERS = 50
@@ -373,6 +329,7 @@ class PatientRules:
             reporting_app={},
             place=scope.place,
             prior_mrn=self._prior(scope) if moves else "",
+            other_mrns=other_numbers(scope, info.get("PatientMRN", "")),
             prior_name=self._prior_name(scope) if moves else "",
             echo=_identity_lines(scope) if moves else (),
             note=note,

@@ -2,6 +2,7 @@
 
 * A merge that closes a circle is refused with AE 205.
 * If the listener does not redirect, a message that names a merged identifier gets AE 204.
+* A message with the numbers of several known patients in PID-3 is refused with AE 205.
 * If the listener refuses conflicts, a message with another patient for a known order gets AE 204.
 
 The check knows only messages that are applied. The rules are checked again when the message itself
@@ -23,6 +24,7 @@ from bridge.intake.process.addressing import (
     orders_of_others,
     redirected_to_survivor,
 )
+from bridge.intake.process.order_lookup import names_several_patients
 from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
@@ -39,6 +41,9 @@ from mappings.language.scope import ListenerDefaults
 
 _MERGES = b"\rMRG", b"\nMRG"  # other text can contain MRG, such as 4MRGN
 _CHANGE = re.compile(rb"[\r\n]ORC[^\r\n](?!NW)")
+_PATIENTS = b"\rPID", b"\nPID"
+_PATIENT_BYTES = 4096  # of PID, which are searched for identifiers
+_IDENTIFIERS = 3  # PID-3
 _SLICE_BYTES = 256 * 2**10  # bytes that are searched at once, in about 50 µs
 _PAUSE_SECONDS = 0.0002  # seconds between two slices, so that other threads get the GIL
 
@@ -64,7 +69,7 @@ class PatientCheck:
         """Tell whether the database must be read for a message."""
         latest, answer = self._latest  # called twice in a row for each message
         if latest is not payload:
-            answer = self._refuses or _has_merge(payload)
+            answer = self._refuses or _has_merge(payload) or _has_several_numbers(payload)
             answer |= self._refuses_conflicts and _has_change(payload)
             self._latest = payload, answer
         return answer
@@ -87,9 +92,11 @@ class PatientCheck:
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 
     def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
-        patients = {(each.site, each.mrn) for each in events}
+        patients = {(each.site, mrn) for each in events for mrn in (each.mrn, *each.other_mrns)}
         with self._database.read() as connection:
             survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
+            if names_several_patients(connection, events, survivors):
+                return [DuplicateKeyIdentifier("PID-3")]
             if (
                 self._refuses_conflicts
                 and not moves
@@ -125,6 +132,28 @@ def _has_merge(payload: bytes) -> bool:
         if any(payload.find(each, start, end) >= 0 for each in _MERGES):
             return True
         time.sleep(_PAUSE_SECONDS)  # large messages are evaluated on a thread
+    return False
+
+
+def _has_several_numbers(payload: bytes) -> bool:
+    """
+    Tell whether PID-3 has two numbers of one type and authority. Only such messages are looked up.
+
+    Other segment names or separators are read when the message is applied.
+    """
+    begin = max(payload.find(name, 0, _SLICE_BYTES) for name in _PATIENTS)
+    if begin < 0 or not payload.startswith(b"MSH"):
+        return False
+    separator, component, repetition = payload[3:4], payload[4:5], payload[5:6]
+    fields = payload[begin + 1 : begin + _PATIENT_BYTES].split(separator, 4)
+    if len(fields) <= _IDENTIFIERS or repetition not in fields[_IDENTIFIERS]:
+        return False
+    authorities: dict[bytes, tuple[bytes, bytes]] = {}
+    for identifier in fields[_IDENTIFIERS].split(repetition):
+        number, _, _, authority, kind, *_ = [*identifier.split(component), *[b""] * 5]
+        first, known = authorities.setdefault(kind.strip(), (number, authority))
+        if kind.strip() and number != first and (not authority or not known or authority == known):
+            return True
     return False
 
 

@@ -45,6 +45,17 @@ class MergeContradictedError(Exception):
         super().__init__("the patient was merged into another person")
 
 
+class SeveralPatientsError(Exception):
+    """PID-3 of a message has the numbers of several patients."""
+
+    def __init__(self) -> None:
+        super().__init__("the identifiers of one person belong to several patients")
+
+
+SEVERAL_PATIENTS = "several_patients"
+"""The code of a message whose PID-3 has the numbers of several patients."""
+
+
 class OrderOfOtherPersonError(Exception):
     """A message names another person than the order that it is about."""
 
@@ -91,6 +102,19 @@ def redirected_to_survivor(event: OrderEvent, survivors: Mapping[Patient, str]) 
     info = {**event.clinical_info, "PatientMRN": mrn}
     prior = event.mrn if event.action in ORDER_ACTIONS else event.prior_mrn
     return replace(event, mrn=mrn, prior_mrn=prior, clinical_info=info)
+
+
+def patients_in_identifiers(event: OrderEvent, survivors: Mapping[Patient, str]) -> set[Patient]:
+    """
+    Return the patients whose numbers an event has in PID-3: one, unless its sender repeats it.
+
+    A merge is left out: it lists the numbers that it joins.
+    """
+    if not event.other_mrns or event.action not in SINGLE_PATIENT_ACTIONS:
+        return set()
+    numbers = {(event.site, mrn) for mrn in (event.mrn, *event.other_mrns)}
+    found = {(site, survivors.get((site, mrn), mrn)) for site, mrn in numbers}
+    return found if len(found) > 1 else set()
 
 
 def survivors_named(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> set[Patient]:

@@ -25,6 +25,7 @@ from bridge.intake.process.addressing import (
     numbers_by_order,
     numbers_to_look_up,
     orders_of_others,
+    patients_in_identifiers,
     with_known_accession,
 )
 from bridge.intake.process.jobs import MessageJob
@@ -44,6 +45,7 @@ from bridge.store.records import (
     patient_demographics,
     visit_transfers,
 )
+from bridge.store.records.known_patients import known_patients
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.visit_transfers import VisitTransfer
 from config.listeners import PatientConflict
@@ -59,7 +61,11 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
         (event.site, mrn)
         for job in jobs
         for event in job.events
-        for mrn in (event.mrn, event.prior_mrn if event.action is OrderAction.VISIT_MOVE else "")
+        for mrn in (
+            event.mrn,
+            event.prior_mrn if event.action is OrderAction.VISIT_MOVE else "",
+            *event.other_mrns,
+        )
         if mrn
     }
     survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
@@ -67,6 +73,17 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
         others = {(site, mrn) for (site, _), mrn in survivors.items()} - patients
         moves |= visit_transfers.find_merges_and_transfers(connection, others)[1]
     return Redirects(survivors, moves)
+
+
+def names_several_patients(
+    connection: Connection, events: Sequence[OrderEvent], survivors: Mapping[Patient, str]
+) -> bool:
+    """Tell whether PID-3 of an event has the numbers of several known patients."""
+    return any(
+        len(known_patients(connection, patients)) > 1
+        for patients in (patients_in_identifiers(event, survivors) for event in events)
+        if patients
+    )
 
 
 def redirect_jobs(

@@ -34,11 +34,13 @@ from bridge.intake.patients.visits import (
 from bridge.intake.process.addressing import (
     MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
+    SEVERAL_PATIENTS,
     IdentifierTakenError,
     MergeContradictedError,
     OrderOfOtherPatientError,
     OrderOfOtherPersonError,
     PatientMergedError,
+    SeveralPatientsError,
 )
 from bridge.intake.process.job_context import (
     JobContext,
@@ -102,6 +104,7 @@ _CODES: Final[Mapping[type[Exception], str]] = {
     OrderOfOtherPatientError: PATIENT_CONFLICT,
     OrderOfOtherPersonError: PATIENT_NAME_MISMATCH,
     MergeContradictedError: MERGE_CONTRADICTED,
+    SeveralPatientsError: SEVERAL_PATIENTS,
 }
 
 
@@ -387,9 +390,14 @@ def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> Mes
     return replace(outcome, records=OutcomeRecords(change, fallback, is_short=change.is_small))
 
 
+_PARKED_EXCEPTIONS = frozenset(
+    {PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS, CONTENT_DAMAGED}
+)
+
+
 def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) -> MessageOutcome:
     """List a message that is parked for a patient conflict or damage as an exception."""
-    if outcome.code not in {PATIENT_CONFLICT, MERGE_CONTRADICTED, CONTENT_DAMAGED}:
+    if outcome.code not in _PARKED_EXCEPTIONS:
         return outcome
     change = MessageChanges(claimed.message_id, (), exception_code=outcome.code)
     return replace(

@@ -21,10 +21,12 @@ from bridge.intake.patients.visits import Redirects, VisitMovedError, goes_to_ot
 from bridge.intake.process.addressing import (
     MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
+    SEVERAL_PATIENTS,
     MergeContradictedError,
     OrderOfOtherPatientError,
     OrderOfOtherPersonError,
     PatientMergedError,
+    SeveralPatientsError,
     names_merged_patient,
 )
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
@@ -32,6 +34,7 @@ from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.process.order_lookup import (
     look_up_orders,
     names_other_person,
+    names_several_patients,
     read_redirects,
     redirect_jobs,
 )
@@ -167,8 +170,20 @@ class OrderRepository:
         redirects = read_redirects(connection, jobs)
         requeued: list[MessageOutcome] = []
         refused: list[tuple[ClaimedMessage, Exception]] = []
+        several = {
+            job.claimed.message_id
+            for job in jobs
+            if names_several_patients(connection, job.events, redirects.survivors)
+        }
+        refused += [
+            (job.claimed, SeveralPatientsError())
+            for job in jobs
+            if job.claimed.message_id in several
+        ]
+        jobs = [job for job in jobs if job.claimed.message_id not in several]
         if redirects.survivors or redirects.moves:
-            jobs, refused, requeued = self._redirect(connection, jobs, redirects)
+            jobs, others, requeued = self._redirect(connection, jobs, redirects)
+            refused += others
         addressed, index = look_up_orders(connection, jobs)
         accepted: list[MessageJob] = []
         for job in addressed:
@@ -252,13 +267,17 @@ class OrderRepository:
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 
 
+_RESUMED = (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS)
+"""The codes of messages that wait until it is known who their patient is."""
+
+
 def resume_parked(database: Database, connection: Connection, patients: set[Patient]) -> None:
     """Queue messages again that are parked because of the identity of these patients."""
     if not patients:
         return
     named = merged_patients.identifiers(connection, patients)
     lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in named})
-    for code in (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED):
+    for code in _RESUMED:
         resumed = replay_parked(database, connection, code, lanes)
         exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
