@@ -151,6 +151,9 @@ def _as_json(event: OrderEvent) -> dict[str, Any]:
     """Convert an event to JSON values."""
     values = asdict(event)
     del values["lists"]  # a part of the definition, not of the message
+    for name in ("other_mrns", "is_mutual"):  # of few messages
+        if not values[name]:
+            del values[name]
     values["action"] = event.action.value
     values["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
     values["echo"] = list(event.echo)

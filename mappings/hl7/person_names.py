@@ -18,7 +18,10 @@ from mappings.hl7.escapes import unescape
 
 _NULL_OR_EMPTY = frozenset({"", '""'})
 _NAME_TYPE = 7  # XPN.7, table 0200
-_LEGAL = "L"
+_LEGAL, _DISPLAY = "L", "D"
+_NAME_FORM = 8  # XPN.8, table 4000
+_FORMS: Mapping[str, int] = MappingProxyType({"A": 0, "I": 1, "P": 2})
+"""The groups of a DICOM name: alphabetic, ideographic, phonetic."""
 
 
 class PersonName(NamedTuple):
@@ -73,8 +76,47 @@ def preferred_name(field: Field) -> Repetition | None:
     names = [one for one in field.repetitions if any(_parts(one, 2))]
     if len(names) <= 1:
         return names[0] if names else None
-    legal = (one for one in names if one.component(_NAME_TYPE).text().strip() == _LEGAL)
+    legal = (one for one in names if _code(one, _NAME_TYPE) == _LEGAL)
     return next(legal, names[0])
+
+
+def name_forms(field: Field) -> list[Repetition | None]:
+    """
+    Return the forms of the preferred name, in the order of DICOM's groups.
+
+    The repetitions of PID-5 may have them in any order (XPN.8). A form has the type of the
+    preferred name, or none; one without XPN.8 is alphabetic. Returns one name if there is one form.
+    """
+    preferred = preferred_name(field)
+    if preferred is None:
+        return []
+    if len(field.repetitions) == 1:
+        return [preferred]
+    kind = _code(preferred, _NAME_TYPE)
+    forms: list[Repetition | None] = [None, None, None]
+    names = [one for one in field.repetitions if any(_parts(one, 2))]
+    for others in ({kind}, {""} | ({_DISPLAY} if kind == _LEGAL else set())):
+        for one in names:
+            form = _FORMS.get(_code(one, _NAME_FORM))
+            if form is not None and forms[form] is None and _code(one, _NAME_TYPE) in others:
+                forms[form] = one
+    if forms[0] is None:
+        plain = (one for one in names if _code(one, _NAME_FORM) not in _FORMS)
+        forms[0] = next((one for one in plain if _code(one, _NAME_TYPE) == kind), None)
+    found = [one for one in forms if one is not None]
+    return forms if len(found) > 1 else [preferred]
+
+
+def _code(name: Repetition, component: int) -> str:
+    return name.component(component).text().strip().upper()
+
+
+def has_all_forms(name: str, other: str) -> bool:
+    """Tell whether a name has each form of another one, and further forms."""
+    own, others = (
+        [group.strip().casefold() for group in text.split(_ALTERNATIVES)] for text in (name, other)
+    )
+    return len(set(own) - {""}) > len(set(others) - {""}) and set(others) - {""} <= set(own)
 
 
 _EXPANDED: Mapping[int, str] = MappingProxyType(

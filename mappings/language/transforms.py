@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.elements import Field, MessageSyntax
-from mappings.hl7.person_names import PersonName, preferred_name
+from mappings.hl7.person_names import PersonName, name_forms, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.scope import MessageScope
@@ -33,6 +33,8 @@ _MIN_YEARS = 2
 _MAX_YEARS = 999
 CARET = "^"
 """The component separator of plain names."""
+GROUPS = "="
+"""Separates the alphabetic, ideographic and phonetic group of a DICOM name (PS3.5 §6.2.1.2)."""
 _DATE_DIGITS = 8
 _YEAR = 10_000  # a year, as the difference of two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3  # components of XPN before the suffix
@@ -75,7 +77,13 @@ def is_plain_name(text: str, marks: Delimiters) -> bool:
 
 
 def format_dicom_name(text: str) -> str:
-    """Convert a plain XPN to the order of DICOM's PN."""
+    """Convert a plain XPN to the order of DICOM's PN. It may have DICOM's groups already."""
+    if GROUPS in text:
+        return GROUPS.join(map(_format_group, text.split(GROUPS)[:3])).rstrip(GROUPS)
+    return _format_group(text)
+
+
+def _format_group(text: str) -> str:
     parts = [part.strip() for part in text.split(CARET, 5)[:5]]
     if not any(parts[:2]):
         return ""
@@ -198,11 +206,18 @@ def _field(text: str, scope: MessageScope) -> Field:
 
 
 def _person_name(text: str, scope: MessageScope) -> str:
-    """`DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1)."""
+    """
+    `DOE^JOHN^M^DR^JR`: an XPN in the order of DICOM's PN (PS3.5 §6.2.1).
+
+    The forms of one name become groups: `Yamada^Tarou=山田^太郎=やまだ^たろう`.
+    """
     if is_plain_name(text, scope.delimiters):
         return format_dicom_name(text)
-    chosen = preferred_name(_field(text, scope))
-    return "" if chosen is None else _dicom(PersonName.from_xpn(chosen))
+    forms = name_forms(_field(text, scope))
+    if len(forms) <= 1:
+        return "".join(_dicom(PersonName.from_xpn(one)) for one in forms if one)
+    groups = ["" if one is None else _dicom(PersonName.from_xpn(one)) for one in forms]
+    return GROUPS.join(group.replace(GROUPS, " ") for group in groups).rstrip(GROUPS)
 
 
 def _person_display(text: str, scope: MessageScope) -> str:

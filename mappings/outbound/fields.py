@@ -188,9 +188,17 @@ def _echo(node: YamlNode, context: CompilationContext) -> Variable:
 
 
 def _holds(value: Encoded, texts: set[str]) -> bool:
-    """Tell whether the order's field has the value of the report service. Merges change numbers."""
-    parts = {part.strip() for part in unescape(value).split("^")} - {""}
-    return parts <= texts
+    """
+    Tell whether the order's field has the value of the report service. Merges change numbers.
+
+    The groups of a name are repetitions of the field.
+    """
+    text = unescape(value)
+    return _parts(text, "^") <= texts or _parts(text.replace("=", "^"), "^") <= texts
+
+
+def _parts(text: str, separator: str) -> set[str]:
+    return {part.strip() for part in text.split(separator)} - {""}
 
 
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[YamlNode, CompilationContext], Variable]]] = {

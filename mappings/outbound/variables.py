@@ -14,7 +14,14 @@ from zoneinfo import ZoneInfo
 from mappings.hl7.times import format_moment
 from mappings.language.tags import TAGS
 from mappings.outbound.echo import Echo
-from mappings.outbound.encoding import NOTHING, Encoded, components, plain, subcomponents
+from mappings.outbound.encoding import (
+    NOTHING,
+    Encoded,
+    components,
+    plain,
+    repeated,
+    subcomponents,
+)
 from mappings.outbound.hl7_versions import NEWEST_VERSION
 from mappings.outbound.results import ResultContext, ResultOrder, Signer
 from mappings.outbound.style import TEXT, OutputStyle
@@ -112,10 +119,30 @@ def _study_time(state: RenderState) -> Encoded:
 
 
 def _xpn(state: RenderState) -> Encoded:
-    """Return PatientName in the order of XPN: family^given^further^suffix^prefix."""
-    parts = [*state.order.tags.get("PatientName", "").split("^"), "", "", "", "", ""][:5]
+    """
+    Return PatientName in the order of XPN: family^given^further^suffix^prefix.
+
+    The groups of a DICOM name become repetitions with XPN.8.
+    """
+    groups = state.order.tags.get("PatientName", "").split("=")[: len(_FORMS)]
+    if len(groups) == 1:
+        return components(_xpn_parts(groups[0]))
+    return repeated(
+        [
+            components([*_xpn_parts(group), NOTHING, plain("L"), plain(form)])
+            for group, form in zip(groups, _FORMS, strict=False)
+            if group.strip("^ ")
+        ]
+    )
+
+
+_FORMS = ("A", "I", "P")  # alphabetic, ideographic, phonetic (XPN.8, table 4000)
+
+
+def _xpn_parts(group: str) -> list[Encoded]:
+    parts = [*group.split("^"), "", "", "", "", ""][:5]
     family, given, further, prefix, suffix = (plain(part.strip()) for part in parts)
-    return components([family, given, further, suffix, prefix])
+    return [family, given, further, suffix, prefix]
 
 
 def _interpreter(state: RenderState) -> Encoded:

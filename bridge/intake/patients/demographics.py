@@ -7,6 +7,7 @@ Patients are identified by their numbers. The names that are known under a numbe
 variants, former names) show whether a message means another person.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from bridge.store.records.message_time import MessageTime, are_comparable, is_ea
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.hl7.path import Path
-from mappings.hl7.person_names import are_compatible
+from mappings.hl7.person_names import are_compatible, has_all_forms
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
@@ -87,10 +88,16 @@ def has_other_sex(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def with_known_name(event: OrderEvent, known: Mapping[str, Any]) -> OrderEvent:
-    """Return an event with the name that its order has, if the event has a spelling of it."""
+    """
+    Return an event with the name that its order has, if the event has a spelling of it.
+
+    A name with further forms (ideographic, phonetic) replaces the known one.
+    """
     name = str(known.get("PatientName") or "")
     given = str(event.clinical_info.get("PatientName") or "")
-    if not name or not given or given == name or not known_spellings(event.clinical_info, [known]):
+    if not name or not given or given == name or has_all_forms(given, name):
+        return event
+    if not known_spellings(event.clinical_info, [known]):
         return event
     return replace(event, clinical_info={**event.clinical_info, "PatientName": name})
 
@@ -149,7 +156,8 @@ def matches_former_name(
 
 
 def _name_parts(name: object) -> set[str]:
-    return {part.casefold() for part in str(name or "").split("^") if part}
+    """Return the parts of a name, of all its groups."""
+    return {part.casefold() for part in re.split("[=^]", str(name or "")) if part}
 
 
 def names_former_identity(event: OrderEvent, demographics: KnownDemographics) -> bool:
@@ -206,7 +214,7 @@ def takes_identifier_of_other(
 
 
 def _folded_name(name: object) -> list[str]:
-    return str(name or "").casefold().replace("^", " ").split()
+    return re.sub("[=^]", " ", str(name or "").casefold()).split()
 
 
 DEMOGRAPHICS = (

@@ -275,6 +275,7 @@ async def test_another_patient_with_the_accession_is_no_survivor(
         )
         await hospital.send(order("ID2", "A1", "M9").replace(b"TESTER^TILDA", b"OTHER^OLGA"))
         with database.write() as connection:  # retention
+            connection.execute(text("DELETE FROM order_signal"))
             connection.execute(text("DELETE FROM bridge_order WHERE mrn = 'M2'"))
         hospital.couriers[0].resume()
         (oru,) = await hospital.delivered(1)

@@ -1,11 +1,17 @@
 """Named transforms: names, times, ages."""
 
+from itertools import permutations
+
 import pytest
 
 from mappings.language.transforms import is_uid
 from tests.mappings.definitions import tag
 
 ORC = "ORC|NW|P1"
+ALPHABETIC = "Yamada^Tarou^^^^^L^A"
+KANA = ("山田^太郎^^^^^L^I", "やまだ^たろう^^^^^L^P")
+LATIN_KANJI = "Yamada^Tarou=山田^太郎"
+PERSON = f"{LATIN_KANJI}=やまだ^たろう"
 
 
 def of(transform: str, value: str) -> str | None:
@@ -31,6 +37,21 @@ CASES = [
     ("person-name", "O\\T\\Brien^Jane\\.br\\Ann", "O&Brien^Jane Ann"),  # a name is one line
     ("person-name", 'Doe^Jane^""', "Doe^Jane"),
     ("person-name", "Alias^A^^^^^N~Doe^Jane^^^^^L", "Doe^Jane"),
+    *[("person-name", "~".join(forms), PERSON) for forms in permutations([ALPHABETIC, *KANA])],
+    ("person-name", "~".join(KANA), "=山田^太郎=やまだ^たろう"),
+    ("person-name", KANA[0], "山田^太郎"),
+    ("person-name", "YAMADA^TARO^^^^^L~山田^太郎^^^^^L^I", "YAMADA^TARO=山田^太郎"),  # A by default
+    ("person-name", "YAMADA^TARO~山田^太郎^^^^^^i", "YAMADA^TARO=山田^太郎"),
+    ("person-name", "やまだ^たろう^^^^^L^P~Yamada^Tarou^^^^^D^A", "Yamada^Tarou==やまだ^たろう"),
+    ("person-name", f"Sato^Taro^^^^^M^A~佐藤^太郎^^^^^M^I~{KANA[0]}~{ALPHABETIC}", LATIN_KANJI),
+    ("person-name", f"{ALPHABETIC}~Alias^T^^^^^A^A~{KANA[1]}~{KANA[0]}~Nick^T^^^^^N", PERSON),
+    (
+        "person-name",
+        "Yamada&y&Y^Tarou^^Jr^Dr^^L^A~山田^太郎^^^^^L^I",
+        "Yamada^Tarou^^Dr^Jr=山田^太郎",
+    ),
+    ("person-name", "Jansen^Anna^^^^^M~van der B&van der&B^Anna^^^Dr.^^L", "van der B^Anna^^Dr."),
+    ("person-name", PERSON + "^^^^^L", PERSON),  # in DICOM's form
     ("person-display", "Doe^Jane^M^Jr^Dr", "Dr Jane M Doe Jr"),
     ("provider-name", "12^Welby^Ann^^^Dr^MD", "Dr Ann Welby, MD"),
     ("provider-name", "12&Welby&Ann^20260302", "Ann Welby"),  # NDL: the name in subcomponents

@@ -107,6 +107,25 @@ def test_the_parts_of_a_name() -> None:
     assert message.value("PID-5") == "Doe^Jane^Mae^Jr^Dr"
 
 
+FORMS = "山田^太郎^^^^^L^I~やまだ^たろう^^^^^L^P~Yamada^Tarou^^^^^L^A~Sato^Tarou^^^^^M"
+"""PID-5 of an order: the forms of one name, and the maiden name."""
+
+
+def test_the_forms_of_a_name() -> None:
+    """They return as the sender repeated them, or after a correction in the order of DICOM."""
+    tags = {**TAGS, "PatientName": "Yamada^Tarou=山田^太郎=やまだ^たろう"}
+    (order,) = result_of(f"PID|1||M1||{FORMS}", "ORC|NW|P1", "OBR|1|P1||X")
+    returned = rendered(replace(CONTEXT, orders=(replace(order, tags=tags),)))
+    assert "~".join(returned.values("PID-5")) == FORMS
+    for name, expected in {
+        "Tanaka^Tarou=田中^太郎": "Tanaka^Tarou^^^^^L^A~田中^太郎^^^^^L^I",
+        "=田中^太郎^^Dr=たなか^たろう": "田中^太郎^^^Dr^^L^I~たなか^たろう^^^^^L^P",
+    }.items():
+        named = replace(order, tags={**tags, "PatientName": name})
+        message = rendered(replace(CONTEXT, orders=(named,)))
+        assert "~".join(message.values("PID-5")) == expected
+
+
 def test_rows_and_counts_end_with_their_loop() -> None:
     """A segment after a loop has no row; set ids below an order start again."""
     mine = """

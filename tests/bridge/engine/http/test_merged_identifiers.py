@@ -1,11 +1,13 @@
 """Launches with a merged identifier: they are the survivor's, or of another person."""
 
+from typing import Any
+
 from tests.bridge.engine.http.engine_service import Service
 
 MERGE = {"SiteID": "SITE1", "PatientMRN": "KEPT", "PriorPatientMRN": "OLD"}
 
 
-def launched(service: Service, accession: str, mrn: str, birth: str, **options: object) -> int:
+def launched(service: Service, accession: str, mrn: str, birth: str, **options: Any) -> int:
     """Launch an order; return the HTTP status."""
     tags = {"PatientMRN": mrn, "PatientName": "SAME^NAME", "PatientBirthDate": birth}
     return service.launch(accession=accession, mrn=mrn, tags=tags, **options).status_code
