@@ -70,8 +70,8 @@ def create_application(context: ConsoleContext) -> FastAPI:
     application.state.context = context
     for router in ROUTERS:
         application.include_router(router)
-    application.add_api_route("/", _page, include_in_schema=False)
-    application.add_api_route("/{place:path}", _page, include_in_schema=False)
+    for path in ("/", "/{place:path}"):
+        application.add_api_route(path, _page, methods=["GET", "HEAD"], include_in_schema=False)
     application.add_exception_handler(OperatorError, _operator_error)
     application.add_exception_handler(RequestValidationError, _bad_request)
     return application

@@ -82,3 +82,26 @@ def test_a_table_keeps_its_rows_and_can_be_left(engine: EngineServer, page: Page
     expect(page.locator("#text > p")).to_have_text(["below"])
     phase(page, "saved")
     assert engine.content() == "Node  Size\n4L    12 mm\nbelow"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "<style><!-- p.MsoNormal {margin:0cm; font-size:11.0pt;} @page {size:595.3pt} --></style>",
+        "<style type='text/css'>li::marker { content: '>' }</style><style>broken { </style>",
+        "<!--[if gte mso 9]><xml><w:WordDocument></w:WordDocument></xml><style>a{}</style><![endif]-->",
+    ],
+)
+def test_the_style_sheet_of_word_violates_no_policy(
+    engine: EngineServer, page: Page, head: str
+) -> None:
+    """The page neither applies nor reports the styles of the clipboard."""
+    opened(page, engine.launch())
+    body = (
+        "<p class=MsoNormal STYLE='color:red' title='a > b style=x'>Nodule "
+        '<span title=">" style="font-weight:bold" style="color:blue">8 mm</span>'
+        "<span style=color:red>.</span></p>"
+    )
+    paste(page, f"<html><head>{head}</head><body>{body}</body></html>")
+    expect(page.locator("#text")).to_have_text("Nodule 8 mm.")
+    expect(page.locator("#text strong")).to_have_text(["8 mm"])

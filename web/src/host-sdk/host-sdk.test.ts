@@ -1,20 +1,35 @@
-import { expect, it, vi } from "vitest";
-import { connect, createReportFrame, type AnyReportEvent } from "./index";
+import { afterEach, expect, it, vi } from "vitest";
+import {
+  connect,
+  createReportFrame,
+  NO_PAGE_AFTER_MS,
+  type AnyReportEvent,
+  type PageState,
+} from "./index";
 
 const ORIGIN = "https://reports.test";
 
-/** A frame with a window that records its messages. */
-function framed() {
+afterEach(() => vi.useRealTimers());
+
+/** A frame with a window that records its actions, and answers requests for its state. */
+function framed({ src = "", state = null as PageState | null } = {}) {
   const posted: [unknown, string][] = [];
-  const app = { postMessage: (message: unknown, origin: string) => posted.push([message, origin]) };
-  const frame = { contentWindow: app, src: "" } as unknown as HTMLIFrameElement;
+  const shown = { state };
+  const app = {
+    postMessage(message: { action: string }, origin: string, ports?: MessagePort[]) {
+      if (message.action !== "get_state") posted.push([message, origin]);
+      else if (shown.state) ports?.[0]?.postMessage(shown.state);
+    },
+  };
+  const loads = new EventTarget();
+  const frame = Object.assign(loads, { contentWindow: app, src }) as unknown as HTMLIFrameElement;
   const connection = connect(frame, { origin: ORIGIN });
   const deliver = (data: unknown, origin = ORIGIN, source: unknown = app) => {
     const event = new MessageEvent("message", { data, origin });
     Object.defineProperty(event, "source", { value: source });
     window.dispatchEvent(event);
   };
-  return { posted, frame, connection, deliver };
+  return { posted, frame, connection, deliver, shown };
 }
 
 it("accepts events of its own frame and origin only", async () => {
@@ -37,7 +52,7 @@ it("sends actions to the app's origin, with their parameters", () => {
   const { connection, posted, frame } = framed();
   connection.send("sign_report");
   connection.send("prelim_report", { prelimGroup: "Night", prelimTag: "Resident" });
-  connection.load("https://reports.test/x");
+  void connection.load("https://reports.test/x");
   expect(posted).toEqual([
     [{ action: "sign_report" }, ORIGIN],
     [{ action: "prelim_report", prelimGroup: "Night", prelimTag: "Resident" }, ORIGIN],
@@ -79,8 +94,96 @@ it("accepts a window of another site, whose properties are not readable", () => 
   const forbidden = () => {
     throw new DOMException("", "SecurityError");
   };
-  const other = { postMessage: (message: unknown) => posted.push(message) };
+  const other = {
+    postMessage: (message: { action: string }) =>
+      void (message.action === "get_state" || posted.push(message)),
+  };
   const opened = new Proxy(other, { has: forbidden }) as unknown as Window;
-  connect(opened, { origin: ORIGIN }).send("save_report");
+  const connection = connect(opened, { origin: ORIGIN });
+  connection.send("save_report");
+  connection.close();
   expect(posted).toEqual([{ action: "save_report" }]);
+});
+
+const at = (second: number) => `2026-11-28T10:00:0${second}.000Z`;
+const readyAt = (second: number) =>
+  ({ type: "report_ready", status: "DRAFT", timestamp: at(second) }) as AnyReportEvent;
+
+it("gets report_ready of a page that was ready before, once", async () => {
+  const state = { page: "p1", last: readyAt(1) };
+  const { connection, deliver } = framed({ src: "https://reports.test/x", state });
+  const heard = vi.fn();
+  connection.on("*", heard);
+  const events = await Promise.all([
+    connection.next("report_ready"),
+    connection.next("report_ready"),
+  ]);
+  expect(events.map((event) => event.type)).toEqual(["report_ready", "report_ready"]);
+  expect(heard).toHaveBeenCalledTimes(1);
+  const second = connection.next("report_ready");
+  deliver(readyAt(5));
+  expect((await second).timestamp).toBe(at(5));
+  connection.close();
+});
+
+it("keeps report_ready for the first that asks, however late", async () => {
+  const { connection, deliver } = framed({ src: "https://reports.test/x" });
+  deliver(readyAt(1));
+  const [one, other] = [connection.next("report_ready"), connection.next("report_ready")];
+  expect((await one).timestamp).toBe(at(1));
+  expect((await other).timestamp).toBe(at(1));
+  const late = vi.fn();
+  connection.on("report_ready", late);
+  await Promise.resolve();
+  expect(late).not.toHaveBeenCalled();
+  connection.close();
+});
+
+it("does not repeat an event that it has heard, nor one of the page before", async () => {
+  const { connection, deliver, shown } = framed({ src: "https://reports.test/x" });
+  const heard = vi.fn();
+  connection.on("report_ready", heard);
+  deliver(readyAt(1));
+  shown.state = { page: "p1", last: readyAt(1) };
+  await connection.load("https://reports.test/x");
+  const arrived = vi.fn();
+  void connection.load("https://reports.test/y").then(arrived); // p1 is still shown
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(arrived).not.toHaveBeenCalled();
+  shown.state = { page: "p2", last: readyAt(4) };
+  await vi.waitFor(() => expect(arrived).toHaveBeenCalled());
+  expect(heard).toHaveBeenCalledTimes(2);
+  connection.close();
+});
+
+it("rejects if no page of the app answers, and asks again", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const { connection } = framed();
+  const idle = connection.next("report_ready").catch((problem: Error) => problem);
+  await vi.advanceTimersByTimeAsync(NO_PAGE_AFTER_MS * 2);
+  const loaded = connection.load("https://reports.test/x").catch((problem: Error) => problem);
+  await vi.advanceTimersByTimeAsync(NO_PAGE_AFTER_MS);
+  for (const problem of [await idle, await loaded]) {
+    expect(problem).toMatchObject({ code: "no_page", name: "ConnectionProblem" });
+  }
+  const again = connection.next("report_saved").catch((problem: Error) => problem);
+  await vi.advanceTimersByTimeAsync(NO_PAGE_AFTER_MS);
+  expect(await again).toMatchObject({ code: "no_page" });
+  connection.close();
+});
+
+it("waits while the page is there, or as long as the host wants", async () => {
+  const state = { page: "p1", last: null };
+  const { connection } = framed({ src: "https://reports.test/x", state });
+  await connection.load("https://reports.test/x").catch(() => undefined);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const settled = vi.fn();
+  void connection.next("report_signed").then(settled, settled);
+  const limited = connection
+    .next("report_signed", { timeout: 60_000 })
+    .catch((problem: Error) => problem);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(await limited).toMatchObject({ code: "timeout" });
+  expect(settled).not.toHaveBeenCalled();
+  connection.close();
 });

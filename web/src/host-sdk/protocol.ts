@@ -56,8 +56,8 @@ export type EventName = keyof EventPayloads;
 
 /** Events that are not in the report service interface; a host may ignore them. */
 export interface ExtraPayloads {
-  /** An action that failed. */
-  action_failed: { action: string; code: string; message: string };
+  /** An action that failed: `message` is a text for people in the page's language. */
+  action_failed: { action: string; code: string; message: string; parameter?: string };
   /** The session has ended: open the report again with a new link. */
   session_expired: { reason: "inactivity" | "ended" };
   /** A persistent window did not follow the launch of another study. */

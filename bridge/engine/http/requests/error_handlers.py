@@ -29,8 +29,15 @@ from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.workers.host import WorkerBusy
 
 API_VERSION = "1"
-HEAD_PATHS = ("/api/", "/reporting/assets/")
+HEAD_PATHS = ("/api/", "/reporting/assets/", "/reporting/host-sdk/")
 """Below these paths every GET route also serves HEAD."""
+HEAD_PAGES = frozenset(
+    {
+        *("/healthz", "/readyz", "/reporting", "/reporting/", "/reporting/login"),
+        *("/reporting/worklist", "/reporting/settings", "/reporting/administration"),
+    }
+)
+"""Pages that change nothing, so that their GET route also serves HEAD."""
 MAX_INSTANCE = 1024
 """Characters of the request path in a problem's `instance`."""
 INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
@@ -38,6 +45,11 @@ NUL_IN_PATH = Problem(404, "no_such_path", "Not Found")
 NUL_IN_QUERY = Problem(400, "invalid_request", "the query contains a NUL character")
 
 log = structlog.get_logger(__name__)
+
+
+def serves_head(path: str) -> bool:
+    """Tell whether the GET route of a path also serves HEAD."""
+    return path.startswith(HEAD_PATHS) or path in HEAD_PAGES
 
 
 class ResponseEnvelope:
@@ -88,9 +100,9 @@ class ResponseEnvelope:
 
 class HeadRequests:
     """
-    Middleware that serves HEAD below `HEAD_PATHS` by the GET route; the server omits the body.
+    Middleware that serves HEAD by the GET route; the server omits the body.
 
-    Pages that browsers open have separate HEAD routes. Event streams have none.
+    Pages that a GET opens, like a report link, have separate HEAD routes. Event streams have none.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -99,7 +111,7 @@ class HeadRequests:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if is_head and scope["path"].startswith(HEAD_PATHS):
+        if is_head and serves_head(scope["path"]):
             scope = {**scope, "method": "GET"}  # a copy: the server needs the method HEAD
         await self._app(scope, receive, send)
 
@@ -222,5 +234,5 @@ def _methods(request: Request) -> list[str]:
     routes: Sequence[BaseRoute] = request.app.state.routes
     found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
     methods = {method for each in found for method in getattr(each, "methods", ())}
-    has_head = "GET" in methods and request.url.path.startswith(HEAD_PATHS)
+    has_head = "GET" in methods and serves_head(request.url.path)
     return sorted(methods | {"HEAD"} if has_head else methods)

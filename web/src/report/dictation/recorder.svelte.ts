@@ -43,6 +43,8 @@ export class Recorder {
   #settled: Promise<void> = Promise.resolve();
   /** The browser's recognizer has failed once and is not used again. */
   #browserFailed = false;
+  /** What `turned` was called with last. */
+  #announced = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -101,7 +103,14 @@ export class Recorder {
     });
     if (this.#recognizer !== recognizer) return; // it failed at once
     this.state = "on";
-    this.#options.turned(true);
+    this.#announce(true);
+  }
+
+  /** A change of the recognizer while the recorder is on is no change for the user. */
+  #announce(on: boolean): void {
+    if (on === this.#announced) return;
+    this.#announced = on;
+    this.#options.turned(on);
   }
 
   #choose(offer: Offer): Recognizer {
@@ -130,13 +139,12 @@ export class Recorder {
   }
 
   #fail(problem: Problem): void {
-    const on = this.state === "on";
     this.problem = problem;
     this.state = "off";
     // The recording is still sent, and its text is inserted when it arrives.
     this.#settled = this.#recognizer?.stop() ?? this.#settled;
     this.#release();
-    if (on) this.#options.turned(false);
+    this.#announce(false);
   }
 
   /** Switches it off; resolves when the last text is inserted. */
@@ -151,10 +159,9 @@ export class Recorder {
   }
 
   async #stop(): Promise<void> {
-    const on = this.state === "on";
     const held = { recognizer: this.#recognizer, stream: this.#stream, meter: this.#meter };
     this.state = "off";
-    if (on) this.#options.turned(false);
+    this.#announce(false);
     clearInterval(this.#meterTimer);
     this.level = 0;
     const words = held.recognizer?.stop();

@@ -208,7 +208,7 @@ async def show_app(request: Request) -> Response:
     return html_pages.app_page(await _boot(engine, signed))
 
 
-@page_router.get("/report/{report_id}")
+@page_router.api_route("/report/{report_id}", methods=["GET", "HEAD"])
 async def report(report_id: str, request: Request) -> Response:
     """
     Open a report from the worklist, for the user who is signed in.

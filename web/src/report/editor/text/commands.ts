@@ -7,7 +7,8 @@ import type { EditorView } from "@tiptap/pm/view";
 import { allStops, bracketsBetween, neighbour, type Range } from "./brackets";
 import { toEditor } from "./conversion";
 import { blockLines, inlineText, itemParts, type ReportDocument } from "./document";
-import type { Macro } from "./macros";
+import { asSentence, repeatedUnit, spaced, unitFollows } from "./joining";
+import { macroText, type Macro } from "./macros";
 
 /** An editor, or its view, whose state the command changes. */
 type Changed = Pick<EditorView, "state" | "dispatch"> | Editor;
@@ -69,8 +70,47 @@ export function insertDocument(
 
 const openness = (node: Inner): number => (node.type.name === "paragraph" ? 1 : 0);
 
-/** Inserts plain text; line breaks create lines. */
+/** The text of the line before and after the selection. */
+function around({ state }: Changed): { before: string; after: string } {
+  const { $from, $to } = state.selection;
+  const text = (block: Inner, from: number, to: number) => block.textBetween(from, to, "", " ");
+  return {
+    before: text($from.parent, 0, $from.parentOffset),
+    after: text($to.parent, $to.parentOffset, $to.parent.content.size),
+  };
+}
+
+/** Returns true if a bracket for a number is selected: a unit follows it. */
+export function selectsNumber(editor: Changed): boolean {
+  const { from, to, empty } = editor.state.selection;
+  const text = editor.state.doc.textBetween(from, to, "\n");
+  return !empty && /^\[[^[\]]*\]$/.test(text) && unitFollows(around(editor).after);
+}
+
+/** Returns true if a text ends with the unit, or another one, that follows the selection. */
+export const repeatsUnit = (editor: Changed, text: string): boolean =>
+  repeatedUnit(text, around(editor).after) > 0;
+
+/** Inserts a phrase, or a whole sentence, with the spaces and the full stop that its place needs. */
+export function insertPhrase(editor: Changed, text: string, kind: "phrase" | "sentence"): void {
+  const { before, after } = around(editor);
+  const join = kind === "sentence" ? asSentence : spaced;
+  insertText(editor, text.includes("\n") ? text : join(text, before, after));
+}
+
+/**
+ * Inserts plain text; line breaks create lines. A unit at its end replaces the unit that follows, so
+ * that `8 mm` in `[size] mm` gives `8 mm`.
+ */
 export function insertText(editor: Changed, text: string): void {
+  const repeated = repeatedUnit(text, around(editor).after);
+  if (repeated) {
+    const { from, to } = editor.state.selection;
+    const tr = editor.state.tr.setSelection(
+      TextSelection.create(editor.state.doc, from, to + repeated),
+    );
+    viewOf(editor).dispatch(tr);
+  }
   const content = text.split("\n").map((line) => {
     return { type: "paragraph" as const, content: [{ type: "text" as const, text: line }] };
   });
@@ -91,10 +131,11 @@ export function insertChoice(editor: Editor, word: string): void {
  */
 export function expandMacro(editor: Editor, macro: Macro, typed = ""): boolean {
   const { from } = editor.state.selection;
-  const last = macro.document.content.at(-1);
+  const document = macroText(macro.document);
+  const last = document.content.at(-1);
   const ends = last?.type === "paragraph" ? inlineText(last.content) : "";
   const after = ends && !/\s$/.test(ends) ? typed : "";
-  insertDocument(editor, macro.document, { from: from - macro.trigger.length, to: from }, after);
+  insertDocument(editor, document, { from: from - macro.trigger.length, to: from }, after);
   return true;
 }
 

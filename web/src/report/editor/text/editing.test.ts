@@ -6,6 +6,7 @@ import {
   bracketBy,
   insertChoice,
   insertDocument,
+  insertPhrase,
   insertText,
   rangeOf,
   replaceAll,
@@ -422,5 +423,177 @@ describe("inserted content", () => {
     };
     expect([inside(0, 2, 1), inside(0, 3, 1)]).toEqual(["c", "d"]);
     expect([inside(1, 3, 3), inside(1, 4, 2)]).toEqual(["new", "12"]);
+  });
+});
+
+/** Types characters as the browser reports them. */
+function type(of: Editor, words: string): void {
+  for (const each of words) {
+    if (each === " " && press(of, " ")) continue;
+    const { from, to } = of.state.selection;
+    const handled = of.view.someProp("handleTextInput", (handle) =>
+      handle(of.view, from, to, each, () => of.state.tr),
+    );
+    if (!handled) of.view.dispatch(of.state.tr.insertText(each, from, to));
+  }
+}
+
+const kinds = (of: Editor) => fromEditor(of.state.doc).content.map((block) => block.type);
+
+describe("a marker at the beginning of a line", () => {
+  it.each([
+    ["- nodule", "- nodule", "list"],
+    ["* nodule", "- nodule", "list"],
+    ["• nodule", "- nodule", "list"],
+    ["1. nodule", "1. nodule", "list"],
+    ["1) nodule", "1. nodule", "list"],
+    ["2. nodule", "2. nodule", "paragraph"],
+    ["-nodule", "-nodule", "paragraph"],
+    ["a - b", "a - b", "paragraph"],
+    ["3 - 4", "3 - 4", "paragraph"],
+  ])("starts a list: %s", (typed, shown, kind) => {
+    const of = open(doc());
+    type(of, typed);
+    expect(text(of)).toBe(shown);
+    expect(kinds(of)[0]).toBe(kind);
+  });
+
+  it("continues the list before it, and Enter makes the next item", () => {
+    const of = open(doc());
+    type(of, "1. a");
+    press(of, "Enter");
+    type(of, "b");
+    press(of, "Enter");
+    press(of, "Enter");
+    type(of, "3. c");
+    expect(text(of)).toBe("1. a\n2. b\n3. c");
+    expect(kinds(of)).toEqual(["list"]);
+  });
+
+  it("comes back by Backspace or undo", () => {
+    for (const back of [(of: Editor) => press(of, "Backspace"), (of: Editor) => goBack(of)]) {
+      const of = open(doc());
+      type(of, "- ");
+      expect(kinds(of)).toEqual(["list"]);
+      back(of);
+      expect([text(of), kinds(of)]).toEqual(["- ", ["paragraph"]]);
+      type(of, "x");
+      expect(text(of)).toBe("- x");
+      of.destroy();
+    }
+  });
+
+  it("stays text in a heading and in an item", () => {
+    const of = open(doc({ type: "list", ordered: false, items: [[]] }));
+    type(of, "1. a");
+    expect(text(of)).toBe("- 1. a");
+    showSection(of);
+    type(of, "- b");
+    expect(kinds(of)).toEqual(["section"]);
+  });
+});
+
+function showSection(of: Editor): void {
+  replaceAll(of, doc({ type: "section", title: "" }));
+  select(of, { from: 1, to: 1 });
+}
+
+describe("inserted text", () => {
+  const at = (line: string): Editor => {
+    const caret = line.indexOf("|");
+    const bracket = /\[[^[\]]*\]/.exec(line);
+    const of = open(fromText(line.replace("|", "")));
+    const from = 1 + (bracket ? bracket.index : caret);
+    select(of, { from, to: bracket ? from + bracket[0].length : from });
+    return of;
+  };
+
+  it.each([
+    ["Nodule [size] mm.", "8.2 mm", "Nodule 8.2 mm."],
+    ["Nodule [size]mm.", "8.2 mm", "Nodule 8.2 mm."],
+    ["Cyst [size] cm, simple.", "11 mm", "Cyst 11 mm, simple."],
+    ["Volume [v] cm³.", "3.4 cm³", "Volume 3.4 cm³."],
+    ["Density [d] HU", "-35 HU", "Density -35 HU"],
+    ["Nodule [size] mm.", "8.2", "Nodule 8.2 mm."],
+    ["Nodule [size] margins.", "8 mm", "Nodule 8 mm margins."],
+    ["Nodule [size] mmHg", "8", "Nodule 8 mmHg"],
+    ["Nodule [text] mm", "stable", "Nodule stable mm"],
+    ["Size | mm", "8 mm", "Size 8 mm"],
+  ])("has one unit: %s + %s", (line, inserted, expected) => {
+    const of = at(line);
+    insertText(of, inserted);
+    expect(text(of)).toBe(expected);
+  });
+
+  it.each([
+    ["|", "Comparison: CT."],
+    ["Stable nodule.|", "Stable nodule. Comparison: CT."],
+    ["Stable nodule. |", "Stable nodule. Comparison: CT."],
+    ["Stable nodule|", "Stable nodule. Comparison: CT."],
+    ["Stable (as before)|", "Stable (as before). Comparison: CT."],
+    ["Compared with:|", "Compared with: Comparison: CT."],
+    ["A.|Next.", "A. Comparison: CT. Next."],
+    ["A. | Next.", "A. Comparison: CT. Next."],
+  ])("is separated as a sentence: %s", (line, expected) => {
+    const of = at(line);
+    insertPhrase(of, "Comparison: CT.", "sentence");
+    expect(text(of)).toBe(expected);
+  });
+
+  it.each([
+    ["結節あり|", "結節あり。比較：CT。"],
+    ["結節あり。|次", "結節あり。比較：CT。次"],
+  ])("has no spaces between East Asian sentences: %s", (line, expected) => {
+    const of = at(line);
+    insertPhrase(of, "比較：CT。", "sentence");
+    expect(text(of)).toBe(expected);
+  });
+
+  it.each([
+    ["Nodule|", "Nodule 8 mm"],
+    ["Nodule (|)", "Nodule (8 mm)"],
+    ["|in size", "8 mm in size"],
+    ["Nodule |, stable", "Nodule 8 mm, stable"],
+  ])("is separated as words: %s", (line, expected) => {
+    const of = at(line);
+    insertPhrase(of, "8 mm", "phrase");
+    expect(text(of)).toBe(expected);
+  });
+});
+
+describe("macros", () => {
+  const macro = (trigger: string, words: string): Macro => ({
+    trigger,
+    name: "",
+    own: true,
+    document: fromText(words),
+  });
+
+  it("are found in upper and lower case, and by the same case first", () => {
+    const macros = [macro(".CT", "one"), macro(".ct", "two"), macro("Lung", "three")];
+    const found = (typed: string) => macroBefore(typed, macros)?.trigger;
+    expect(["a .ct", "a .CT", ".Ct", "LUNG", "lung", "xlung"].map(found)).toEqual([
+      ".ct",
+      ".CT",
+      ".CT",
+      "Lung",
+      "Lung",
+      undefined,
+    ]);
+  });
+
+  it("have headings and lists like templates", () => {
+    const of = open(doc(), [macro(".r", "FINDINGS:\nNormal [organ].\n- a\n- b\nIMPRESSION: \nNone.")]);
+    type(of, ".r ");
+    expect(fromEditor(of.state.doc).content.map((block) => block.type)).toEqual([
+      ...["section", "paragraph", "list", "section", "paragraph"],
+    ]);
+    expect(text(of)).toBe("FINDINGS\nNormal [organ].\n- a\n- b\nIMPRESSION\nNone.");
+  });
+
+  it("of one line stay text, to write on", () => {
+    const of = open(doc(), [macro(".f", "FINDINGS:")]);
+    type(of, ".f ");
+    expect(text(of)).toBe("FINDINGS: ");
   });
 });

@@ -4,9 +4,10 @@ import { history, redo, undo } from "@tiptap/pm/history";
 import { Plugin, TextSelection } from "@tiptap/pm/state";
 import { tableEditing } from "@tiptap/pm/tables";
 import type { EditorView } from "@tiptap/pm/view";
-import { insertText } from "./commands";
+import { insertText, repeatsUnit } from "./commands";
 import { BracketHighlights } from "./highlights";
 import { EditorKeys } from "./keymap";
+import { startListByText, undoStartedList } from "./listStart";
 import { cleanPasted } from "./pasting";
 import { SCHEMA } from "./schema";
 import { toEditor } from "./conversion";
@@ -60,6 +61,14 @@ function insertLines(view: EditorView, event: InputEvent): boolean {
   return true;
 }
 
+/** Pasted words may repeat the unit that follows the selection. */
+function pasteWords(view: EditorView, event: ClipboardEvent): boolean {
+  const text = event.clipboardData?.getData("text/plain").trim() ?? "";
+  if (!view.editable || !text || /[\r\n]/.test(text) || !repeatsUnit(view, text)) return false;
+  insertText(view, text);
+  return true;
+}
+
 export interface EditorOptions {
   place: HTMLElement;
   document: ReportDocument;
@@ -92,8 +101,11 @@ export function createEditor(options: EditorOptions): Editor {
     editorProps: {
       attributes: options.attributes,
       transformPastedHTML: cleanPasted,
+      handlePaste: pasteWords,
       handleDOMEvents: { beforeinput: insertLines },
-      handleKeyDown: (_, event) => options.onKey?.(event) ?? false,
+      handleTextInput: (view, from, to, text) => startListByText(view, { from, to }, text),
+      handleKeyDown: (view, event) =>
+        (options.onKey?.(event) ?? false) || (event.key === "Backspace" && undoStartedList(view)),
     },
     onUpdate: options.onEdit,
     onTransaction: options.onSelect,

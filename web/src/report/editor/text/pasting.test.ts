@@ -201,3 +201,26 @@ describe("lines", () => {
     expect([depth, lines(deep).length]).toEqual([9, 12]);
   });
 });
+
+describe("raised and lowered text", () => {
+  const raised = (html: string) => `<span style="font-size:8pt;vertical-align:super">${html}</span>`;
+  it.each([
+    ["10<sup>9</sup>/l", "10⁹/l"],
+    ["10<sup>-3</sup> s<sup>-1</sup>", "10⁻³ s⁻¹"],
+    ["10<SUP>−12</SUP>", "10⁻¹²"],
+    [`4,5 × 10${raised("12")}/l`, "4,5 × 10¹²/l"],
+    [`10<b style="vertical-align: super">9</b>/l`, "10⁹/l"],
+    ["3 cm<sup>2</sup>, 4 cm<sup>3</sup>", "3 cm², 4 cm³"],
+    ["10<sup>0.5</sup>", "10^0.5"],
+    ["x<sup>a+1</sup>", "x^(a+1)"],
+    ["<sup>18</sup>F-FDG", "¹⁸F-FDG"],
+    ["1<sup>st</sup> and 3<sup>ème</sup>", "1st and 3ème"],
+    ["CO<sub>2</sub>, T<sub>1</sub>, SUV<sub>max</sub>", "CO₂, T₁, SUVmax"],
+    [`H<span style='vertical-align:sub'>2</span>O`, "H₂O"],
+    ["10<sup><b>9</b></sup>/l", "10⁹/l"],
+    ["<sup><sup>2</sup></sup>", "²"],
+    ["plain<sup></sup> text", "plain text"],
+  ])("stays distinct: %s", (html, shown) => {
+    expect(lines(`<p>${html}</p>`)).toEqual([shown]);
+  });
+});

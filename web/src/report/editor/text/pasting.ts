@@ -1,6 +1,7 @@
 // Pasted markup of Word, Google Docs, spreadsheets and web pages, reduced to what a report can
 // contain. An inert document parses it, so nothing is executed or loaded.
 import { MAX_COLUMNS, MAX_LIST_DEPTH } from "./document";
+import { subscript, superscript } from "./scripts";
 import { listsFromParagraphs, STYLE, styleOf } from "./pastedLists";
 
 const DROPPED = "script, style, meta, link, title, img, svg, object, iframe, colgroup, col";
@@ -11,13 +12,12 @@ const INSIDE_ITEM = `p, div, blockquote, pre, table, tr, td, th, section, articl
 
 /** Returns markup whose list items are one line with sublists, and whose tables are plain grids. */
 export function cleanPasted(html: string): string {
-  // The content security policy forbids style attributes even here, so they are read as data.
-  const unstyled = html.replace(/(<[^<>]*?\s)style(\s*=)/gi, `$1${STYLE}$2`);
-  const { body } = new DOMParser().parseFromString(unstyled, "text/html");
+  const { body } = new DOMParser().parseFromString(withoutStyles(html), "text/html");
   const all = (selector: string) => [...body.querySelectorAll(selector)];
   for (const each of all(`${DROPPED}, .Apple-interchange-newline`)) each.remove();
   listsFromParagraphs(body);
   emphasisFromStyles(body);
+  scriptsAsText(body);
   for (const each of all("p")) emptyIfBlank(each);
   for (const each of all("ul > ul, ul > ol, ol > ul, ol > ol")) intoItemBefore(each);
   for (const each of all("li")) flattenItem(each);
@@ -29,6 +29,26 @@ export function cleanPasted(html: string): string {
   return body.innerHTML;
 }
 
+const STYLE_ELEMENTS = /<style\b[^>]*>[\s\S]*?(?:<\/style\s*>|$)/gi;
+const TAGS = /<[a-z](?:[^"'>]|"[^"]*"|'[^']*')*>/gi;
+const ATTRIBUTES = /([\s"'/])style(\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))|"[^"]*"|'[^']*'/gi;
+
+/**
+ * Returns markup whose style attributes have another name, without style sheets.
+ *
+ * The content security policy of the page forbids both even in an inert document; the browser would
+ * report each of them as an error.
+ */
+function withoutStyles(html: string): string {
+  return html
+    .replace(STYLE_ELEMENTS, "")
+    .replace(TAGS, (tag) =>
+      tag.replace(ATTRIBUTES, (whole, before?: string, rest?: string) =>
+        before === undefined ? whole : `${before}${STYLE}${rest}`,
+      ),
+    );
+}
+
 /** Google Docs wraps everything in a `<b>` that is not bold, and marks bold text by styles. */
 function emphasisFromStyles(body: HTMLElement): void {
   for (const each of body.querySelectorAll("b, strong, i, em, u")) {
@@ -38,6 +58,17 @@ function emphasisFromStyles(body: HTMLElement): void {
     if (isBold(styleOf(each, "font-weight"))) wrapContent(each, "strong");
     if (styleOf(each, "font-style") === "italic") wrapContent(each, "em");
     if (decoration(each).includes("underline") && !each.closest("a")) wrapContent(each, "u");
+  }
+}
+
+/** Raised and lowered text, by elements or by styles; the outermost decides. */
+function scriptsAsText(body: HTMLElement): void {
+  for (const element of body.querySelectorAll(`sup, sub, [${STYLE}*="vertical-align" i]`)) {
+    if (!element.isConnected) continue; // it was inside of another one
+    const align = styleOf(element, "vertical-align") || element.tagName.toLowerCase();
+    if (element.matches("table *:is(td, th, tr), p, div, li")) continue;
+    if (/^sup/.test(align)) element.textContent = superscript(element.textContent ?? "");
+    else if (/^sub/.test(align)) element.textContent = subscript(element.textContent ?? "");
   }
 }
 

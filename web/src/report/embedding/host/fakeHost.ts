@@ -9,7 +9,7 @@ export interface FakeWindow {
   window: Window;
   posted: Posted[];
   /** Delivers a message as the browser does. */
-  deliver(data: unknown, origin: string, source?: unknown): void;
+  deliver(data: unknown, origin: string, source?: unknown, ports?: MessagePort[]): void;
   host: object;
 }
 
@@ -45,7 +45,7 @@ export function fakeWindow(options: FakeOptions = {}): FakeWindow {
     window: made as unknown as Window,
     posted,
     host,
-    deliver: (data, origin, source = host) =>
-      listeners.forEach((listener) => listener({ data, origin, source })),
+    deliver: (data, origin, source = host, ports = []) =>
+      listeners.forEach((listener) => listener({ data, origin, source, ports })),
   };
 }

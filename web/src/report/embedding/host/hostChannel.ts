@@ -4,7 +4,8 @@ export interface Channel {
   /** Whether there is a permitted host. */
   readonly open: boolean;
   send(message: object): void;
-  listen(receive: (message: unknown) => void): () => void;
+  /** `answer`: the port for the answer, if the host has sent one. */
+  listen(receive: (message: unknown, answer?: MessagePort) => void): () => void;
 }
 
 export interface ChannelOptions {
@@ -45,7 +46,7 @@ function windowChannel(host: Window, options: ChannelOptions): Channel {
       const listener = (event: MessageEvent<unknown>) => {
         if (event.source !== host || !allowed.includes(event.origin)) return;
         allowed = [event.origin]; // the host has this origin
-        receive(event.data);
+        receive(event.data, event.ports?.[0]);
       };
       window.addEventListener("message", listener);
       return () => window.removeEventListener("message", listener);

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
+import type { PageState } from "../../../host-sdk";
 import { ApiProblem } from "../../../shared/api/client";
 import { createHostBus, MAX_WAITING, type HostBus } from "./hostMessaging";
 import { hostOrigins } from "./hostChannel";
@@ -99,7 +100,6 @@ describe("actions", () => {
     deliver({ action: "save_report" }, HOST, {});
     deliver("not json", HOST);
     deliver(null, HOST);
-    deliver({ action: "toString" }, HOST);
     expect(handler).not.toHaveBeenCalled();
     deliver({ action: "save_report" }, HOST);
     deliver(JSON.stringify({ action: "save_report" }), HOST);
@@ -173,6 +173,50 @@ describe("actions", () => {
         ["apply_report_ai", "not_available"],
       ]),
     );
+    const messages = posted.slice(1).map(({ message }) => String(message["message"]));
+    expect(messages).toContain("The parameter prelimTag is missing.");
+    expect(messages.every((text) => /^[A-Z].*\.$|^signed$/.test(text))).toBe(true);
+  });
+
+  it.each(["open_report", "toString", "", "SIGN_REPORT", "x".repeat(5000)])(
+    "that do not exist are not available: %.20s",
+    async (action) => {
+      const { bus, deliver, posted } = framed();
+      deliver({ action }, HOST);
+      expect(posted).toEqual([]); // report_ready is the first event
+      ready(bus);
+      deliver(JSON.stringify({ action }), HOST);
+      deliver({ action: 5 }, HOST);
+      await settle();
+      const failed = { type: "action_failed", action: action.slice(0, 100), code: "not_available" };
+      expect(posted.slice(1).map(({ message }) => message)).toEqual([
+        expect.objectContaining(failed),
+        expect.objectContaining(failed),
+      ]);
+    },
+  );
+
+  it("that ask for the state get the last state event through their port", async () => {
+    const { bus, deliver } = framed();
+    const ask = async () => {
+      const { port1, port2 } = new MessageChannel();
+      const answer = new Promise<PageState>((resolve) => {
+        port1.onmessage = ({ data }: MessageEvent<PageState>) => resolve(data);
+      });
+      deliver({ action: "get_state" }, HOST, undefined, [port2]);
+      const state = await answer;
+      port1.close();
+      return state;
+    };
+    const first = await ask();
+    expect(first.last).toBeNull();
+    ready(bus);
+    bus.emit("report_status_changed", { status: "FINAL" });
+    const second = await ask();
+    expect(second.page).toBe(first.page);
+    expect(second.last).toMatchObject({ type: "report_ready", status: "FINAL", reportId: "r1" });
+    bus.emit("session_expired", { reason: "ended" });
+    expect((await ask()).last).toMatchObject({ type: "session_expired" });
   });
 
   it("have one handler each, and only known names", () => {

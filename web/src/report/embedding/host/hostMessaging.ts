@@ -11,6 +11,8 @@ import {
   isAction,
   missingParameter,
 } from "../contract";
+import { STATE_EVENTS, type AnyReportEvent, type PageState } from "../../../host-sdk";
+import { actionProblem } from "./actionProblem";
 import { type Channel, openChannel } from "./hostChannel";
 
 export interface ReportIdentity {
@@ -48,6 +50,9 @@ export interface BusOptions {
 /** The maximum number of actions queued until report_ready. */
 export const MAX_WAITING = 20;
 
+/** The maximum length of the name of an unknown action in the answer. */
+const MAX_NAME = 100;
+
 const BEFORE_READY: readonly string[] = [
   "report_transfer_cancelled",
   "report_transfer_proceeded",
@@ -57,7 +62,7 @@ const BEFORE_READY: readonly string[] = [
 ] satisfies (ExtraName | EventName)[];
 
 interface Waiting {
-  action: ActionName;
+  action: string;
   message: Record<string, unknown>;
 }
 
@@ -72,10 +77,12 @@ export function createHostBus(options: BusOptions): HostBus {
   let ready = false;
   let turn: Promise<void> = Promise.resolve();
   let report: ReportIdentity = { reportId: "", clinicalInfo: [] };
+  const page = messageId();
+  let last: AnyReportEvent | null = null;
 
   function send(event: string, payload: unknown): void {
     const [anchor, ...linked] = report.clinicalInfo;
-    channel.send({
+    const message = {
       reportId: report.reportId,
       clinicalInfo: identityOf(anchor),
       linkedClinicalInfo: linked.map(identityOf),
@@ -84,7 +91,12 @@ export function createHostBus(options: BusOptions): HostBus {
       messageId: messageId(),
       timestamp: now().toISOString(),
       protocolVersion: 1,
-    });
+    } as AnyReportEvent;
+    channel.send(message);
+    if (STATE_EVENTS.includes(message.type)) last = message;
+    if (message.type === "report_status_changed" && last?.type === "report_ready") {
+      last = { ...last, status: message.status };
+    }
     for (const watcher of watchers) watcher(event, payload);
   }
 
@@ -106,36 +118,50 @@ export function createHostBus(options: BusOptions): HostBus {
     for (const each of actions) dispatch(each.action, each.message);
   }
 
-  function receive(message: unknown): void {
+  function receive(message: unknown, answer?: MessagePort): void {
     const received = readMessage(message);
-    if (!received || !isAction(received["action"])) return;
-    const action = received["action"];
-    if (action !== "user_activity" && options.promptOpen?.()) fail(action, "not_open", "");
-    else if (ready || action === "user_activity") dispatch(action, received);
+    const action = received?.["action"];
+    if (!received || typeof action !== "string") return;
+    if (action === "get_state" && answer) {
+      return answer.postMessage({ page, last } satisfies PageState);
+    }
+    if (action !== "user_activity" && options.promptOpen?.()) {
+      fail(action, isAction(action) ? "not_open" : "not_available");
+    } else if (ready || action === "user_activity") dispatch(action, received);
     else if (waiting.length < MAX_WAITING) waiting.push({ action, message: received });
   }
 
-  function dispatch(action: ActionName, message: Record<string, unknown>): void {
-    if (SEQUENTIAL_ACTIONS.has(action)) turn = turn.then(() => handle(action, message));
+  function dispatch(action: string, message: Record<string, unknown>): void {
+    if (!isAction(action)) fail(action, "not_available");
+    else if (SEQUENTIAL_ACTIONS.has(action)) turn = turn.then(() => handle(action, message));
     else void handle(action, message);
   }
 
   async function handle(action: ActionName, message: Record<string, unknown>): Promise<void> {
     const missing = missingParameter(action, message);
-    if (missing) return fail(action, "missing_parameter", missing);
+    if (missing) return fail(action, "missing_parameter", { parameter: missing });
     const handler = handlers.get(action);
-    if (!handler) return fail(action, "not_available", "");
+    if (!handler) return fail(action, "not_available");
     try {
       await handler(message);
     } catch (error) {
-      const code = (error as { code?: unknown }).code;
-      const text = error instanceof Error ? error.message : "";
-      fail(action, typeof code === "string" && code ? code : "failed", text);
+      const { code, detail } = error as { code?: unknown; detail?: unknown };
+      const reason = typeof detail === "string" ? { detail } : {};
+      fail(action, typeof code === "string" && code ? code : "failed", reason);
     }
   }
 
-  function fail(action: ActionName, code: string, message: string): void {
-    emit("action_failed", { action, code, message });
+  function fail(
+    action: string,
+    code: string,
+    { detail = "", parameter }: { detail?: string; parameter?: string } = {},
+  ): void {
+    emit("action_failed", {
+      action: action.slice(0, MAX_NAME),
+      code,
+      message: detail || actionProblem(code, parameter),
+      ...(parameter ? { parameter } : {}),
+    });
   }
 
   const unsubscribe = channel.listen(receive);
