@@ -1,4 +1,4 @@
-"""Hosts whose script comes after the report, and hosts whose frame never shows a page of the app."""
+"""Hosts whose script comes after the report, and frames that never show a page of the app."""
 
 import contextlib
 import socket
@@ -29,7 +29,7 @@ CONNECT = """([app]) => import(`${app}/reporting/host-sdk/index.js`).then(({ con
     report.on("*", (event) => heard.push(event));
 })"""
 NEXT = """(kind) => report.next(kind).then(
-    (event) => ({ type: event.type, accession: event.clinicalInfo.Accession, status: event.status }),
+    ({ type, clinicalInfo, status }) => ({ type, accession: clinicalInfo.Accession, status }),
     (problem) => ({ code: problem.code, message: problem.message }))"""
 
 

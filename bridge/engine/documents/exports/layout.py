@@ -20,6 +20,7 @@ from bridge.engine.documents.exports.model import (
     ExportedReport,
     ExportedUser,
     PageSize,
+    age_text,
     day_text,
     labels,
     moment_text,
@@ -231,11 +232,13 @@ def _rows(tags: Mapping[str, str], words: Mapping[str, str], language: str) -> t
 
 
 def _format_value(tag: str, raw: str, language: str) -> str:
-    """Format a stored value: dates by language, names without carets."""
+    """Format a stored value: dates, ages and names by language."""
     if tag in DATES:
         return clean(day_text(raw, language))
     if tag in NAMES and ("^" in raw or "=" in raw):
-        return clean(person_name(raw))
+        return clean(person_name(raw, language))
+    if tag == "PatientAge":
+        return clean(age_text(raw, language))
     return clean(raw)
 
 

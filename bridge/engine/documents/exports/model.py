@@ -156,22 +156,81 @@ def day_text(raw: str, language: str) -> str:
     return _plain_spaces(format_date(day, "medium", locale=locale_of(language)))
 
 
-def person_name(raw: str) -> str:
+def person_name(raw: str, language: str = "en-US") -> str:
     """
-    Format a DICOM PN or HL7 XPN value: `DOE, JANE Q`.
+    Format a DICOM PN or HL7 XPN value: `DOE, DR JANE Q, JR`.
 
-    The ideographic form of a name follows the Latin one in parentheses.
+    Of several representations (`A=I=P`) the one in the script of the language is first, and another
+    one follows in parentheses.
     """
-    groups = [_name_group(group) for group in raw.split("=")[:2]]
-    shown = list(dict.fromkeys(group for group in groups if group))
-    return shown[0] + "".join(f" ({each})" for each in shown[1:]) if shown else ""
+    groups = dict.fromkeys(filter(None, (_name_group(group) for group in raw.split("=")[:3])))
+    shown = sorted(groups, key=lambda name: _script_rank(name, language))
+    return shown[0] + "".join(f" ({each})" for each in shown[1:2]) if shown else ""
+
+
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_PREFIX = re.compile(
+    r"(?:dr|prof|mr|mrs|ms|miss|mx|rev|sir|herr|frau|hr|fr|mme|m|sr|sra|dhr|mevr)\b", re.IGNORECASE
+)
+_SUFFIX = re.compile(
+    r"(?:jr|sr|junior|senior|i{1,3}|iv|v|esq|md|m\.d|phd|ph\.d|rn|dds)\b", re.IGNORECASE
+)
+
+
+def _script_rank(name: str, language: str) -> int:
+    """Rank the script of the language first, then Latin letters, or else characters."""
+    if language.startswith("ko") and _HANGUL.search(name):
+        return 0
+    east_asian, han = EAST_ASIAN.search(name), _HAN.search(name)
+    if language.startswith(("ja", "zh", "ko")):
+        return 1 if han else 3 if east_asian else 2
+    return 1 if not east_asian else 2 if han else 3
 
 
 def _name_group(group: str) -> str:
-    family, *others = (" ".join(part.split()) for part in group.split("^"))
-    rest = " ".join(filter(None, others))
+    if "^" not in group:
+        return " ".join(group.split())
+    parts = [" ".join(part.partition("&")[0].split()) for part in group.split("^")]
+    family, given, middle, prefix, suffix, *more = [*parts, "", "", "", ""]
+    # HL7 has suffix and prefix the other way round.
+    if _SUFFIX.match(prefix) or (_PREFIX.match(suffix) and not _PREFIX.match(prefix)):
+        prefix, suffix = suffix, prefix
+    own = " ".join(filter(None, (prefix, given, middle)))
     between = " " if EAST_ASIAN.search(group) else ", "
-    return between.join(part for part in (family, rest) if part)
+    return between.join(filter(None, (family, own, suffix, *more)))
+
+
+_AGE = re.compile(r"(\d{1,3})([YMWD])")
+_AGE_UNITS = {
+    "Y": "duration-year",
+    "M": "duration-month",
+    "W": "duration-week",
+    "D": "duration-day",
+}
+_OWN_AGE_UNITS = {
+    "ja-JP": ("歳", "か月", "週", "日"),
+    "ko-KR": ("세", "개월", "주", "일"),
+    "zh-CN": ("岁", "个月", "周", "天"),
+    "zh-Hant": ("歲", "個月", "週", "天"),
+    "de-DE": (" J.", " Mon.", " Wo.", " T."),
+}
+"""Where the short forms of CLDR are not those of the country's clinics; as in the reporting app."""
+
+
+def age_text(raw: str, language: str) -> str:
+    """Format a DICOM age (`065Y`) by language; other texts are unchanged."""
+    from babel.units import format_unit  # noqa: PLC0415  # as above
+
+    found = _AGE.fullmatch(raw.strip())
+    if not found:
+        return raw
+    count, unit = int(found[1]), found[2]
+    if own := _OWN_AGE_UNITS.get(language):
+        return f"{count}{own['YMWD'.index(unit)]}"
+    length = "narrow" if language.startswith("en") else "short"
+    written = format_unit(count, _AGE_UNITS[unit], length, locale=locale_of(language))
+    return _plain_spaces(written)
 
 
 def day_and_time(raw: str) -> str:

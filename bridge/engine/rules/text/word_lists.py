@@ -101,8 +101,9 @@ def region_of(text: str) -> str | None:
 
 _SPACED = {
     "left": (
-        "left",
-        "links|linke[rsnm]?|linksseitig\\w*|linkszijdig\\w*",
+        "left(?:sided|ward)?",
+        "link(?:s\\w*|e(?:[rsnm]\\w*)?)",  # also Linkerknie, linksseitig; not linked
+        "venstre\\w*|vänster\\w*",
         "gauches?",
         "sinistr[aoie]|sin",
         "kiri",
@@ -112,8 +113,9 @@ _SPACED = {
         "izquierd[ao]s?|izq",
     ),
     "right": (
-        "right",
-        "rechts|rechte[rsnm]?|rechtsseitig\\w*|rechtszijdig\\w*",
+        "right(?:sided|ward)?",
+        "recht(?:s(?!treeks)\\w*|e(?!ns\\b)(?:[rsnm]\\w*)?)",  # also Rechterschulter; not Rechteck
+        "høyre\\w*|højre\\w*|höger\\w*",
         "droite?s?",
         "destr[aoie]|dx",
         "kanan",

@@ -10,6 +10,7 @@ from bridge.engine.documents.exports import html
 from bridge.engine.documents.exports.model import (
     CATALOGUE,
     ExportedReport,
+    age_text,
     day_and_time,
     day_text,
     labels,
@@ -84,7 +85,10 @@ def test_export_in_a_zone(make: Callable[..., ExportedReport]) -> None:
     ("raw", "written"),
     [
         ("MADE^UP", "MADE, UP"),
-        ("MADE^UP^Q^DR", "MADE, UP Q DR"),
+        ("MADE^UP^Q^DR^JR", "MADE, DR UP Q, JR"),
+        ("MADE^UP^Q^JR^DR", "MADE, DR UP Q, JR"),
+        ("MADE^UP^^^MD", "MADE, UP, MD"),
+        ("VAN MADE&VAN&MADE^UP", "VAN MADE, UP"),
         ("MADE", "MADE"),
         ("^UP", "UP"),
         ("Yamada^Tarou=山田^太郎=やまだ^たろう", "Yamada, Tarou (山田 太郎)"),
@@ -97,6 +101,31 @@ def test_export_in_a_zone(make: Callable[..., ExportedReport]) -> None:
 def test_person_names(raw: str, written: str) -> None:
     """Components and component groups become readable text."""
     assert person_name(raw) == written
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "age"),
+    [
+        ("en-US", "Yamada, Tarou (山田 太郎)", "65y"),
+        ("de-DE", "Yamada, Tarou (山田 太郎)", "65 J."),
+        ("fr-FR", "Yamada, Tarou (山田 太郎)", "65 ans"),
+        ("ja-JP", "山田 太郎 (Yamada, Tarou)", "65歳"),
+        ("zh-CN", "山田 太郎 (Yamada, Tarou)", "65岁"),
+        ("zh-Hant", "山田 太郎 (Yamada, Tarou)", "65歲"),
+        ("ko-KR", "山田 太郎 (Yamada, Tarou)", "65세"),
+    ],
+)
+def test_names_and_ages_in_a_language(language: str, name: str, age: str) -> None:
+    """The group in the script of the language is first, and another one beside it."""
+    assert person_name("Yamada^Tarou=山田^太郎=やまだ^たろう", language) == name
+    assert age_text("065Y", language) == age
+    assert age_text("about 65", language) == "about 65"
+
+
+def test_a_korean_name_in_hangul() -> None:
+    """The phonetic group of a Korean name has the letters that a Korean reader expects."""
+    assert person_name("Hong^Gildong=洪^吉洞=홍^길동", "ko-KR") == "홍 길동 (洪 吉洞)"
+    assert person_name("Hong^Gildong=洪^吉洞=홍^길동", "es-ES") == "Hong, Gildong (洪 吉洞)"
 
 
 @pytest.mark.parametrize(

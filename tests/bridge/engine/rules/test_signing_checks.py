@@ -99,6 +99,16 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
         ("XR KNEE", "Fracture of the right patella.", []),
         ("MR KNEE BILATERAL LEFT", "Right.", []),
         ("XR KNEE LEFT", "Copyright. Brightness.", []),
+        ("Linkerknie", "Erguss rechts.", ["rechts"]),
+        ("Schulter links", "Fraktur der Rechterschulter.", ["Rechterschulter"]),
+        ("MRT Knie rechts", "Linksseitiger Erguss.", ["Linksseitiger"]),
+        ("MR Linkerknie", "Meniscus van de rechterknie.", ["rechterknie"]),
+        ("Knie linkszijdig", "Rechtszijdige hydrops.", ["Rechtszijdige"]),
+        ("DX vänster knä", "Fraktur i högersidiga patella.", ["högersidiga"]),
+        ("MR venstre skulder", "Høyresidig ruptur.", ["Høyresidig"]),
+        ("Knie links", "Rechteckiges Fragment, rechtzeitig.", []),
+        ("Knie rechts", "Linked to a linear lesion.", []),
+        ("Knie links", "Dit volgt rechtstreeks.", []),
     ],
 )
 def test_the_other_side(study: str, text: str, words: list[str]) -> None:

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, it } from "vitest";
-import { formatDuration, formatTagDate } from "../../shared/i18n";
-import { personName, priorityOf, waitsSince } from "./orderLabels";
+import { formatDuration, formatName, formatTagDate } from "../../shared/i18n";
+import { priorityOf, waitsSince } from "./orderLabels";
 
 describe("names and dates of orders", () => {
   it.each([
@@ -10,7 +10,30 @@ describe("names and dates of orders", () => {
     ["DOE^^", "DOE"],
     ["Jane Doe", "Jane Doe"],
     [undefined, ""],
-  ])("%s reads %s", (given, shown) => expect(personName(given)).toBe(shown));
+    ["DOE^JANE^M^DR^JR", "DOE, DR JANE M, JR"],
+    ["DOE^JANE^M^JR^DR", "DOE, DR JANE M, JR"],
+    ["DOE^JANE^^^MD", "DOE, JANE, MD"],
+    ["VAN DER BERG&VAN DER&BERG^PIET", "VAN DER BERG, PIET"],
+    ["^^^", ""],
+    ["=", ""],
+  ])("%s reads %s", (given, shown) => expect(formatName(given)).toBe(shown));
+
+  it.each([
+    ["en-US", "Yamada, Tarou (山田 太郎)"],
+    ["de-DE", "Yamada, Tarou (山田 太郎)"],
+    ["ja-JP", "山田 太郎 (Yamada, Tarou)"],
+    ["zh-Hant", "山田 太郎 (Yamada, Tarou)"],
+  ])("has the group of %s first", (language, shown) =>
+    expect(formatName("Yamada^Tarou=山田^太郎=やまだ^たろう", language)).toBe(shown),
+  );
+
+  it.each([
+    ["ko-KR", "홍 길동 (洪 吉洞)"],
+    ["zh-CN", "洪 吉洞 (Hong, Gildong)"],
+    ["fr-FR", "Hong, Gildong (洪 吉洞)"],
+  ])("has a Korean name in the script of %s", (language, shown) =>
+    expect(formatName("Hong^Gildong=洪^吉洞=홍^길동", language)).toBe(shown),
+  );
 
   it.each([
     ["20260131", "Jan 31, 2026"],

@@ -1,13 +1,6 @@
 // Formats the tags of an order: HL7 and DICOM values in readable form.
 import type { ReportStatus, Row } from "./rows";
 
-/** 'DOE^JANE^M' as 'DOE, JANE M'; other text is unchanged. */
-export function personName(text: string | undefined): string {
-  const [family = "", ...given] = (text ?? "").split("^").map((each) => each.trim());
-  const rest = given.filter(Boolean).join(" ");
-  return rest ? `${family}, ${rest}` : family;
-}
-
 const SIGNED: readonly ReportStatus[] = ["Final", "Addendum"];
 const ROUTINE = ["", "R"];
 /** HL7 table 0485. These words are the same in every language; other codes stay as they are. */

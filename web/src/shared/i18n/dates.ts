@@ -71,11 +71,23 @@ export function formatTagDate(text: string | undefined, language = locale.curren
 
 const AGES = { Y: "year", M: "month", W: "week", D: "day" } as const;
 
+/** The units of ages where CLDR's short forms are not those of the country's clinics. */
+const AGE_UNITS: Readonly<Record<string, readonly [string, string, string, string]>> = {
+  "ja-JP": ["歳", "か月", "週", "日"],
+  "ko-KR": ["세", "개월", "주", "일"],
+  "zh-CN": ["岁", "个月", "周", "天"],
+  "zh-Hant": ["歲", "個月", "週", "天"],
+  "de-DE": ["\u00a0J.", "\u00a0Mon.", "\u00a0Wo.", "\u00a0T."],
+};
+
 /** Formats a DICOM age (PS3.5 6.2, AS: `035Y`); other text is unchanged. */
 export function formatAge(text: string | undefined, language = locale.current): string {
   const [, count, unit] = /^(\d{1,3})([YMWD])$/.exec(text ?? "") ?? [];
   if (!unit) return text ?? "";
-  const style = { style: "unit", unit: AGES[unit as keyof typeof AGES], unitDisplay: "narrow" };
+  const own = AGE_UNITS[language]?.["YMWD".indexOf(unit)];
+  if (own) return `${Number(count)}${own}`;
+  const unitDisplay = language.startsWith("en") ? "narrow" : "short";
+  const style = { style: "unit", unit: AGES[unit as keyof typeof AGES], unitDisplay };
   return new Intl.NumberFormat(language, style as Intl.NumberFormatOptions).format(Number(count));
 }
 

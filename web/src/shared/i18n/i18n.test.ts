@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ageBetween, formatAge, formatCountdown, locale, t } from ".";
+import { ageBetween, CODES, formatAge, formatCountdown, locale, t } from ".";
 
 describe("the texts", () => {
   it("are found by area and name, with parameters in their places", () => {
@@ -23,7 +23,17 @@ describe("the texts", () => {
 
   it("have readable ages, and keep a text that is no age", () => {
     expect(formatAge("035Y", "en-US")).toBe("35y");
-    expect(formatAge("018M", "de-DE")).toBe("18 M");
+    expect(formatAge("018M", "de-DE")).toBe("18\u00a0Mon.");
+    expect(formatAge("065Y", "ja-JP")).toBe("65歳");
+    expect(formatAge("065Y", "zh-Hant")).toBe("65歲");
+    expect(formatAge("065Y", "zh-CN")).toBe("65岁");
+    expect(formatAge("005D", "ko-KR")).toBe("5일");
+    expect(formatAge("065Y", "fr-FR")).toBe("65\u00a0ans");
+    for (const code of CODES.filter((each) => !each.startsWith("en"))) {
+      for (const age of ["065Y", "007M", "003W", "012D"]) {
+        expect([code, formatAge(age, code)]).not.toEqual([code, formatAge(age, "en-US")]);
+      }
+    }
     expect([formatAge("about 35"), formatAge(undefined)]).toEqual(["about 35", ""]);
   });
 

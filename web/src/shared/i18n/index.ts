@@ -1,3 +1,4 @@
+export { formatName } from "./personNames";
 export { CODES, locale, t } from "./catalogue.svelte";
 export {
   ageBetween,
