@@ -111,7 +111,7 @@ def test_a_connection_made_before_the_page_gets_report_ready_once(
     host.show("", origin_of(installed.host))
     host.connect()
     host.page.evaluate(
-        "window.first = null; report.next('report_ready').then(event => { first = event })"
+        "window.first = null; void report.next('report_ready').then(event => { first = event })"
     )
     user = {"UserEmail": viewer.reports.reader, "UserName": "Rea Der"}
     session = viewer.reports.api("init", clinicalInfo={"SiteID": "SITE1"}, userInfo=user).json()

@@ -104,7 +104,7 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
         ("MRT Knie rechts", "Linksseitiger Erguss.", ["Linksseitiger"]),
         ("MR Linkerknie", "Meniscus van de rechterknie.", ["rechterknie"]),
         ("Knie linkszijdig", "Rechtszijdige hydrops.", ["Rechtszijdige"]),
-        ("DX vänster knä", "Fraktur i högersidiga patella.", ["högersidiga"]),
+        ("Röntgen vänster knä", "Fraktur i högersidiga patella.", ["högersidiga"]),
         ("MR venstre skulder", "Høyresidig ruptur.", ["Høyresidig"]),
         ("Knie links", "Rechteckiges Fragment, rechtzeitig.", []),
         ("Knie rechts", "Linked to a linear lesion.", []),
