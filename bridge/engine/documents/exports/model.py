@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from enum import StrEnum
 from importlib.resources import files
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import Document
@@ -228,7 +228,7 @@ def age_text(raw: str, language: str) -> str:
     count, unit = int(found[1]), found[2]
     if own := _OWN_AGE_UNITS.get(language):
         return f"{count}{own['YMWD'.index(unit)]}"
-    length = "narrow" if language.startswith("en") else "short"
+    length: Literal["narrow", "short"] = "narrow" if language.startswith("en") else "short"
     written = format_unit(count, _AGE_UNITS[unit], length, locale=locale_of(language))
     return _plain_spaces(written)
 
