@@ -21,6 +21,9 @@ from mappings.hl7.message import Message
 
 MAX_WIDTH: Final = 100
 _TIME_WIDTH: Final = 6
+_WHOLE_SECONDS: Final = 99.95
+"""From here on a time has no decimal, so that it fits into its column."""
+
 _INDENT: Final = 7
 _NAME: Final = 3
 
@@ -125,5 +128,8 @@ class Narrator:
         grid.add_column(width=1, style="green")
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True, style="dim")
-        grid.add_row(f"{self.seconds:.1f} s", mark, Text(text, style), note)
+        seconds = self.seconds
+        grid.add_row(
+            f"{seconds:.{1 if seconds < _WHOLE_SECONDS else 0}f} s", mark, Text(text, style), note
+        )
         self._console.print(grid)

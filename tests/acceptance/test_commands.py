@@ -1,6 +1,7 @@
 """Exit status and output of the commands."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def test_check_names_mistakes_of_mappings(house: House) -> None:
     assert f"orders.yaml:{line}:" in house.bridge("check", expect=1)
     assert f"orders.yaml:{line}:" in house.bridge("mapping", "check", expect=1)
     assert house.bridge("serve", expect=1)
+
+
+def test_the_log_and_the_command_name_the_same_release(running: House) -> None:
+    """The line of a ready service has the version and the build that `bridge --version` prints."""
+    (line,) = [line for line in running.log().splitlines() if re.search(r"\bready\b", line)]
+    shown = dict(re.findall(r"(version|build)=(\S+)", line))
+    assert bridge("--version") == f"Report Bridge {shown['version']} (build {shown['build']})\n"
 
 
 def test_send(running: House, tmp_path: Path) -> None:

@@ -91,10 +91,22 @@ def test_named_functions_exist(page: Path) -> None:
         assert not second or second in inner, f"{first}.{second} in {file}"
 
 
-def test_the_readme_names_both_entry_points() -> None:
-    """The README names where a frame becomes an order and where a release becomes an ORU."""
-    found = FUNCTION.findall((ROOT / "README.md").read_text("utf-8"))
+def test_the_architecture_names_both_entry_points() -> None:
+    """The table of questions names where a frame becomes an order, and a release an ORU."""
+    page = (DOCS / "explanation" / "architecture.md").read_text("utf-8")
+    table = page.partition("## Where to look in the source\n")[2].partition("\n## ")[0]
+    found = FUNCTION.findall(table)
     assert {file.split("/")[1] for _, _, file in found} >= {"intake", "delivery"}
+
+
+def test_the_readme_fits_on_one_screen() -> None:
+    """The README is short, has two pictures, and says what is not claimed."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 80
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+\.png)\)", text)
+    assert len(pictures) == 2
+    assert sum((ROOT / picture).stat().st_size for picture in pictures) < 400_000
+    assert "cleared as a medical device" in text
 
 
 @each_page

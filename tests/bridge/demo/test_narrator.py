@@ -41,3 +41,14 @@ def test_long_steps_are_wrapped_beside_their_note() -> None:
 
     assert first.endswith("AA  3 ms")
     assert " ".join([first.removesuffix("AA  3 ms"), *rest]).count("word") == 40
+
+
+def test_a_slow_machine() -> None:
+    """The time of a step fits into its column after a hundred seconds."""
+    out, times = StringIO(), iter([0.0, 99.94, 99.96, 119.3, 4000.0])
+    narrator = Narrator(out, clock=lambda: next(times))
+    for _ in range(4):
+        narrator.done("a step")
+    found = [line.partition("✓")[0].strip() for line in out.getvalue().splitlines()]
+
+    assert found == ["99.9 s", "100 s", "119 s", "4000 s"]
