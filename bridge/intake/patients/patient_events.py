@@ -23,7 +23,13 @@ from bridge.intake.patients.demographics import (
     updates_of,
     with_new_patient,
 )
-from bridge.intake.patients.visits import VisitChange, later_moves, moves_of, visit_changes
+from bridge.intake.patients.visits import (
+    VisitChange,
+    later_moves,
+    moves_of,
+    overtaken_by_orders,
+    visit_changes,
+)
 from bridge.intake.process.addressing import IdentifierTakenError, OrderOfOtherPatientError
 from bridge.intake.process.duplicate_orders import (
     duplicate_orders,
@@ -263,13 +269,20 @@ def merge_to_undo(
 
 def _current_visit_changes(context: JobContext, event: OrderEvent) -> list[VisitChange]:
     """Return the visit changes of an event; none if a later update of the patient was applied."""
-    changes = visit_changes(event, context.index.values())
+    sent_at = context.job.source.sent_at
+    changes = visit_changes(event, context.index.values(), sent_at)
     is_update = event.action is OrderAction.PATIENT_UPDATE
+    if is_update and len(changes) < len(visit_changes(event, context.index.values())):
+        _note_once(context, SUPERSEDED)
     if not (changes and is_update and _is_stale(context, event)):
         return changes
-    if SUPERSEDED not in context.notes:
-        context.notes.append(SUPERSEDED)
+    _note_once(context, SUPERSEDED)
     return []
+
+
+def _note_once(context: JobContext, note: str) -> None:
+    if note not in context.notes:
+        context.notes.append(note)
 
 
 def _is_stale(context: JobContext, event: OrderEvent) -> bool:
@@ -295,6 +308,15 @@ async def _apply_patient_event(
     updates = updates_of(event, known, stale=stale)
     if stale and known is not None and not demographics_of(event).items() <= known.tags.items():
         context.notes.append(SUPERSEDED)
+    newer = (
+        overtaken_by_orders(event, context.job.source.sent_at, context.index.values())
+        if event.action is OrderAction.PATIENT_UPDATE
+        else {}
+    )
+    newer = {tag: value for tag, value in newer.items() if tag in updates}
+    if any(updates[tag] != value for tag, value in newer.items()):
+        _note_once(context, SUPERSEDED)
+    updates = {tag: value for tag, value in updates.items() if tag not in newer}
     if takes_identifier_of_other(event, context.job.demographics, context.index.values()):
         raise IdentifierTakenError
     note = await send_patient_change(worklist.client, event, updates)
@@ -307,7 +329,7 @@ async def _apply_patient_event(
     for each in corrections(event, updates, context.index.values()):
         context.changed[each.key] = context.index[each.key] = each
     if updates and not stale:
-        tags = {**known.tags, **updates} if known is not None else updates
+        tags = {**(known.tags if known is not None else {}), **updates, **newer}
         at, clock = context.sent
         context.demographics.append(DemographicsUpdate(event.site, event.mrn, at, tags, clock))
     if event.action is OrderAction.PATIENT_MERGE:

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from bridge.intake.patients.demographics import demographics_of, with_new_patient
+from bridge.intake.patients.demographics import (
+    DEMOGRAPHICS,
+    demographics_of,
+    with_new_patient,
+)
 from bridge.intake.process.addressing import Patient, redirected_to_survivor
 from bridge.intake.process.duplicate_orders import (
     combined_with_existing,
@@ -47,8 +51,15 @@ class VisitChange:
         return self.before.key != self.after.key
 
 
-def visit_changes(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[VisitChange]:
-    """Return the orders that an event about a visit changes."""
+def visit_changes(
+    event: OrderEvent, orders: Iterable[IndexedOrder], sent_at: MessageTime | None = None
+) -> list[VisitChange]:
+    """
+    Return the orders that an event about a visit changes.
+
+    An update that was sent before the newest message about an order adds only values that the
+    order does not have.
+    """
     visit = event.visit
     if visit is None:
         return []
@@ -65,7 +76,10 @@ def visit_changes(event: OrderEvent, orders: Iterable[IndexedOrder]) -> list[Vis
         and (is_move or each.state != OrderState.CANCELLED)  # a cancelled order moves too
         and _metadata(each).get(visit.key) == number
     ]
-    changed = (_visit_change(each, event, visit) for each in found)
+    changed = (
+        _visit_change(each, event, visit, overtaken=not is_move and _is_overtaken(each, sent_at))
+        for each in found
+    )
     combined_changes = (_with_existing(each, known) if each.moves else each for each in changed)
     return [each for each in combined_changes if each.before != each.after]
 
@@ -76,10 +90,34 @@ def _with_existing(change: VisitChange, known: Iterable[IndexedOrder]) -> VisitC
     return replace(change, after=after, updates=dict(after.tags))
 
 
-def _visit_change(order: IndexedOrder, event: OrderEvent, visit: PatientVisit) -> VisitChange:
+def _is_overtaken(order: IndexedOrder, sent_at: MessageTime | None) -> bool:
+    """Tell whether an order has the visit from a message that was sent later."""
+    has_visit = any(line[:3].upper() == "PV1" for line in order.echo)
+    return has_visit and is_earlier(sent_at, order.tags_sent_at)
+
+
+def overtaken_by_orders(
+    event: OrderEvent, sent_at: MessageTime | None, orders: Iterable[IndexedOrder]
+) -> dict[str, str]:
+    """Return the demographics of a patient's orders that were sent later than an event."""
+    found: dict[str, str] = {}
+    for order in orders:
+        is_own = (order.key.site, order.key.mrn) == (event.site, event.mrn)
+        if is_own and not has_moved_away(order) and is_earlier(sent_at, order.tags_sent_at):
+            values = {tag: str(order.tags[tag]) for tag in DEMOGRAPHICS if order.tags.get(tag)}
+            found = {**values, **found}
+    return found
+
+
+def _visit_change(
+    order: IndexedOrder, event: OrderEvent, visit: PatientVisit, *, overtaken: bool
+) -> VisitChange:
     values = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
+    known = _metadata(order)
     changed_values = {
-        key: value for key, value in values.items() if _metadata(order).get(key) != value
+        key: value
+        for key, value in values.items()
+        if known.get(key) != value and not (overtaken and known.get(key))
     }
     tags = (
         {**order.tags, METADATA: {**_metadata(order), **changed_values}}

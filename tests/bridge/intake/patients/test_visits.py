@@ -68,6 +68,44 @@ async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> 
     assert await known(hospital) == {"A1": ("M1", "V1", "W 2"), "A2": ("M1", "V2", "AMB 1")}
 
 
+def at(hour: int, message: bytes) -> bytes:
+    """Set the time at which a message was sent."""
+    return message.replace(b"|20261121||", b"|20261121%02d0000||" % hour, 1)
+
+
+@pytest.mark.parametrize("event", ["A01", "A02", "A08", "A31"])
+async def test_an_update_that_an_order_overtook(hospital: Hospital, event: str) -> None:
+    """An older update does not replace what a newer order has, and is an exception."""
+    await hospital.send(at(10, order("A1")))
+    await hospital.send(at(9, adt(event, visit="V1")))
+    assert await known(hospital) == {"A1": ("M1", "V1", "AMB 1")}
+    assert hospital.last_message() == ("done", "superseded")
+    await hospital.send(at(11, adt(event, visit="V1")))
+    assert await known(hospital) == {"A1": ("M1", "V1", "W 2")}
+    await hospital.send(at(12, order("A1").replace(b"AMB^1", b"AMB^2").replace(b"NW", b"XO")))
+    assert await known(hospital) == {"A1": ("M1", "V1", "AMB 2")}
+
+
+async def test_an_older_update_adds_what_an_order_does_not_have(hospital: Hospital) -> None:
+    """Demographics and a location that the newer order lacks are added; others stay."""
+    bare = order("A1").replace(b"AMB^1", b"").replace(b"19700101|F", b"|F")
+    await hospital.send(at(10, bare))
+    late = adt("A08", visit="V1").replace(b"TESTER^TILDA", b"OLDER^TILDA")
+    await hospital.send(at(9, late))
+    assert await known(hospital) == {"A1": ("M1", "V1", "W 2")}
+    (row,) = (await hospital.client.worklist(SITE)).items
+    (tags,) = row["orders"]
+    assert (tags["PatientName"], tags["PatientBirthDate"]) == ("TESTER^TILDA", "19700101")
+    assert hospital.last_message() == ("done", "superseded")
+
+
+async def test_times_of_other_senders_are_not_compared(hospital: Hospital) -> None:
+    """An update of another sender counts when it arrives, whatever its clock says."""
+    await hospital.send(at(10, order("A1")))
+    await hospital.send(at(9, adt("A02", visit="V1")).replace(b"|RIS|MAIN|", b"|HIS|MAIN|"))
+    assert await known(hospital) == {"A1": ("M1", "V1", "W 2")}
+
+
 @pytest.mark.parametrize("event", ["A01", "A02", "A08"])
 async def test_an_update_that_was_overtaken(hospital: Hospital, event: str) -> None:
     """Of two updates the one sent later counts, and the other one is an exception."""
