@@ -52,8 +52,9 @@ def form_fields(model: type[BaseModel], prefix: str = "") -> Iterator[Mapping[st
 def to_table(section: BaseModel) -> dict[str, Any]:
     """Return a section as in the file: the keys whose values are not the defaults."""
     found = {}
+    values = dict(section)  # unlike getattr, without warnings for deprecated settings
     for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
+        value = values[name]
         if isinstance(value, BaseModel):
             found[field.alias or name] = to_table(value)
         elif value != field.get_default(call_default_factory=True):

@@ -151,6 +151,9 @@ class Http(Section):
     public_url: str = Field(
         "http://127.0.0.1:8575", description="address that browsers use; all links begin with it"
     )
+    banner: str = Field(
+        "", max_length=80, description="text that all pages show at the top, such as TEST"
+    )
     regional_urls: list[str] = Field(
         default_factory=list, description="further public addresses of the same service"
     )

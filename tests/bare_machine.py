@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.programs import CHROMIUM, HAPROXY, LIBFUSE, SQLITE3, STRACE, SYSTEMD_ANALYZE
+from tests.programs import CHROMIUM, HAPROXY, LIBFUSE, STRACE, SYSTEMD_ANALYZE
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMED = ("python3", "git", "make", "sh", "bash")
@@ -53,7 +53,6 @@ SKIPPED = {
     "tests/browser/embedding/test_windows.py::": CHROMIUM,
     "tests/power/test_power.py::": LIBFUSE,
     "tests/power/test_syncs.py::": LIBFUSE,
-    "tests/release/test_guides.py::test_a_backup_is_restored": SQLITE3,
     "tests/release/test_guides.py::test_the_systemd_unit_is_valid": SYSTEMD_ANALYZE,
     "tests/sweep/test_sweep.py::test_calls_of_a_migration": LIBFUSE,
     "tests/sweep/test_sweep.py::test_system_calls": STRACE,

@@ -105,7 +105,6 @@ CHROMIUM = _program(
 )
 HAPROXY = _program("HAProxy", "clusters behind a load balancer", "haproxy", "haproxy")
 JAVA = _program("Java", "the models of the queues", "default-jre-headless", "java")
-SQLITE3 = _program("sqlite3", "the backup of SQLite in the guide", "sqlite3", "sqlite3")
 STRACE = _program("strace", "failing system calls", "strace", "strace")
 SYSTEMD_ANALYZE = _program("systemd-analyze", "the systemd unit", "systemd", "systemd-analyze")
 
@@ -127,7 +126,7 @@ RIGHT_TO_MOUNT = Requirement(
 FUSE = (LIBFUSE, FUSE_DEVICE, RIGHT_TO_MOUNT)
 """What the recording disk needs."""
 
-OF_THE_TESTS = (BASH, CHROMIUM, HAPROXY, SQLITE3, STRACE, SYSTEMD_ANALYZE, *FUSE)
+OF_THE_TESTS = (BASH, CHROMIUM, HAPROXY, STRACE, SYSTEMD_ANALYZE, *FUSE)
 """What `make test` uses."""
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.admin.audit_events import append_event
+from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.engine.links import KeyRing
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import second_factor
@@ -54,7 +55,11 @@ class RotationResult:
 
 
 def rotate_keys(
-    settings: Settings, *, drop_old: bool, sleep: Callable[[float], None] = time.sleep
+    settings: Settings,
+    *,
+    drop_old: bool,
+    sleep: Callable[[float], None] = time.sleep,
+    report: Report = NOT_SHOWN,
 ) -> RotationResult:
     """Add a new key, seal all links with it, and drop the old keys if requested."""
     if not settings.engine.is_internal:
@@ -64,20 +69,25 @@ def rotate_keys(
     try:
         migrate_engine(database)
         with _exclusive(path):
-            return _rotate(path, database, sleep, drop_old=drop_old)
+            return _rotate(path, database, sleep, report, drop_old=drop_old)
     finally:
         database.dispose()
 
 
 def _rotate(
-    path: Path, database: Database, sleep: Callable[[float], None], *, drop_old: bool
+    path: Path,
+    database: Database,
+    sleep: Callable[[float], None],
+    report: Report,
+    *,
+    drop_old: bool,
 ) -> RotationResult:
     old = read_link_keys(path)
     new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
     write_link_keys(path, (new, *old))
     sleep(_SETTLE_SECONDS)
     link_keys = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
-    resealed, unreadable = _reseal_links(database, link_keys)
+    resealed, unreadable = _reseal_links(database, link_keys, report)
     with database.write() as connection:
         answers = idempotency.reseal(connection, link_keys.keys)
         codes = second_factor.reseal(connection, link_keys.keys)
@@ -102,14 +112,17 @@ def _rotate(
     return result
 
 
-def _reseal_links(database: Database, link_keys: LinkKeys) -> tuple[int, int]:
+def _reseal_links(database: Database, link_keys: LinkKeys, report: Report) -> tuple[int, int]:
     """Seal links in small transactions, so that launches are not delayed."""
     resealed, unreadable, after = 0, 0, 0
+    with database.read() as connection:
+        total = links.count_older(connection, link_keys, _now())
     while True:
         with database.write() as connection:
             step = links.reseal(connection, link_keys, _now(), after)
         resealed += step.moved
         unreadable += step.unreadable
+        report("sealing links", resealed + unreadable, total)
         if step.last is None:
             return resealed, unreadable
         after = step.last

@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from bridge.admin.audit_events import append_event
+from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.engine.service import change_feed, idempotency
@@ -44,6 +45,7 @@ def prune_home(
     max_size: int = 0,
     patience: int = 0,
     archive: Path | None = None,
+    report: Report = NOT_SHOWN,
 ) -> dict[str, int]:
     """
     Remove rows older than `older_than` seconds; return the number of removed rows by kind.
@@ -63,7 +65,9 @@ def prune_home(
         too_large_before = find_size_cutoff(bridge, max_size) if max_size else 0
         end = max(before, too_large_before)
         patience = patience if before >= too_large_before else 0
-        counts = asdict(prune(bridge, end, archive=keep, patience=patience))
+        removing = _Batches("removing messages and deliveries", report)
+        found = prune(bridge, end, archive=keep, patience=patience, pause=removing.pause)
+        counts = asdict(found)
         delete_orphans(bridge, now)
         patient_demographics.delete_old(bridge, before)
         visit_transfers.delete_old(bridge, before)
@@ -77,8 +81,22 @@ def prune_home(
     finally:
         bridge.dispose()
     if settings.engine.is_internal and older_than is not None:
+        report("removing changes, sessions and links", 0, 0)
         counts |= _prune_engine(settings, before, read_to, counts)
     return counts
+
+
+class _Batches:
+    """Reports the batches of a removal."""
+
+    def __init__(self, step: str, report: Report) -> None:
+        self._step, self._report, self._count = step, report, 0
+
+    def pause(self, seconds: float) -> None:
+        """Yield to others between two batches."""
+        self._count += 1
+        self._report(self._step, self._count, 0)
+        time.sleep(seconds)
 
 
 def _feed_position(bridge: Database) -> int | None:

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from bridge import __version__
-from bridge.cli import audit, channels, mapping, merges, mllp, queues, service, sites, users
+from bridge.cli import (
+    audit,
+    backups,
+    channels,
+    mapping,
+    merges,
+    mllp,
+    queues,
+    service,
+    sites,
+    users,
+)
 from bridge.commit import running_commit
 from bridge.errors import BridgeError
 from config.errors import SettingsError
@@ -55,6 +66,9 @@ application.command("send")(mllp.send)
 application.command("receive")(mllp.receive)
 application.command("rotate-keys")(service.rotate_keys)
 application.command("prune")(service.prune)
+application.command("backup")(backups.backup)
+application.command("restore")(backups.restore)
+application.command("compare")(backups.compare)
 application.add_typer(sites.group, name="site")
 application.add_typer(users.users, name="user")
 application.add_typer(users.tokens, name="token")

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
+from bridge.cli.progress import interruptible, shown_progress
+
 if TYPE_CHECKING:
     from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, VersionComparison
     from bridge.admin.selection import RequeueResult
@@ -88,22 +90,38 @@ def _cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
-def print_requeue_results(results: Iterable["RequeueResult"], what: str) -> None:
-    """Print the result of each replay or retry; exit 1 if one failed."""
-    queued = failed = 0
-    for each in results:
-        if each.error:
-            failed += 1
-            print(f"{what} {each.row_id}: {each.error}", file=sys.stderr)
-            continue
-        queued += 1
-        print(f"queued {what} {each.row_id} again")
-        if each.overtaken:
-            print(f"note: {each.overtaken} later messages of this patient are already applied")
+def print_requeue_results(results: Iterable["RequeueResult"], what: str, total: int) -> None:
+    """
+    Print the result of each of `total` replays or retries; exit 1 if one failed.
+
+    After Ctrl-C, print how many were queued: each is done completely or not at all.
+    """
+    counts = {"queued": 0, "failed": 0}
+
+    def state() -> str:
+        left = total - sum(counts.values())
+        return f"{counts['queued']} queued, {counts['failed']} failed, {left} are as before"
+
+    with interruptible(state), shown_progress() as report:
+        for at, each in enumerate(results, 1):
+            _print_requeue_result(each, what, counts)
+            report(f"queuing {total} again", at, total)
+    queued, failed = counts["queued"], counts["failed"]
     if queued + failed != 1:
         print(f"{queued} queued, {failed} failed")
     if failed:
         sys.exit(1)
+
+
+def _print_requeue_result(each: "RequeueResult", what: str, counts: dict[str, int]) -> None:
+    if each.error:
+        counts["failed"] += 1
+        print(f"{what} {each.row_id}: {each.error}", file=sys.stderr)
+        return
+    counts["queued"] += 1
+    print(f"queued {what} {each.row_id} again")
+    if each.overtaken:
+        print(f"note: {each.overtaken} later messages of this patient are already applied")
 
 
 def print_trials(

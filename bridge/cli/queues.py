@@ -101,7 +101,7 @@ def messages_replay(
     if dry_run:
         print(*ids, sep="\n", end="\n" if ids else "")
         return
-    print_requeue_results(replay_messages(home, ids, chosen, rate), "message")
+    print_requeue_results(replay_messages(home, ids, chosen, rate), "message", len(ids))
 
 
 deliveries = typer.Typer(help="Results sent to destinations.", no_args_is_help=True)
@@ -188,7 +188,7 @@ def deliveries_retry(
         return
     for each in notes:
         print(f"note: {each}", file=sys.stderr)
-    print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery")
+    print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery", len(ids))
 
 
 @deliveries.command("skip")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
+from bridge.cli.progress import interruptible, shown_progress
 from bridge.roles import Role
 
 
@@ -56,7 +57,11 @@ def migrate(home: Home) -> None:
     """Migrate the databases of a data directory to the schema of this release."""
     from bridge.admin.access.commands import upgrade_databases
 
-    for name, revisions in upgrade_databases(home).items():
+    state = "each database is as before, or migrated completely; run the command again"
+    with interruptible(state), shown_progress() as report:
+        report("migrating the databases", 0, 0)
+        done = upgrade_databases(home)
+    for name, revisions in done.items():
         print(f"{name}: {', '.join(revisions)}")
 
 
@@ -102,7 +107,12 @@ def rotate_keys(
     from bridge.admin.key_rotation import rotate_keys as rotate
     from config import load
 
-    done = rotate(load(home), drop_old=drop_old)
+    state = (
+        "old and new keys are in the ring, and all links work; run the command again to seal the"
+        " other links with a new key"
+    )
+    with interruptible(state), shown_progress() as report:
+        done = rotate(load(home), drop_old=drop_old, report=report)
     print(f"key {done.key_id} is active; {done.links} links resealed")
     print(f"{done.kept} keys in the ring, {done.dropped} dropped")
     if done.unreadable:
@@ -156,7 +166,11 @@ def prune(
 
     if older_than is None and not max_size:
         raise typer.BadParameter("give --older-than or --max-size")
-    counts = prune_home(load(home), older_than, max_size=max_size, archive=archive)
+    state = "what was removed until now is removed completely; run the command again for the rest"
+    with interruptible(state), shown_progress() as report:
+        counts = prune_home(
+            load(home), older_than, max_size=max_size, archive=archive, report=report
+        )
     if as_json:
         print(json.dumps(counts))
     else:

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from bridge import banner
 from bridge.admin.access.commands import resolve_grants
 from bridge.admin.access.granted_roles import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
@@ -147,6 +148,7 @@ def _web(
 ) -> list[ServicePart]:
     """Return the web server, if this process has one, and the part that ends long polls."""
     parts = []
+    banner.install(settings.http.banner)
     bind = settings.http.bind if roles & WEB_ROLES else settings.http.probe_bind
     if bind is not None:
         shares = {

@@ -9,94 +9,57 @@ Each test runs the shell blocks of a guide with `bash -euo pipefail`. Only the l
 import json
 import re
 import sys
-import uuid
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
 
+import httpx
 import pytest
 
 from bridge.wiring.active_settings import current
 from bridge.wiring.stores import bridge_database
 from config import load
+from tests.acceptance.forked import Forked
 from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
-from tests.acceptance.wire import Sender
-from tests.conftest import address_of, ask_server, drop_database
-from tests.programs import SQLITE3, SYSTEMD_ANALYZE
+from tests.acceptance.serving import Serving
+from tests.eventually import PATIENCE
+from tests.programs import SYSTEMD_ANALYZE
 from tests.release.guides import PROGRAMS, ROOT, commands, run
+from tests.trust import TRUSTED
 
 UNIT = ROOT / "deploy" / "report-bridge.service"
-OF_SQLITE, OF_POSTGRESQL = ("bridge.db",), ("pg_dump", "pg_restore", "psql")
+OF_POSTGRESQL = ("--database-url",)
 
 
-@pytest.mark.needs(SQLITE3)
-def test_a_backup_is_restored(tmp_path: Path) -> None:
-    """A restored folder has settings, secrets and both databases, and passes the check."""
-    home, again, backup = tmp_path / "home", tmp_path / "again", tmp_path / "backup"
-    bridge("init", str(home))
-    bridge("site", "add", "SITE1", "--home", str(home))
+def test_a_backup_is_restored_and_copied(tmp_path: Path) -> None:
+    """The commands of the guide back up a running service, restore it, and make a test copy."""
+    house = House(tmp_path / "home")
+    house.destination("back", 9)
+    house.make()
+    house.start()
+    again, copy, backup = tmp_path / "again", tmp_path / "copy", tmp_path / "backup"
     guide = "docs/guides/backup-and-restore.md"
-    run(commands(guide, "Back up (SQLite)"), BRIDGE_HOME=home, BACKUP=backup)
-    printed = run(commands(guide, "Restore", OF_POSTGRESQL), BRIDGE_HOME=again, BACKUP=backup)
-    assert "SITE1" in bridge("site", "list", "--home", str(again))
-    names = {path.relative_to(again).as_posix() for path in again.rglob("*")}
-    assert {"bridge.toml", "secrets/index.key", "bridge.db", "bridge-engine.db"} <= names
-    assert "other users" not in printed
-
-
-@pytest.fixture
-def installation(postgres_server: str, tmp_path: Path) -> Iterator[tuple[House, str]]:
-    """A service on its own PostgreSQL database, and the database's name."""
-    name = f"guide-{uuid.uuid4().hex[:12]}"
-    ask_server(postgres_server, f'CREATE DATABASE "{name}"')
-    house = House(tmp_path / "home", database=address_of(postgres_server, name))
     try:
-        house.make()
-        house.start()
-        yield house, name
+        house.send(order(1))
+        run(commands(guide, "Back up"), BRIDGE_HOME=house.home, BACKUP=backup)
+        house.send(order(2))
     finally:
-        house.kill()
-        for each in (name, f"{name}-before-restore"):
-            drop_database(postgres_server, f'"{each}"')
+        assert house.stop() == 0
+    run(commands(guide, "Restore", OF_POSTGRESQL), BRIDGE_HOME=again, BACKUP=backup)
+    assert len(json.loads(bridge("messages", "list", "--home", str(again), "--json"))) == 1
+    assert (backup / "today.backup").stat().st_mode & 0o077 == 0
+    run(commands(guide, "Make a test copy"), TEST_HOME=copy, BACKUP=backup)
 
-
-@pytest.mark.postgres
-@pytest.mark.slow
-def test_a_postgresql_backup_is_restored(
-    installation: tuple[House, str], postgres_server: str, tmp_path: Path
-) -> None:
-    """A restore removes later orders and tables, and keeps the old database under another name."""
-    house, name = installation
-    backup, again = tmp_path / "backup", tmp_path / "again"
-    plain = postgres_server.replace("+psycopg", "")
-    given: dict[str, str | Path] = {
-        "BACKUP": backup,
-        "DATABASE_URL": address_of(plain, name),
-        "ADMIN_URL": plain,
-        "DATABASE": name,
-        "OWNER": "postgres",
-    }
-    with Sender(house.mllp_port) as sender:
-        sender.ask(order(1))
-        house.settle()
-        guide = "docs/guides/backup-and-restore.md"
-        run(commands(guide, "Back up (PostgreSQL)"), BRIDGE_HOME=house.home, **given)
-        sender.ask(order(2))
-        house.settle()
-    house.stop()
-    newer = 'psql -v ON_ERROR_STOP=1 -c "CREATE TABLE of_a_newer_release ()" "$DATABASE_URL"'
-    run(newer, **given)
-
-    run(commands(guide, "Restore", OF_SQLITE), BRIDGE_HOME=again, **given)
-    listed = bridge("messages", "list", "--home", str(again), "--json")
-    assert len(json.loads(listed)) == 1
-    tables = 'psql -At -c "SELECT relname FROM pg_class WHERE reltuples > 0" "$DATABASE_URL"'
-    assert "engine_site" in run(tables, **given)  # there are statistics, so ANALYZE was executed
-    assert "of_a_newer_release" not in run(tables.replace("reltuples > 0", "true"), **given)
-    kept = {"DATABASE_URL": address_of(plain, f"{name}-before-restore")}
-    assert "of_a_newer_release" in run(tables.replace("reltuples > 0", "true"), **kept)
-    for file in (backup / "bridge.dump", backup / "home.tar"):
-        assert file.stat().st_mode & 0o077 == 0, file
+    address = tomllib.loads((copy / "bridge.toml").read_text("utf-8"))["http"]["bind"]
+    service = Serving(copy, f"http://{address}", (), {}, Forked)
+    service.wait()
+    try:
+        page = httpx.get(f"http://{address}/reporting/login", timeout=PATIENCE, verify=TRUSTED)
+        assert "TEST COPY of 20" in page.text
+        listed = json.loads(bridge("destinations", "list", "--home", str(copy), "--json"))
+        assert [each["name"] for each in listed if each["state"] == "running"] == []
+    finally:
+        service.stop()
 
 
 def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:
@@ -104,7 +67,9 @@ def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:
     home, guide = tmp_path / "home", "docs/guides/upgrade-and-rollback.md"
     bridge("init", str(home))
     bridge("site", "add", "SITE1", "--home", str(home))
-    printed = run(commands(guide, "Upgrade"), BRIDGE_HOME=home)
+    shown = commands(guide, "Upgrade", ("systemctl", "podman", "git "))
+    printed = run(shown, BRIDGE_HOME=home, BACKUP=tmp_path / "backups")
+    assert (tmp_path / "backups/before-upgrade.backup").exists()
     assert re.search(r"^\S.*\d+\.\d+", printed)
     definition = home / "mappings" / "orders.yaml"
     shipped = definition.read_text("utf-8")
@@ -116,6 +81,29 @@ def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:
     newest, second, first = re.findall(r"^([0-9a-f]{16}) ", history, re.MULTILINE)
     assert "wrong accession" in history
     assert newest == first != second
+
+
+@pytest.mark.parametrize("way", ["systemd", "Container", "Offline"])
+def test_the_service_is_stopped_while_a_release_is_installed(tmp_path: Path, way: str) -> None:
+    """Both ways: stop, install the release that the guide names, start."""
+    page = (ROOT / "docs/guides/upgrade-and-rollback.md").read_text("utf-8")
+    chapter = page.partition(f"### {way}\n")[2].partition("\n### ")[0]
+    (tmp_path / "stubs").mkdir()
+    for name in ("systemctl", "podman", "git", "pip"):
+        stub = tmp_path / "stubs" / name
+        stub.write_text(f'#!/bin/bash\necho "{name} $*" >> "$CALLS"\n', "utf-8")
+        stub.chmod(0o755)
+    path = f"{tmp_path}/stubs:{':'.join(map(str, PROGRAMS))}"
+    for at, script in enumerate(re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)):
+        calls = tmp_path / f"calls-{at}"
+        run(script.replace("/opt/report-bridge/bin/", ""), PATH=path, CALLS=calls)
+        words = calls.read_text("utf-8")
+        kinds = [line.split()[:2] for line in words.splitlines()]
+        if way == "Container":
+            continue
+        begin, end = kinds.index(["systemctl", "stop"]), kinds.index(["systemctl", "start"])
+        assert [each[0] for each in kinds[begin + 1 : end]] == ["pip", "pip"]
+        assert ("0.2.0" in words, "0.1.0" in words) == (at == 0, at == 1)
 
 
 def test_an_interface_is_promoted_from_test_to_production(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from bridge import banner
 from bridge.admin.errors import OperatorError
 from bridge.console.context import ConsoleContext
 from bridge.console.errors import SignInRequired
@@ -103,7 +104,7 @@ def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
         f'<title>Console</title><link rel="icon" href="data:,">{"".join(links)}'
         f'<script type="application/json" id="boot">{data}</script>'
         f'<script type="module" src="{assets.script}"></script></head>'
-        "<body><noscript>This page needs JavaScript.</noscript></body></html>"
+        f"<body>{banner.markup()}<noscript>This page needs JavaScript.</noscript></body></html>"
     )
     return HTMLResponse(page, status, headers=HEADERS)
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
+from bridge import banner
 from bridge.engine.http.static_files import AppEntry, entry
 from bridge.engine.launch import DEFAULT_LANGUAGE, supported_language
 from bridge.engine.service.launch.link_visits import OpenedReport
@@ -139,6 +140,7 @@ def app_page(
     ]
     links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in styles]
     filled = _template("app.html").substitute(
+        banner=banner.markup(),
         language=html.escape(str(boot.get("locale", "en-US"))),
         theme=html.escape(str(boot.get("theme", "dark"))),
         boot=_script_json(boot),
@@ -160,7 +162,11 @@ def notice_page(
 ) -> Response:
     """Return a page with one message; `form` is markup and is not escaped."""
     filled = _template("notice.html").substitute(
-        language=html.escape(language), title=html.escape(title), text=html.escape(text), form=form
+        banner=banner.markup(),
+        language=html.escape(language),
+        title=html.escape(title),
+        text=html.escape(text),
+        form=form,
     )
     return HTMLResponse(filled, status, headers=dict(headers or page_headers(())))
 
@@ -169,7 +175,10 @@ def frame_check_page(hosts: Sequence[str], notice: tuple[str, str], language: st
     """Return the page that repeats its request; a browser runs it only in frames of `hosts`."""
     title, text = notice
     filled = _template("again.html").substitute(
-        language=html.escape(language), title=html.escape(title), text=html.escape(text)
+        banner=banner.markup(),
+        language=html.escape(language),
+        title=html.escape(title),
+        text=html.escape(text),
     )
     return HTMLResponse(filled, headers=page_headers(["'self'", *hosts]))
 
@@ -185,7 +194,7 @@ def docs_page(settings: EngineSettings) -> Response:
         f"{sizes.link_list} to link, {sizes.batch} launches a batch; a token {rates.reads.count} "
         f"reads, {rates.launches.count} launches, {rates.exports.count} exports a minute."
     )
-    filled = _template("docs.html").substitute(limits=html.escape(limits))
+    filled = _template("docs.html").substitute(banner=banner.markup(), limits=html.escape(limits))
     return HTMLResponse(filled, headers=page_headers(()))
 
 

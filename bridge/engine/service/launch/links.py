@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, delete, exists, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from bridge.engine.errors import BadLaunch, Forbidden, LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.launch import LaunchWarning, NamedUser, first_language
@@ -258,6 +258,14 @@ class ResealStep:
     moved: int
     unreadable: int
     last: int | None
+
+
+def count_older(connection: Connection, link_keys: LinkKeys, now: int) -> int:
+    """Return the number of valid links with an older key than the newest of the ring."""
+    older = (LINKS.c.key_id != link_keys.keys.newest) & (LINKS.c.expires_at > now)
+    return int(
+        connection.execute(select(func.count()).select_from(LINKS).where(older)).scalar_one()
+    )
 
 
 def reseal(

@@ -1,0 +1,1 @@
+"""Backups: one file with the databases and the data directory; restore, test copies, comparison."""

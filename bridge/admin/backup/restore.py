@@ -1,0 +1,229 @@
+"""
+Restore of a backup into a new data directory, also as a test copy.
+
+The backup is read into a folder beside HOME, verified, and moved to HOME when it is complete. After
+an error or an interruption, neither HOME nor a database has anything of it.
+"""
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from bridge import __version__
+from bridge.admin.audit_events import audited
+from bridge.admin.backup import test_copy
+from bridge.admin.backup.backup import FORMAT, MANIFEST
+from bridge.admin.backup.copies import (
+    DatabaseCopy,
+    require_empty,
+    require_restorable,
+    restore_postgresql,
+    staging,
+    urls_of,
+    verify_file,
+)
+from bridge.admin.backup.errors import BackupFailed, NotRestored
+from bridge.admin.progress import NOT_SHOWN, Report
+from bridge.wiring.stores import bridge_database
+from config import Settings, SettingsError, load
+from config.private_files import make_folder, open_private, sync_folder
+
+_CHUNK: Final = 2**20
+_MAX_MANIFEST: Final = 64 * 2**20
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSummary:
+    """What was restored; `notes` say what the operator must do."""
+
+    home: Path
+    made_at: str
+    release: str
+    files: int
+    rows: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The manifest of a backup."""
+
+    release: str
+    made_at: str
+    secrets: bool
+    copies: tuple[DatabaseCopy, ...]
+    digests: Mapping[str, str]
+
+
+def restore(
+    file: Path,
+    home: Path,
+    *,
+    as_test_copy: bool = False,
+    database_url: str = "",
+    engine_url: str = "",
+    report: Report = NOT_SHOWN,
+) -> RestoreSummary:
+    """
+    Restore a backup into a HOME that does not exist or is empty.
+
+    `database_url` and `engine_url` are PostgreSQL databases instead of those of the backup. Raises
+    NotRestored, OSError.
+    """
+    home = home.absolute()
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise NotRestored(f"{home} is not empty")
+    make_folder(home.parent)
+    with staging(home.with_name(f".{home.name}.restore")) as parts:
+        manifest = _unpack(file, parts, report)
+        require_restorable(manifest.copies)
+        content = parts / "home"
+        make_folder(content)
+        urls = {"url": database_url, "engine_url": engine_url}
+        changes = {"database": {name: url for name, url in urls.items() if url}}
+        if as_test_copy:
+            changes = test_copy.changes_of(content, changes, manifest.made_at)
+        if any(changes.values()):
+            test_copy.change_settings(content, changes, rewrite=as_test_copy)
+        settings = _load(content)
+        _restore_databases(settings, content, manifest, parts, report)
+        if as_test_copy:
+            test_copy.disconnect(content)
+        if home.exists():
+            home.rmdir()
+        content.rename(home)
+    sync_folder(home.parent)
+    notes = list(_notes(manifest, as_test_copy=as_test_copy))
+    if manifest.secrets:
+        with (
+            bridge_database(home) as database,
+            audited(home, database, "restore", ("backup", file.name)),
+        ):
+            pass
+    rows = sum(sum(copy.rows.values()) for copy in manifest.copies)
+    return RestoreSummary(
+        home, manifest.made_at, manifest.release, len(manifest.digests), rows, tuple(notes)
+    )
+
+
+def _notes(manifest: Manifest, *, as_test_copy: bool) -> Sequence[str]:
+    notes = []
+    if not manifest.secrets:
+        notes.append(
+            "the backup has no secrets: copy those of the same installation to HOME/secrets,"
+            " and the password of the database into bridge.toml"
+        )
+    if manifest.release != __version__:
+        notes.append(f"the backup is of release {manifest.release}, this is {__version__}")
+    if as_test_copy:
+        notes.append("this is a test copy: other ports, and it sends nothing")
+    else:
+        notes.append("run `bridge check`, and start the service")
+    return notes
+
+
+def _unpack(file: Path, target: Path, report: Report) -> Manifest:
+    """Unpack the archive and compare the digest of each member."""
+    manifest: Manifest | None = None
+    size, found = max(file.stat().st_size, 1), dict[str, str]()
+    try:
+        with file.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|gz") as archive:
+            for info in archive:
+                report("reading the backup", raw.tell(), size)
+                if manifest is None:
+                    manifest = _read_manifest(archive, info)
+                    continue
+                if info.name not in manifest.digests or not info.isreg():
+                    raise NotRestored(f"the backup has an unknown member {info.name[:200]!r}")
+                found[info.name] = _extract(archive, info, target)
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise NotRestored(f"{file} is not a complete backup") from None
+    if manifest is None or found != dict(manifest.digests):
+        raise NotRestored(f"{file} is not a complete backup")
+    return manifest
+
+
+def _read_manifest(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Manifest:
+    source = archive.extractfile(info)
+    if info.name != MANIFEST or source is None or info.size > _MAX_MANIFEST:
+        raise ValueError(MANIFEST)
+    values: dict[str, Any] = json.loads(source.read())
+    if values.get("format") != FORMAT:
+        raise NotRestored("the backup has another format; use the release that made it or a newer")
+    try:
+        return Manifest(
+            str(values["release"]),
+            str(values["made_at"]),
+            bool(values["secrets"]),
+            tuple(DatabaseCopy(**copy) for copy in values["databases"]),
+            {str(name): str(digest) for name, digest in values["files"].items()},
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(MANIFEST) from None
+
+
+def _extract(archive: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> str:
+    """Write a member below the target; return its digest."""
+    name = PurePosixPath(info.name)
+    if (
+        name.is_absolute()
+        or ".." in name.parts
+        or name.parts[:1] not in (("home",), ("databases",))
+    ):
+        raise NotRestored("the backup has a member that points outside of it")
+    path, source = target.joinpath(*name.parts), archive.extractfile(info)
+    make_folder(path.parent)
+    digest = hashlib.sha256()
+    with os.fdopen(open_private(path, _FLAGS), "wb") as out:
+        while source is not None and (piece := source.read(_CHUNK)):
+            digest.update(piece)
+            out.write(piece)
+        out.flush()
+        os.fsync(out.fileno())
+    return digest.hexdigest()
+
+
+def _load(content: Path) -> Settings:
+    try:
+        return load(content)
+    except SettingsError as error:
+        raise NotRestored("; ".join(map(str, error.mistakes))) from None
+
+
+def _restore_databases(
+    settings: Settings, content: Path, manifest: Manifest, parts: Path, report: Report
+) -> None:
+    urls = urls_of(settings)
+    for copy in manifest.copies:
+        url = urls.get(copy.name, "")
+        if not url.startswith("sqlite" if copy.dialect == "sqlite" else "postgresql"):
+            raise NotRestored(f"bridge.toml names no {copy.dialect} database for {copy.name}")
+        if copy.dialect == "postgresql":
+            require_empty(url)
+    for copy in manifest.copies:
+        if copy.dialect == "sqlite":
+            _place_file(copy, Path(urls[copy.name].removeprefix("sqlite:///")), parts, report)
+        else:
+            folder = parts / "databases" / copy.name
+            restore_postgresql(copy, urls[copy.name], folder, report)
+
+
+def _place_file(copy: DatabaseCopy, target: Path, parts: Path, report: Report) -> None:
+    source = parts / "databases" / f"{copy.name}.db"
+    try:
+        if verify_file(copy.name, source, report) != dict(copy.rows):
+            raise NotRestored(f"the copy of database {copy.name} has other rows")
+    except BackupFailed as error:
+        raise NotRestored(str(error)) from None
+    if target.exists():
+        raise NotRestored(f"{target} exists")
+    make_folder(target.parent)
+    source.rename(target)
