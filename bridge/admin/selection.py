@@ -7,6 +7,7 @@ Deliveries are found by the reports of the orders that have the number.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -224,14 +225,18 @@ class MessageSubjects:
             return Subjects()
         of_listener = Subjects(frozenset({listener.site}) - {""})
         mapping = self.definition(origin.mapping, origin.version)
-        if mapping is None:
-            return of_listener
         received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
         defaults = ListenerDefaults(listener.site, listener.time_zone, received)
-        try:
-            return self._read(mapping, origin.payload, listener.charset, defaults)
-        except (MessageRefusal, WorkerError):
-            return of_listener
+        # A message that no definition takes is refused; its numbers are those that any would read.
+        names = [] if mapping else listener.mappings
+        mappings = [mapping, *(self.definition(name, "") for name in names)]
+        found = Subjects()
+        for each in mappings:
+            if each is not None:
+                with suppress(MessageRefusal, WorkerError):
+                    read = self._read(each, origin.payload, listener.charset, defaults)
+                    found = Subjects(*(known | new for known, new in zip(found, read, strict=True)))
+        return found if found.sites else found._replace(sites=of_listener.sites)
 
     def _read(
         self, mapping: InboundMapping, payload: bytes, charset: str, defaults: ListenerDefaults

@@ -14,6 +14,7 @@ from bridge.cli import (
     mapping,
     merges,
     mllp,
+    orders,
     queues,
     service,
     sites,
@@ -79,6 +80,7 @@ application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")
 application.add_typer(queues.exceptions, name="exceptions")
 application.add_typer(queues.exceptions, name="concerns", hidden=True)  # the former name
+application.add_typer(orders.orders, name="orders")
 application.add_typer(merges.group, name="merges")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(channels.interfaces, name="interface")

@@ -77,6 +77,11 @@ def iso(value: int | None) -> str | None:
     return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def print_line(text: str) -> None:
+    """Print a line; control characters of a sender are shown and not executed."""
+    print(_line(text))
+
+
 def _line(text: str) -> str:
     """Escape control characters: a sender may have sent them, and a terminal would obey them."""
     if text.isprintable():

@@ -167,3 +167,36 @@ def wait_for(house: House, state: str, delivery: int = 0) -> dict[str, int]:
         return [row for row in rows if delivery in {0, row["id"]}]
 
     return eventually(found)[0]
+
+
+def test_orders_show(running: House) -> None:
+    """An order is found by each of its numbers, in any letter case, with report and messages."""
+    running.send(order(5100, accession="Ab-5100", mrn="Mr5100"))
+    running.draft("Mr5100", "Ab-5100", "All well.")
+    (shown,) = json.loads(running.bridge("orders", "show", "Ab-5100", "--json"))["orders"]
+    assert shown["report"]["status"] == "Draft"
+    assert shown["report"]["reader"] == "ada@example.org"
+
+    def wait_for(number: str, text: str) -> None:
+        def is_shown() -> bool:
+            return text in running.bridge("orders", "show", number, expect=None)
+
+        assert eventually(is_shown)
+
+    for number in ("AB-5100", " ab-5100 ", "P5100", "f5100", "MR5100", shown["report"]["id"]):
+        wait_for(number, "order Ab-5100 of patient Mr5100, site SITE1")
+    wait_for("c5100", "AA, done")
+    assert "begin with it: Ab-5100" in running.bridge("orders", "show", "Ab-5", expect=1)
+
+
+def test_a_refused_message_is_found_by_its_accession(running: House) -> None:
+    """The accession of a refused message finds it, in any letter case."""
+    with Sender(running.mllp_port) as sender:
+        sender.post(order(5101, accession="Rf-5101", control="QQ"))
+        assert verdict(sender.reply() or b"")[0] == "AE"
+
+    def found() -> str | None:
+        shown = running.bridge("orders", "show", "rf-5101", expect=None)
+        return shown if "AE, refused" in shown else None
+
+    assert eventually(found)

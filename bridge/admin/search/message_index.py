@@ -84,7 +84,7 @@ _PLACES = {
         NumberKind.PATIENT: ("PID-2.1", "PID-3.1", "PID-4.1", "PID-18.1", "MRG-1.1"),
         NumberKind.ORDER: (
             *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
-            *("OBR[*]-19", "IPC[*]-1.1", "ZDS[*]-1.1"),
+            *("OBR[*]-19", "OBR[*]-20.1", "IPC[*]-1.1", "ZDS[*]-1.1"),
         ),
     }.items()
 }
@@ -119,8 +119,28 @@ class MessageNumbers:
 
 
 def number_hash(kind: NumberKind, value: str) -> int:
-    """Return the 64-bit hash of a number; surrounding blanks are ignored."""
-    return signed64(kind.value.encode(), value.strip().encode())
+    """Return the 64-bit hash of a number; surrounding blanks and letter case make no difference."""
+    return _hash_of_text(kind, value.strip().casefold())
+
+
+def _hash_of_text(kind: NumberKind, text: str) -> int:
+    return signed64(kind.value.encode(), text.encode())
+
+
+def number_hashes(kind: NumberKind, value: str) -> frozenset[int]:
+    """
+    Return the hashes by which a number is found.
+
+    Releases before 0.2.0 indexed numbers as they were written, so those forms are looked up too.
+    """
+    written = {_hash_of_text(kind, spelling) for spelling in spellings(value)}
+    return frozenset({number_hash(kind, value), *written})
+
+
+def spellings(number: str) -> list[str]:
+    """Return a number as it was typed and in upper and lower case, without blanks around it."""
+    typed = number.strip()
+    return list(dict.fromkeys((typed, typed.upper(), typed.lower())))
 
 
 def sites_hash(sites: Collection[str]) -> int:

@@ -6,7 +6,7 @@ ranges by bisection, because ids ascend with time. A page examines a bounded num
 or a bounded range of ids, so it costs the same on any number of messages. Blocking.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import (
     NumberKind,
     SubjectReader,
-    number_hash,
+    number_hashes,
     origin_of,
     read_numbers,
+    spellings,
     visible_sites_hashes,
 )
 from bridge.index_key import keyed64
@@ -102,7 +103,7 @@ def _floor(connection: Connection, query: MessageQuery, high: int) -> int:
 
 
 def _ids_with_number(kind: NumberKind, number: str) -> Select[Any]:
-    matches = MESSAGE_NUMBER.c.number == keyed64(number_hash(kind, number))
+    matches = MESSAGE_NUMBER.c.number.in_(sorted(map(keyed64, number_hashes(kind, number))))
     return select(MESSAGE_NUMBER.c.message_id).where(matches)
 
 
@@ -148,9 +149,12 @@ def find_orders_and_messages(
     query = MessageQuery(kind=kind, number=number, limit=MAX_MESSAGES, sites=reach)
     rows = search_messages(database, query).rows
     if kind is NumberKind.PATIENT:
-        orders = order_tracking.find_orders_of_patient(database, number, reach)
+        orders = _orders_of_patient(database, spellings(number), reach)
+        orders = orders or _orders_of_patient(
+            database, _spellings_in(database, subjects_of, number, rows), reach
+        )
     else:
-        orders = order_tracking.find_orders(database, {number}, reach)
+        orders = order_tracking.find_orders(database, spellings(number), reach)
         orders = orders or _orders_of_messages(database, subjects_of, number, rows, reach)
     return orders, _with_messages_of(database, subjects_of, orders, rows, reach)
 
@@ -192,6 +196,28 @@ def _orders_of_messages(
     return matching or list(found.values())
 
 
+def _orders_of_patient(database: Database, numbers: Iterable[str], reach: Reach) -> Orders:
+    return [
+        order
+        for number in numbers
+        for order in order_tracking.find_orders_of_patient(database, number, reach)
+    ]
+
+
+def _spellings_in(
+    database: Database, subjects_of: SubjectReader, number: str, rows: Sequence[MessageRow]
+) -> set[str]:
+    """Return the patient numbers of messages that differ from `number` in letter case only."""
+    return {
+        written
+        for detail in _stored_messages(database, [row.id for row in rows])
+        for written in read_numbers(detail.payload)
+        .with_subjects(subjects_of(origin_of(detail)))
+        .patient
+        if written.casefold() == number.strip().casefold()
+    }
+
+
 def _stored_messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
     for each in ids:
         try:
@@ -202,4 +228,5 @@ def _stored_messages(database: Database, ids: Collection[int]) -> Iterator[Messa
 
 def _has_number(order: Mapping[str, Any], number: str) -> bool:
     """Tell whether a number is the placer or filler number, in any namespace."""
-    return number in {order[each].partition("^")[0].strip() for each in ("placer", "filler")}
+    numbers = {order[name].partition("^")[0].strip() for name in ("placer", "filler")}
+    return not numbers.isdisjoint(spellings(number))

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
+from bridge.admin.search.message_index import spellings
 from bridge.admin.search.reply_reasons import DESCRIPTIONS, attempt_view
 from bridge.queue.attempts import AttemptKind, of_deliveries
 from bridge.queue.deliveries import NOT_CONNECTED
@@ -38,6 +39,17 @@ _SELECT_BY_PATIENT = text(
 )
 
 
+_SHORTEST_BEGINNING = 3
+_LAST = "z" * 20
+"""Sorts behind digits and letters in each collation."""
+
+_SELECT_BEGINNING = text("""
+    SELECT DISTINCT accession FROM bridge_order
+    WHERE site = :site AND accession >= :low AND accession < :high
+    ORDER BY accession LIMIT :limit
+""")
+
+
 def find_orders(
     database: Database, accessions: Collection[str], reach: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
@@ -55,6 +67,25 @@ def find_orders(
                 _SELECT_BY_ACCESSION, {"site": site, "accession": accession, "limit": _LIMIT}
             ).mappings()
         ]
+
+
+def similar_accessions(
+    database: Database, number: str, reach: Collection[str] | None = None, limit: int = 10
+) -> list[str]:
+    """Return accessions that begin with a number of at least three characters, in any case."""
+    beginnings = [text for text in spellings(number) if len(text) >= _SHORTEST_BEGINNING]
+    with database.read() as connection:
+        found = {
+            accession
+            for site in (_sites(connection) if reach is None else sorted(reach))
+            for beginning in beginnings
+            for accession in connection.execute(
+                _SELECT_BEGINNING,
+                {"site": site, "low": beginning, "high": beginning + _LAST, "limit": limit},
+            ).scalars()
+            if accession.startswith(beginning)
+        }
+    return sorted(found)[:limit]
 
 
 def find_orders_of_patient(

@@ -365,8 +365,14 @@ def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
     attempts = order_tracking.attempts_of(
         call.context.database, deliveries, with_texts=_may_read_content(call)
     )
+    similar = (
+        order_tracking.similar_accessions(call.context.database, number, call.user.grant.reach)
+        if kind is NumberKind.ORDER and not orders
+        else []
+    )
     return {
         "orders": orders,
+        "similar": similar,
         "deliveries": [asdict(each) for each in deliveries],
         "messages": [asdict(each) for each in messages],
         "steps": order_timeline(messages, orders, deliveries, attempts),

@@ -37,6 +37,7 @@ COMMANDS = {
     "mapping rollback": "roll back",
     "mapping try": "read",
     "merges undo": "undo merge",
+    "orders show": "search",
     "messages replay": "replay",
     "messages show": "read",
     "prune": "prune",

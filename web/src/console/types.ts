@@ -150,6 +150,8 @@ export interface Order {
 
 export interface TrackedOrders {
   orders: Order[];
+  /** If no order has the number: accessions that begin with it. */
+  similar: string[];
   deliveries: DeliveryRow[];
   messages: MessageRow[];
   steps: TimelineStep[];
