@@ -281,10 +281,28 @@ class FileWarning:
         return {"code": self.warning.value, "file": self.position, "tags": list(self.tags)}
 
 
+@dataclass(frozen=True, slots=True)
+class OpenBracketsWarning:
+    """The warning about a report that was signed with requests that nobody has answered."""
+
+    count: int
+    code: str = "open_brackets"
+
+    def header(self) -> str:
+        """Return the warning as an item of `X-Warnings`."""
+        return f"{self.code};count={self.count}"
+
+    def audit_members(self) -> dict[str, object]:
+        """Return the members that the audit trail records."""
+        return {"code": self.code, "count": self.count}
+
+
+ResponseWarning = FileWarning | OpenBracketsWarning
+
 _HEADER_LENGTH: Final = 4000
 
 
-def warnings_header(warnings: Sequence[FileWarning]) -> str:
+def warnings_header(warnings: Sequence[ResponseWarning]) -> str:
     """Return the value of `X-Warnings`; beyond `_HEADER_LENGTH` characters it ends with `more`."""
     header = ", ".join(each.header() for each in warnings)
     if len(header) <= _HEADER_LENGTH:

@@ -44,8 +44,7 @@ from bridge.engine.rules.lifecycle import (
 )
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.site_roles import ReportAction, SiteRole, permits
-from bridge.engine.rules.text.document import from_text, restore, to_json
-from bridge.engine.rules.text.plain_text import accept_defaults, has_defaults, plain_text
+from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import bump_version, key_of
 from bridge.engine.service.report_status import ReportSummary, has_content
 from bridge.engine.service.work import Work
@@ -148,13 +147,6 @@ def _person(found: Any) -> dict[str, Any]:
 def document_json(row: Report | Addendum) -> dict[str, Any]:
     """Return the document as JSON; a report without a document gets one made of its plain text."""
     return row.document if row.document is not None else to_json(from_text(row.content_text))
-
-
-def accept_default_text(row: Report | Addendum) -> None:
-    """Accept default text in brackets as the text of a report that is about to be signed."""
-    if has_defaults(row.content_text):
-        row.document = accept_defaults(document_json(row))
-        row.content_text = plain_text(restore(row.document))
 
 
 def addenda_of(work: Work, report: Report) -> list[Addendum]:

@@ -62,25 +62,38 @@ def test_a_pick_list_opens_at_its_bracket_and_is_chosen_by_arrows(
     assert engine.content() == "Heart: not seen\nLungs: opaque"
 
 
-def test_default_text_is_visited_and_signed_without_brackets(
-    engine: EngineServer, page: Page
-) -> None:
-    """Tab selects default text to replace it; Sign keeps the rest as text."""
+def test_default_text_and_requests_are_two_kinds(engine: EngineServer, page: Page) -> None:
+    """Tab visits both; default text is signed as it is, and a request is reported."""
     templated(
         engine,
         page,
-        line("Lungs: ", field("Unremarkable.")),
-        line("Heart: ", field("heart", "Normal in size.")),
-        line("Bones: ", field("Intact.")),
+        line("Lungs: ", field("lungs", "Unremarkable.")),
+        line("Heart: ", field("Unremarkable.")),
+        line("Bones: ", field("bones", "Intact.")),
     )
+    expect(page.locator("#text .default-text")).to_have_text(["Unremarkable.", "Intact."])
+    request = page.get_by_role("group", name="Request \u201cUnremarkable.\u201d", exact=False)
+    expect(request).to_have_text("[Unremarkable.]")
+    default = page.get_by_role("group", name="Default text \u201cbones\u201d", exact=False)
+    expect(default).to_have_text("Intact.")
+    page.keyboard.press("Tab")
+    assert selected(page) == "Unremarkable."
     page.keyboard.press("Tab")
     assert selected(page) == "[Unremarkable.]"
     page.keyboard.press("Tab")
-    assert selected(page) == "Normal in size."
-    page.keyboard.press("Tab")
-    assert selected(page) == "[Intact.]"
+    assert selected(page) == "Intact."
     page.keyboard.type("Old fracture.")
+    expect(page.locator("#text .default-text")).to_have_text(["Unremarkable."])
     phase(page, "saved")
+    page.click("#sign")
+    expect(page.locator("#checks")).to_contain_text("[Unremarkable.]")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Normal in size.")
+    phase(page, "saved")
+    expect(page.locator("#text .default-text")).to_have_text(["Unremarkable."])
     page.click("#sign")
     page.wait_for_selector("#unsign:visible")
     wanted = "Lungs: Unremarkable.\nHeart: Normal in size.\nBones: Old fracture."

@@ -2,7 +2,10 @@
 Report templates as HTML5 by IHE MRRT: reader and writer.
 
 Only text, sections, lists, tables and fields are read. No script, style, link or attribute is kept.
-A pick list becomes a field `one / two`. `import_template` reads a file in a worker process.
+A pick list becomes a field `one / two`. The value of a field (`value`, the text of a text area, the
+selected option) is its default; a field without one is a request, named by its title, placeholder
+or name. An option without a value, or that cannot be chosen, is a prompt and no default.
+`import_template` reads a file in a worker process.
 """
 
 from collections import Counter
@@ -47,6 +50,7 @@ _BLOCKS = frozenset(
 )
 _CELLS = frozenset(("td", "th"))
 _MARKS = {"b": Mark.BOLD, "strong": Mark.BOLD, "i": Mark.ITALIC, "em": Mark.ITALIC}
+_TEXT_INPUTS = frozenset(("text", "number", "date", "time", "datetime-local", "month", ""))
 _VOID = frozenset(("br", "input", "meta", "link", "img", "hr", "col", "embed", "source", "wbr"))
 
 
@@ -97,6 +101,7 @@ class _TemplateParser(HTMLParser):
         self._select: tuple[str, list[str]] | None = None  # of the open pick list: name, options
         self._choice = ""
         self._option_selected = False
+        self._is_prompt = False
         self._lists: list[list[Item]] = []  # the open lists, the innermost last
         self._rows: list[list[TableCell]] | None = None
         self._cell: list[Paragraph | ListBlock] | None = None
@@ -152,13 +157,15 @@ class _TemplateParser(HTMLParser):
             self._blocks.append(Table(tuple(map(tuple, rows))))
 
     def _field(self, tag: str, values: dict[str, str]) -> None:
-        name = values.get("title") or values.get("name") or values.get("id") or ""
-        if tag == "input" and values.get("type", "text") in ("text", "number", "date", ""):
-            self._inlines.append(BracketField(name, values.get("value", "")))
+        names = (values.get(name, "").strip() for name in ("title", "placeholder", "name", "id"))
+        name = next(filter(None, names), "")
+        if tag == "input" and values.get("type", "text").lower() in _TEXT_INPUTS:
+            self._inlines.append(_field(name, values.get("value", "")))
         elif tag == "select":
             self._select, self._choice = (name, []), ""
         elif tag == "option" and self._select is not None:
             self._option_selected = "selected" in values
+            self._is_prompt = "disabled" in values or not values.get("value", "x").strip()
         elif tag == "textarea":
             self._area = name, []
 
@@ -179,10 +186,10 @@ class _TemplateParser(HTMLParser):
         elif tag == "select" and self._select is not None:
             (name, options), self._select = self._select, None
             label = PICK.join(options) if len(options) > 1 else name
-            self._inlines.append(BracketField(label, self._choice))
+            self._inlines.append(_field(label, self._choice))
         elif tag == "textarea" and self._area is not None:
             (name, default), self._area = self._area, None
-            self._inlines.append(BracketField(name, " ".join("".join(default).split())))
+            self._inlines.append(_field(name, "".join(default)))
 
     @override
     def handle_data(self, data: str) -> None:
@@ -207,11 +214,11 @@ class _TemplateParser(HTMLParser):
             self._inlines.append(Text(" "))
 
     def _option(self, text: str) -> None:
-        if self._select is None or not text:
+        if self._select is None or not text or self._is_prompt:
             return
         self._select[1].append(text)
         if self._option_selected:
-            self._choice = text
+            self._choice = f"{self._choice}, {text}" if self._choice else text
 
     def _count(self) -> None:
         self._tags += 1
@@ -285,6 +292,11 @@ class _TemplateParser(HTMLParser):
         return Document(tuple(self._blocks))
 
 
+def _field(label: str, default: str) -> BracketField:
+    value = " ".join(default.split())
+    return BracketField(label or value, value, value)
+
+
 def write_template(title: str, document: Document, language: str = "en") -> str:
     """Return an MRRT template: HTML5 with a section for each heading, and its fields."""
     body = "".join(_sections(document))
@@ -356,12 +368,15 @@ def _text_html(text: Text) -> str:
 
 
 def _field_html(field: BracketField, number: int) -> str:
-    name, value = f"field-{number}", escape(field.value, quote=True)
-    if PICK not in field.label:
+    default = field.default or field.value
+    name, value = f"field-{number}", escape(default, quote=True)
+    choices = field.label.split(PICK)
+    is_pick_list = len(choices) > 1 and all(" ".join(each.split()) == each for each in choices)
+    if not is_pick_list or not all(choices) or default not in ("", *choices):
         label = escape(field.label, quote=True)
         return f'<input type="text" id="{name}" name="{name}" title="{label}" value="{value}">'
     options = "".join(
-        f"<option{' selected' if choice == field.value else ''}>{escape(choice)}</option>"
-        for choice in field.label.split(PICK)
+        f"<option{' selected' if choice == default else ''}>{escape(choice)}</option>"
+        for choice in choices
     )
     return f'<select id="{name}" name="{name}">{options}</select>'

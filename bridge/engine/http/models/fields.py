@@ -19,11 +19,13 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+from typing_extensions import override
 
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import has_invisible
 from bridge.engine.rules.text.document import MAX_NODES, Document, from_text, to_json
+from bridge.engine.rules.text.plain_text import from_lines
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.request_body import Model
 
@@ -199,7 +201,11 @@ class TextBody(Body):
         # Counted first: a document of millions of lines needs seconds and a gigabyte.
         if text.count("\n") + text.count("\r") - text.count("\r\n") >= MAX_NODES:
             raise RuleBroken(Reason.BAD_DOCUMENT, pointer="/document/content")
-        return to_json(from_text(text))
+        return to_json(self.read_text(text))
+
+    def read_text(self, text: str) -> Document:
+        """Return the document of a plain text."""
+        return from_text(text)
 
     def content(self) -> Document:
         """Return the document in either form; raise `RuleBroken`."""
@@ -210,6 +216,11 @@ class MacroBody(TextBody):
     """A macro: its text, and its name in lists."""
 
     name: OptionalIdentifier = ""
+
+    @override
+    def read_text(self, text: str) -> Document:
+        """Return the document of a plain text whose brackets are fields, as in a template."""
+        return from_lines(text)
 
 
 class MappingBody(Body):

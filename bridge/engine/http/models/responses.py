@@ -246,6 +246,17 @@ def problems(*statuses: int) -> Responses:
 
 
 NO_BODY: Responses = {200: {"description": "Done; no body", "content": {}}}
+WARNINGS: Responses = {
+    200: {
+        **NO_BODY[200],
+        "headers": {
+            "X-Warnings": {
+                "description": "Warnings; absent if there are none",
+                "schema": {"type": "string"},
+            }
+        },
+    }
+}
 PAGE_LEFT: Responses = {204: {"description": "Done; the user has left the page"}}
 
 

@@ -21,7 +21,7 @@ from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
-from bridge.engine.launch import FileWarning, warnings_header
+from bridge.engine.launch import ResponseWarning, warnings_header
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
@@ -55,7 +55,7 @@ class ReportResult:
 
     report: Report | None
     body: Any = None
-    warnings: tuple[FileWarning, ...] = ()
+    warnings: tuple[ResponseWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ The document model of a report text: headings, paragraphs, lists, tables, fields
     table:     {"type": "table", "content": [tableRow]}
     tableRow:  {"type": "tableRow", "content": [tableCell | tableHeader]}
     tableCell, tableHeader: {"type": …, "content": [paragraph | list]}
-    inline:    {"type": "text", "text": …, "marks": […]} | {"type": "field", "label": …, "value": …}
+    inline:    {"type": "text", "text": …, "marks": […]} | field
+    field:     {"type": "field", "label": …, "value": …, "default": …}
 
+A field without a value is a request to the reader. `default` is the text that the template declares
+as its default, absent for a request; a field whose value is its default is untouched default text.
 A list item has its text and then its sublists. Tables do not nest and have no merged cells; a short
 row is filled with empty cells. `bridge.engine.documents` writes HTML, RTF and other formats.
 """
@@ -54,10 +57,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class BracketField:
-    """A field, shown as `[label]` until it has a value."""
+    """
+    A field of a template, shown as `[label]` until it has a value.
+
+    `default` is the value that the template declares; without one, the field is a request.
+    """
 
     label: str
     value: str = ""
+    default: str = ""
 
 
 Inline = Text | BracketField
@@ -179,9 +187,26 @@ def _cell_json(cell: TableCell) -> dict[str, Any]:
 
 def _inline_json(inline: Inline) -> dict[str, Any]:
     if isinstance(inline, BracketField):
-        return {"type": "field", "label": inline.label, "value": inline.value}
+        shown = {"type": "field", "label": inline.label, "value": inline.value}
+        return shown | ({"default": inline.default} if inline.default else {})
     plain: dict[str, Any] = {"type": "text", "text": inline.text}
     return plain | ({"marks": [mark.value for mark in inline.marks]} if inline.marks else {})
+
+
+def with_defaults(template: Any) -> Any:
+    """
+    Return the JSON of a template in which each value of a field is its default.
+
+    A template that was stored or sent without `default` declares a default by the field's value.
+    """
+    if isinstance(template, list):
+        return [with_defaults(each) for each in template]
+    if not isinstance(template, dict):
+        return template
+    if template.get("type") == "field":
+        value = template.get("value") or template.get("default")
+        return template | ({"value": value, "default": value} if value else {})
+    return {name: with_defaults(value) for name, value in template.items()}
 
 
 def parse(value: Any) -> Document:
@@ -303,7 +328,9 @@ class _DocumentParser:
                 return Text(text, _marks(node.get("marks", []), f"{place}/marks"))
             case "field":
                 label = self._line(node.get("label"), f"{place}/label")
-                return BracketField(label, self._line(node.get("value", ""), f"{place}/value"))
+                value = self._line(node.get("value", ""), f"{place}/value")
+                default = self._line(node.get("default", ""), f"{place}/default")
+                return BracketField(label, value, default)
         raise BadDocument(f"{place}/type", "expected text or field")
 
     def _line(self, value: Any, place: str) -> str:

@@ -1,21 +1,21 @@
-"""
-Conversion of documents to plain text, and of outlines to documents; default text in brackets.
+r"""
+Conversion of documents to plain text, and of outlines to documents.
 
-In an outline, a line that ends with a colon is a heading, `- ` and `1. ` start list items, and
-`[label]` is an open field. An indented list item starts a sublist.
+In an outline, a line that ends with a colon is a heading, `- ` and `1. ` start list items, and an
+indented list item starts a sublist. A bracket is a field: `[size]` requests a value, and
+`[lungs := Clear.]` has the default text `Clear.`; `[:= Clear.]` needs no label. Only `:=` declares
+a default. A backslash before a bracket, and in a field before `:=`, makes it ordinary text; before
+these, `\\` is one backslash.
 
-`[Unremarkable.]` becomes report text unless the reader replaces it. A bracket holds default text
-when it reads as a finished statement: it ends with a full stop or an exclamation mark, or it is a
-common phrase for a normal finding. Signing removes its brackets. Any other bracket requests a value
-(`[size]`, `[one / two]`, `[Describe the nodule.]`): it stays open, and the checks before signing
-report it.
+In a report, each bracket in the text is a request, whatever it says in which language: only a field
+of a template has default text (`document.BracketField`).
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 from unicodedata import combining, east_asian_width
 
 from bridge.engine.rules.text.document import (
@@ -31,6 +31,7 @@ from bridge.engine.rules.text.document import (
     Table,
     TableCell,
     Text,
+    from_text,
     inline_text,
     item_parts,
 )
@@ -102,7 +103,9 @@ def _width(text: str) -> int:
 _HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")
 _BULLET = re.compile(r"( *)[-•*] +(.*)")
 _NUMBER = re.compile(r"( *)\d{1,3}[.)] +(.*)")
-_FIELD = re.compile(r"\[([^\[\]\n]{0,200})\]")
+_FIELD_LENGTH: Final = 4000
+_MARK = re.compile(r"(?<!\\)(\\*)([\[\]]|:=)")
+"""A bracket or `:=`, with the backslashes before it."""
 
 
 def from_outline(text: str) -> Document:
@@ -164,11 +167,47 @@ def _list_item(line: str) -> tuple[int, _OpenList] | None:
 
 def outline(document: Document) -> str:
     """Return a document as the text that `from_outline` parses."""
-    lines = (
-        Paragraph((Text(f"{block.title.rstrip(':')}:"),)) if isinstance(block, Heading) else block
-        for block in document.content
+    return plain_text(Document(tuple(map(_outline_block, document.content))))
+
+
+def _outline_block(block: Block) -> Block:
+    match block:
+        case Heading(title):
+            return Paragraph((Text(f"{title.rstrip(':')}:"),))
+        case Paragraph(content):
+            return Paragraph(_written(content))
+        case ListBlock():
+            return _outline_list(block)
+        case Table(rows):
+            return Table(tuple(tuple(map(_outline_cell, row)) for row in rows))
+
+
+def _outline_list(block: ListBlock) -> ListBlock:
+    items = []
+    for item in block.items:
+        text, sublists = item_parts(item)
+        items.append((*_written(text), *map(_outline_list, sublists)))
+    return ListBlock(tuple(items), block.ordered)
+
+
+def _outline_cell(cell: TableCell) -> TableCell:
+    blocks = (
+        Paragraph(_written(block.content)) if isinstance(block, Paragraph) else _outline_list(block)
+        for block in cell.content
     )
-    return plain_text(Document(tuple(lines)))
+    return TableCell(tuple(blocks), cell.header)
+
+
+def from_lines(text: str) -> Document:
+    """Return a document with one paragraph for each line; brackets are fields, as in an outline."""
+    paragraphs = from_text(text).content
+    return Document(
+        tuple(
+            Paragraph(tuple(_inlines(inline_text(block.content))))
+            for block in paragraphs
+            if isinstance(block, Paragraph)
+        )
+    )
 
 
 def _block(line: str) -> Block:
@@ -179,68 +218,88 @@ def _block(line: str) -> Block:
 
 
 def _inlines(line: str) -> Iterator[Inline]:
-    at = 0
-    for found in _FIELD.finditer(line):
-        if found.start() > at:
-            yield Text(line[at : found.start()])
-        yield BracketField(found[1].strip())
+    text, at = "", 0
+    while found := _MARK.search(line, at):
+        backslashes, mark = found.groups()
+        text += line[at : found.start()]
         at = found.end()
-    if at < len(line):
-        yield Text(line[at:])
+        if mark == ":=":
+            text += found[0]
+            continue
+        text += backslashes[: len(backslashes) // 2]
+        field = None if len(backslashes) % 2 or mark == "]" else _field(line, at)
+        if field is None:
+            text += mark
+            continue
+        if text:
+            yield Text(text)
+        yield field[0]
+        text, at = "", field[1]
+    if text := text + line[at:]:
+        yield Text(text)
 
 
-BRACKET = re.compile(r"\[([^\[\]]*)\]")
-
-_MAX_LENGTH: Final = 500
-_CHOICE = re.compile(r"\s/\s|\|")
-_WORD = re.compile(r"\w{3}")
-_REQUEST = re.compile(
-    r"(?:please|describe|enter|insert|specify|select|choose|state|dictate|type|add|give|list|fill|"
-    r"complete|indicate|bitte|beschreib\w*|eingeben|angeben|décri\w*|saisi\w*|describ\w*|indi[cq]\w*)\b"
-    r"|.*(?:eingeben|angeben|beschreiben|auswählen)[.!]?$",
-    re.IGNORECASE,
-)
-_NORMAL = re.compile(
-    r"(?:normal\w?|within normal limits|unremarkable|clear|intact|negative|unchanged|none|"
-    r"unauffällig|regelrecht|keine?|sin alteraciones|sem alterações|正常|未见异常|"
-    r"異常なし|이상 없음)|no (?!of\b)\w[^?:]*\w",
-    re.IGNORECASE,
-)
-
-
-def is_default(label: str) -> bool:
-    """Tell whether the text of a bracket is default text, not a request for a value."""
-    text = label.strip()
-    if not 0 < len(text) <= _MAX_LENGTH or _CHOICE.search(text) or _REQUEST.match(text):
-        return False
-    return _is_sentence(text) or _NORMAL.fullmatch(text) is not None
+def _field(line: str, start: int) -> tuple[BracketField, int] | None:
+    """Return the field whose bracket is before `start`, and its end; None without an end."""
+    parts, text, at = list[str](), "", start
+    while (found := _MARK.search(line, at)) and found.end() - start <= _FIELD_LENGTH:
+        backslashes, mark = found.groups()
+        text += line[at : found.start()] + backslashes[: len(backslashes) // 2]
+        at = found.end()
+        if len(backslashes) % 2 or (mark == ":=" and parts):
+            text += mark
+        elif mark == "[":
+            return None
+        else:
+            parts.append(text.strip())
+            text = ""
+            if mark == "]":
+                label, default = parts[0], parts[1] if len(parts) > 1 else ""
+                return BracketField(label or default, default, default), at
+    return None
 
 
-def _is_sentence(text: str) -> bool:
-    if text.endswith(("\u3002", "\uff01", "\uff61")):
-        return len(text) > 1
-    return text[-1] in ".!" and text[-2:-1] not in (".", "…") and _WORD.search(text) is not None
+def _escaped(text: str, *, before_mark: bool = False) -> str:
+    """Return text whose brackets and `:=` are ordinary in a field, or before one."""
+    written = _MARK.sub(lambda found: found[1] * 2 + "\\" + found[2], text)
+    bare = written.rstrip("\\")
+    return written + written[len(bare) :] if before_mark else written
 
 
-def has_defaults(text: str) -> bool:
-    """Tell whether a plain text contains a bracket with default text."""
-    return "[" in text and any(is_default(match[1]) for match in BRACKET.finditer(text))
+def _written(content: tuple[Inline, ...]) -> tuple[Inline, ...]:
+    """Return inlines as one text in the notation of outlines."""
+    line, text = "", ""
+    for inline in content:
+        if isinstance(inline, Text):
+            text += inline.text
+            continue
+        line += _written_text(text, before_field=True) + _written_field(inline)
+        text = ""
+    return (Text(line + _written_text(text)),)
 
 
-def accept_defaults(document: Any) -> Any:
-    """Return the JSON of a document with each default text accepted."""
-    if isinstance(document, list):
-        return [accept_defaults(each) for each in document]
-    if not isinstance(document, dict):
-        return document
-    if document.get("type") == "text":
-        return document | {"text": BRACKET.sub(_unbracketed, document["text"])}
-    if document.get("type") == "field":
-        label = document["label"]
-        accepts = not document.get("value") and is_default(label)
-        return document | ({"value": label.strip()} if accepts else {})
-    return {name: accept_defaults(value) for name, value in document.items()}
+def _written_text(text: str, *, before_field: bool = False) -> str:
+    written = _MARK.sub(
+        lambda found: found[0] if found[2] == ":=" else found[1] * 2 + "\\" + found[2], text
+    )
+    bare = written.rstrip("\\")
+    return written + written[len(bare) :] if before_field else written
 
 
-def _unbracketed(match: re.Match[str]) -> str:
-    return match[1].strip() if is_default(match[1]) else match[0]
+def _written_field(field: BracketField) -> str:
+    default = field.default or field.value
+    if not default:
+        return f"[{_escaped(field.label, before_mark=True)}]"
+    label = "" if field.label == default else f"{_escaped(field.label)} "
+    return f"[{label}:= {_escaped(default, before_mark=True)}]"
+
+
+BRACKET = re.compile("[\\[\uff3b][^\\[\\]\uff3b\uff3d]*(?:[\\]\uff3d]|$)")
+"""A bracket in a line of a report, also a full-width one, and one without an end."""
+
+
+def open_brackets(text: str) -> int:
+    """Return the number of brackets in a plain text; each is a request that was not answered."""
+    if "[" not in text and "\uff3b" not in text:
+        return 0
+    return sum(len(BRACKET.findall(line)) for line in text.split("\n"))

@@ -27,7 +27,7 @@ from bridge.engine.rules.text.document import (
     inline_text,
     item_parts,
 )
-from bridge.engine.rules.text.plain_text import BRACKET, is_default
+from bridge.engine.rules.text.plain_text import BRACKET
 from bridge.engine.rules.text.word_lists import (
     BOTH_SIDES,
     FEMALE,
@@ -154,7 +154,7 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
 
 
 def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
-    """Find fields without value or default text, sections without text, and an empty report."""
+    """Find fields without a value, sections without text, and an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
         yield SigningFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
         return
@@ -164,11 +164,7 @@ def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
                 yield line.finding(SigningCheck.EMPTY_FIELD, 0, len(line.text))
             continue
         for start, each in _with_starts(line.content):
-            if (
-                isinstance(each, BracketField)
-                and not each.value.strip()
-                and not is_default(each.label)
-            ):
+            if isinstance(each, BracketField) and not each.value.strip():
                 yield line.finding(
                     SigningCheck.EMPTY_FIELD, start, start + len(inline_text((each,)))
                 )
@@ -184,15 +180,15 @@ def _has_text(following: Sequence[_Line]) -> bool:
 
 
 def _open_brackets(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
-    """Find typed brackets without default text; brackets of a template are fields."""
+    """Find the brackets in the text, except fields without a value: those are empty fields."""
     for line in lines:
-        if line.heading:
-            continue
         fields = {
-            start for start, each in _with_starts(line.content) if isinstance(each, BracketField)
+            start
+            for start, each in _with_starts(line.content)
+            if isinstance(each, BracketField) and not each.value.strip()
         }
         for match in BRACKET.finditer(line.text):
-            if match.start() not in fields and not is_default(match[1]):
+            if match.start() not in fields:
                 yield line.finding(SigningCheck.OPEN_BRACKET, *match.span())
 
 

@@ -21,7 +21,7 @@ from bridge.engine.errors import BadLaunch
 from bridge.engine.records.tables import Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId, merged_tags, search_text
-from bridge.engine.rules.text.document import Document, from_text, restore, to_json
+from bridge.engine.rules.text.document import Document, from_text, restore, to_json, with_defaults
 from bridge.engine.rules.text.key_findings import NO_GROUPS, Groups, apply_template
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
@@ -384,4 +384,4 @@ def _template(
         TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number
     )
     stored = connection.execute(query).scalar_one_or_none()
-    return (None, None) if stored is None else (restore(stored), int(number))
+    return (None, None) if stored is None else (restore(with_defaults(stored)), int(number))

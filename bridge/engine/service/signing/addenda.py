@@ -19,7 +19,6 @@ from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
 from bridge.engine.service.report_transitions import (
-    accept_default_text,
     addenda_of,
     apply_event,
     describe_person,
@@ -133,7 +132,6 @@ def sign_addendum(
     apply_event(work, report, LifecycleEvent.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
         raise RuleBroken(Reason.EMPTY_ADDENDUM)
-    accept_default_text(addendum)
     signer = describe_person(work, report.site_id, signer_id)
     ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED

@@ -44,7 +44,6 @@ from bridge.engine.service.report_status import (
     read_orders,
 )
 from bridge.engine.service.report_transitions import (
-    accept_default_text,
     addenda_of,
     apply_event,
     collect_facts,
@@ -192,7 +191,6 @@ def _signature(
     time_zone: str | None,
 ) -> BoundStatement:
     """Set the signature on the report; return the statement that stores the signing."""
-    accept_default_text(report)
     content = document_json(report)
     identities = list(map(_order_id, orders))
     report.signed_at = work.now

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import Macro, metadata
 from bridge.engine.rules.lifecycle import Reason
-from bridge.engine.rules.text.document import Document, to_json
+from bridge.engine.rules.text.document import Document, restore, to_json, with_defaults
+from bridge.engine.rules.text.plain_text import outline
 from bridge.engine.service.sites.site_settings import lock_site
 from bridge.engine.service.stored_texts import require_room
 
@@ -44,7 +45,7 @@ def set_macro(
     """Create or replace a macro of a site (no account) or of a user there."""
     if account_id is None:
         lock_site(connection, site_id)  # the unique key does not cover macros without an account
-    values = {"name": name, "document": to_json(document), "updated_at": now}
+    values = {"name": name, "document": with_defaults(to_json(document)), "updated_at": now}
     own = _own(site_id, account_id)
     require_room(connection, MACROS.c.document, *own, MACROS.c.trigger != trigger)
     statement = update(MACROS).where(*own, MACROS.c.trigger == trigger).values(**values)
@@ -74,9 +75,11 @@ def _own(site_id: str, account_id: int | None) -> tuple[Any, ...]:
 
 
 def _json(row: Row[Any]) -> dict[str, Any]:
+    document = with_defaults(row.document)  # an earlier release stored no defaults
     return {
         "trigger": row.trigger,
         "name": row.name,
-        "document": row.document,
+        "document": document,
+        "text": outline(restore(document)),
         "own": row.account_id is not None,
     }

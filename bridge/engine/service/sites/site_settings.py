@@ -19,7 +19,7 @@ from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.errors import EngineError, NotFound, SiteNotFound, StateConflict
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.text.document import restore
+from bridge.engine.rules.text.document import restore, with_defaults
 from bridge.engine.rules.text.plain_text import outline
 from bridge.engine.service.sites.preferences import Preferences, read_preferences
 from bridge.engine.service.stored_texts import require_room
@@ -210,7 +210,7 @@ def set_template(
     others = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number != number)
     require_room(connection, TEMPLATES.c.document, *others)
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
-    values = {"name": name, "document": document, "settings": {}, "updated_at": now}
+    values = {"name": name, "document": with_defaults(document), "settings": {}, "updated_at": now}
     if connection.execute(update(TEMPLATES).where(*here).values(**values)).rowcount == 0:
         connection.execute(insert(TEMPLATES).values(site_id=site_id, number=number, **values))
 
@@ -231,10 +231,11 @@ def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]
         {
             "number": row.number,
             "name": row.name,
-            "document": row.document,
-            "text": outline(restore(row.document)),
+            "document": document,
+            "text": outline(restore(document)),
         }
         for row in rows
+        for document in [with_defaults(row.document)]  # an earlier release stored none
     ]
 
 

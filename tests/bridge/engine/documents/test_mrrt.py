@@ -39,7 +39,7 @@ def test_sections_fields_and_lists_are_read() -> None:
     first = document.content[1]
     assert isinstance(first, Paragraph)
     fields = [each for each in first.content if isinstance(each, BracketField)]
-    assert fields == [BracketField("Size"), BracketField("left / right", "right")]
+    assert fields == [BracketField("Size"), BracketField("left / right", "right", "right")]
     assert plain_text(document).startswith("Findings\nNodule of [Size] mm, right lung.\n- first")
     assert Paragraph((BracketField("Comment"),)) in document.content
     assert any(isinstance(each, ListBlock) and len(each.items) == 2 for each in document.content)
@@ -125,4 +125,5 @@ def test_a_text_area_keeps_its_default_text() -> None:
     """The text becomes the value of the field, in one line."""
     markup = "<section><p><textarea name='Lungs'>\n Clear.\n No effusion.</textarea></p></section>"
     _, document = read_template(f"<html><body>{markup}</body></html>")
-    assert document.content == (Paragraph((BracketField("Lungs", "Clear. No effusion."),)),)
+    default = "Clear. No effusion."
+    assert document.content == (Paragraph((BracketField("Lungs", default, default),)),)

@@ -50,6 +50,7 @@ def test_an_empty_heading_has_no_words() -> None:
     assert run_checks(document, []) == [
         SigningFinding(SigningCheck.EMPTY_FIELD, 1, 0, 0, ""),
         SigningFinding(SigningCheck.EMPTY_FIELD, 2, 0, 12, "[Impression]"),
+        SigningFinding(SigningCheck.OPEN_BRACKET, 2, 0, 12, "[Impression]"),
     ]
 
 

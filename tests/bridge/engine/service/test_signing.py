@@ -18,7 +18,7 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import fingerprint
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
+from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service import report_transitions
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import lock_report
@@ -285,30 +285,19 @@ def addenda_of_order(work: Work, order: OrderId) -> list[Addendum]:
     return report_transitions.addenda_of(work, lock_report(work, order).report)
 
 
-def test_signing_accepts_default_text_on_every_path(harness: ServiceHarness) -> None:
-    """Signed, stored and released text has no brackets of default text; a fill-in field stays."""
-    draft = "Lungs: [Unremarkable.] Nodule [size]."
-    order = harness.draft("A1", text=draft)
+def test_signing_changes_no_bracket(harness: ServiceHarness) -> None:
+    """A bracket never loses its brackets by itself: the reader of the report sees the request."""
+    wanted = "Lungs: [Unremarkable.] Nodule [size]."
+    order = harness.draft("A1", text=wanted)
 
     harness.do(sign, order)
 
-    wanted = "Lungs: Unremarkable. Nodule [size]."
     with harness.work() as work:
         report = lock_report(work, order).report
         assert (report.content_text, report.document) == (wanted, to_json(from_text(wanted)))
         kept = work.session.exec(select(Signature)).one()
         assert (kept.content_text, kept.document) == (wanted, report.document)
         addenda.create_addendum(work, report, harness.ann)
-        addenda.save_addendum(work, report, from_text(draft))
+        addenda.save_addendum(work, report, from_text(wanted))
         signed = addenda.sign_addendum(work, report, harness.ann)
         assert (signed.content_text, signed.document) == (wanted, report.document)
-
-
-def test_signing_accepts_default_text_in_a_long_text(harness: ServiceHarness) -> None:
-    """A plain text may have more lines than a document that a page sends may have nodes."""
-    lines = "Normal.\n" * MAX_NODES
-    order = harness.draft("A1", text=f"[Unremarkable.]\n{lines}End.")
-
-    harness.do(sign, order)
-
-    assert harness.content(order) == f"Unremarkable.\n{lines}End."

@@ -87,8 +87,8 @@ export function createEndpoints(api: Api) {
     applyFindings: (document: ReportDocument, findings: string) =>
       post<{ document: ReportDocument }>("findings", { document, findings }),
     macros: () => get<{ macros: Macro[] }>("macros"),
-    setMacro: (trigger: string, name: string, document: ReportDocument) =>
-      api.put<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`, { name, document }),
+    setMacro: (trigger: string, name: string, text: string) =>
+      api.put<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`, { name, text }),
     deleteMacro: (trigger: string) =>
       api.delete<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`),
     priors: () => get<{ priors: PriorSummary[] }>("priors"),

@@ -26,6 +26,7 @@ from bridge.engine.http.models.report_requests import (
 )
 from bridge.engine.http.models.responses import (
     NO_BODY,
+    WARNINGS,
     InitResponse,
     LaunchResponse,
     ProblemBody,
@@ -79,18 +80,7 @@ async def delete(body: DeleteBody, request: Request) -> Response:
 @files.post(
     "/update-dicomsr",
     response_class=Response,
-    responses={
-        **problems(),
-        200: {
-            **NO_BODY[200],
-            "headers": {
-                "X-Warnings": {
-                    "description": "Warnings about the files; absent if there are none",
-                    "schema": {"type": "string"},
-                }
-            },
-        },
-    },
+    responses={**WARNINGS, **problems()},
 )
 async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Response:
     """Replace or extend the DICOM SR files of an unsigned report."""

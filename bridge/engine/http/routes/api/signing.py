@@ -9,29 +9,35 @@ from bridge.engine.http.models.report_requests import (
     PrelimBody,
     SignBody,
 )
-from bridge.engine.http.models.responses import NO_BODY, problems
+from bridge.engine.http.models.responses import NO_BODY, WARNINGS, problems
 from bridge.engine.http.requests.guard import WriteRoute
-from bridge.engine.http.requests.use_cases import change_report, zone_of
+from bridge.engine.http.requests.use_cases import ReportResult, change_report, zone_of
+from bridge.engine.launch import OpenBracketsWarning
+from bridge.engine.rules.order import OrderId
+from bridge.engine.rules.text.plain_text import open_brackets
 from bridge.engine.service.signing import addenda, prelims, sign
+from bridge.engine.service.work import Work
 
 router = APIRouter(prefix="/api/report", tags=["Signing"], route_class=WriteRoute)
 
 BUSINESS = {**NO_BODY, **problems(500)}
 
 
-@router.post("/sign", response_class=Response, responses=BUSINESS)
+@router.post("/sign", response_class=Response, responses={**BUSINESS, **WARNINGS})
 async def sign_report(body: SignBody, request: Request) -> Response:
-    """Sign in the name of the owner, or end the sign delay with `ignoreSignDelay`."""
+    """Sign in the name of the owner, or end the sign delay with `ignoreSignDelay`.
+
+    `X-Warnings` says how many brackets the signed text has: nobody has answered these requests.
+    """
     zone = zone_of(body.timeZone)
-    return await change_report(
-        request,
-        "sign",
-        body.clinicalInfo,
-        lambda work, identity: sign.sign(
-            work, identity, ignore_delay=body.ignoreSignDelay, time_zone=zone.key if zone else None
-        ),
-        urgent=True,
-    )
+
+    def apply(work: Work, identity: OrderId) -> ReportResult:
+        zone_name = zone.key if zone else None
+        report = sign.sign(work, identity, ignore_delay=body.ignoreSignDelay, time_zone=zone_name)
+        count = open_brackets(report.content_text)
+        return ReportResult(report, warnings=(OpenBracketsWarning(count),) if count else ())
+
+    return await change_report(request, "sign", body.clinicalInfo, apply, urgent=True)
 
 
 @router.post("/unsign", response_class=Response, responses=BUSINESS)

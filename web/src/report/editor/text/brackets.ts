@@ -1,5 +1,6 @@
-// Finds brackets `[…]` and fields with default text. Open fields of a template
-// read as brackets, so typed, dictated and template brackets are found alike.
+// Finds requests and default text. A request is a bracket `[…]`: an open field of a template, or
+// typed, pasted or dictated text, whatever it says. Default text is a field whose text is still
+// the default that its template declares.
 import type { Node as Inner } from "@tiptap/pm/model";
 
 export interface Range {
@@ -7,7 +8,7 @@ export interface Range {
   to: number;
 }
 
-const BRACKET = /\[[^[\]]*\]/g;
+const BRACKET = /[[\uff3b][^[\]\uff3b\uff3d]*[\]\uff3d]/g;
 
 /** Returns the ranges of the brackets in a text. */
 export function bracketsIn(text: string): Range[] {
@@ -22,7 +23,7 @@ export function bracketsBetween(doc: Inner, from: number, to: number): Range[] {
   doc.nodesBetween(from, to, (node, position) => {
     if (!node.isTextblock) return true;
     const text = node.textContent;
-    if (text.includes("[")) {
+    if (/[[\uff3b]/.test(text)) {
       for (const range of bracketsIn(text)) {
         found.push({ from: position + 1 + range.from, to: position + 1 + range.to });
       }
@@ -40,25 +41,27 @@ export interface Stop extends Range {
 
 /** Returns the brackets of a document, and the fields with unchanged default text. */
 export function allStops(doc: Inner): Stop[] {
-  const open = bracketsBetween(doc, 0, doc.content.size).map((each) => ({ ...each, open: true }));
-  return [...open, ...defaultsIn(doc)].sort((one, other) => one.from - other.from);
+  const size = doc.content.size;
+  const open = bracketsBetween(doc, 0, size).map((each) => ({ ...each, open: true }));
+  const defaults = defaultsBetween(doc, 0, size).map(({ from, to }) => ({ from, to, open: false }));
+  return [...open, ...defaults].sort((one, other) => one.from - other.from);
 }
 
-function defaultsIn(doc: Inner): Stop[] {
-  const found: Stop[] = [];
-  doc.descendants((node, position) => {
-    if (node.isTextblock) {
-      for (const field of fieldsIn(node, position + 1)) {
-        if (field.given && field.text === field.given && !/[[\]]/.test(field.text)) {
-          found.push({ from: field.from, to: field.to, open: false });
-        }
-      }
+/** Returns the fields with unchanged default text between two positions. */
+export function defaultsBetween(doc: Inner, from: number, to: number): FieldRange[] {
+  const found: FieldRange[] = [];
+  doc.nodesBetween(from, to, (node, position) => {
+    if (!node.isTextblock) return true;
+    for (const field of fieldsIn(node, position + 1)) {
+      const untouched = field.given && field.text === field.given;
+      if (untouched && !/[[\]\uff3b\uff3d]/.test(field.text)) found.push(field);
     }
+    return false;
   });
   return found;
 }
 
-interface FieldRange extends Range {
+export interface FieldRange extends Range {
   id: unknown;
   label: string;
   given: string;
@@ -79,7 +82,7 @@ export function fieldsIn(block: Inner, start: number): FieldRange[] {
       last.text += text;
       return;
     }
-    const [label, given] = [String(attrs["label"]), String(attrs["given"])];
+    const [label, given] = [String(attrs["label"]), String(attrs["default"])];
     fields.push({ from, to: from + node.nodeSize, id: attrs["id"], label, given, text });
   });
   return fields;

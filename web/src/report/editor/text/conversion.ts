@@ -7,6 +7,7 @@ import {
   runText,
   tableGrid,
   type Block,
+  type FieldRun,
   type Inline,
   type List,
   type ListItem,
@@ -63,7 +64,7 @@ function runNodes(runs: readonly Inline[] = []): JSONContent[] {
     const text = runText(run);
     if (!text) return [];
     if (run.type === "field") {
-      const attrs = { label: run.label, id: String(++fields), given: run.value };
+      const attrs = { label: run.label, id: String(++fields), default: run.default ?? "" };
       return [{ type: "text", text, marks: [{ type: "field", attrs }] }];
     }
     const marks = run.marks?.map((type) => ({ type }));
@@ -117,7 +118,7 @@ const childrenOf = (node: Inner): Inner[] => Array.from(node.children);
 /** An input method may split the text of a field into several nodes; they become one run. */
 function runsOf(parent: Inner): Inline[] {
   const runs: Inline[] = [];
-  let open: { id: unknown; run: { type: "field"; label: string; value: string } } | null = null;
+  let open: { id: unknown; run: FieldRun } | null = null;
   parent.forEach((node) => {
     const field = node.marks.find((mark) => mark.type.name === "field");
     const text = node.text ?? "";
@@ -125,7 +126,9 @@ function runsOf(parent: Inner): Inline[] {
       if (open && open.id === field.attrs["id"]) open.run.value += text;
       else {
         const label = String(field.attrs["label"]);
-        open = { id: field.attrs["id"], run: { type: "field", label, value: text } };
+        const given = String(field.attrs["default"]);
+        const run: FieldRun = { type: "field", label, value: text };
+        open = { id: field.attrs["id"], run: given ? { ...run, default: given } : run };
         runs.push(open.run);
       }
       return;

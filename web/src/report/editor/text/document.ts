@@ -9,11 +9,15 @@ export interface TextRun {
   marks?: MarkName[];
 }
 
-/** `[label]` while open, the value once filled. */
+/**
+ * `[label]` while open, the value once filled. `default` is the value that the template declares;
+ * a field without one is a request.
+ */
 export interface FieldRun {
   type: "field";
   label: string;
   value: string;
+  default?: string;
 }
 
 export type Inline = TextRun | FieldRun;
@@ -178,7 +182,7 @@ function canonicalRuns(runs: readonly Inline[] = []): unknown[] {
   const joined: unknown[][] = [];
   for (const run of runs) {
     if (run.type === "field") {
-      joined.push(["field", run.label, run.value]);
+      joined.push(["field", run.label, run.value, run.default ?? ""]);
       continue;
     }
     if (!run.text) continue;

@@ -1,5 +1,6 @@
 import type { Editor } from "@tiptap/core";
 import { afterEach, describe, expect, it } from "vitest";
+import { t } from "../../../shared/i18n";
 import { allStops, choices, neighbour } from "./brackets";
 import { kindAt, toggleKind, type LineKind } from "./blocks";
 import {
@@ -54,6 +55,8 @@ const EVERYTHING = doc(
       { type: "text", text: "Nodule of " },
       { type: "field", label: "size", value: "" },
       { type: "field", label: "size", value: "4" },
+      { type: "field", label: "margin", value: "Smooth.", default: "Smooth." },
+      { type: "field", label: "side", value: "left", default: "right" },
       { type: "text", text: " mm", marks: ["bold", "suggested"] },
     ],
   },
@@ -121,7 +124,7 @@ describe("a document in the editor", () => {
     here.view.dispatch(here.state.tr.insertText("6"));
     const paragraph = fromEditor(here.state.doc).content[1];
     expect(paragraph).toMatchObject({
-      content: [{}, { label: "size", value: "6" }, { value: "4" }, {}],
+      content: [{}, { label: "size", value: "6" }, { value: "4" }, {}, {}, {}],
     });
   });
 });
@@ -151,7 +154,9 @@ describe("brackets", () => {
   });
 
   it("and fields with default text are visited by Tab, until they are changed", () => {
-    const run = (label: string, value: string) => ({ type: "field" as const, label, value });
+    const run = (label: string, value: string) => {
+      return { type: "field" as const, label, value, ...(value ? { default: value } : {}) };
+    };
     const here = open(
       doc({
         type: "paragraph",
@@ -196,6 +201,44 @@ describe("brackets", () => {
     bracketBy(here, 1);
     here.view.dispatch(here.state.tr.insertText("z"));
     expect(here.view.dom.querySelectorAll(".bracket")).toHaveLength(1);
+  });
+
+  it("and default text are two kinds with names, and only the template decides", () => {
+    const field = (label: string, value: string, given = "") => {
+      return { type: "field" as const, label, value, ...(given ? { default: given } : {}) };
+    };
+    const here = open(
+      doc({
+        type: "paragraph",
+        content: [
+          words("[Unremarkable.] \uff3b結節を記述\uff3d "),
+          field("Unremarkable.", ""),
+          words(" "),
+          field("肺", "清明。", "清明。"),
+          words(" "),
+          field("side", "left", "right"),
+          words(" "),
+          field("x", "[Describe.]", "[Describe.]"),
+        ],
+      }),
+    );
+    const named = (kind: string) =>
+      Array.from(here.view.dom.querySelectorAll(kind), (each) => [
+        each.textContent,
+        each.getAttribute("title"),
+        each.getAttribute("role"),
+      ]);
+    expect(named(".bracket").map(([shown]) => shown)).toEqual([
+      ...["[Unremarkable.]", "\uff3b結節を記述\uff3d", "[Unremarkable.]", "[Describe.]"],
+    ]);
+    expect(named(".bracket")[0]?.[1]).toBe(t("editor.request", { label: "Unremarkable." }));
+    expect(named(".default-text")).toEqual([
+      ["清明。", t("editor.default_text", { label: "肺" }), "group"],
+    ]);
+    select(here, { from: here.state.doc.content.size - 1, to: here.state.doc.content.size - 1 });
+    at(here, "清明。", 1);
+    here.view.dispatch(here.state.tr.insertText("x"));
+    expect(named(".default-text")).toEqual([]);
   });
 
   it("offer the choices of their label", () => {

@@ -1,17 +1,27 @@
-// Highlights brackets with decorations. Only changed parts of the document are updated,
+// Shows requests and default text with decorations of two kinds, each with a name. Only changed parts of the document are updated,
 // so typing in a long report is as fast as in a short one.
 import { Extension } from "@tiptap/core";
 import type { Node as Inner } from "@tiptap/pm/model";
 import { Plugin, PluginKey, type Transaction } from "@tiptap/pm/state";
 import { Decoration, DecorationSet } from "@tiptap/pm/view";
-import { bracketsBetween, type Range } from "./brackets";
+import { t } from "../../../shared/i18n";
+import { bracketsBetween, defaultsBetween, type Range } from "./brackets";
 
 const KEY = new PluginKey<DecorationSet>("brackets");
 
-const shown = (doc: Inner, from: number, to: number): Decoration[] =>
-  bracketsBetween(doc, from, to).map((each) =>
-    Decoration.inline(each.from, each.to, { class: "bracket" }),
+function shown(doc: Inner, from: number, to: number): Decoration[] {
+  const requests = bracketsBetween(doc, from, to).map((each) => {
+    const label = doc.textBetween(each.from + 1, each.to - 1).trim();
+    return named(each, "bracket", t("editor.request", { label }));
+  });
+  const defaults = defaultsBetween(doc, from, to).map((each) =>
+    named(each, "default-text", t("editor.default_text", { label: each.label })),
   );
+  return [...requests, ...defaults];
+}
+
+const named = (range: Range, kind: string, title: string): Decoration =>
+  Decoration.inline(range.from, range.to, { class: kind, role: "group", title });
 
 /** Returns the whole text blocks that a transaction touched, in the new document. */
 function touched(tr: Transaction): Range[] {

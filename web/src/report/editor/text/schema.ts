@@ -93,7 +93,7 @@ const Suggested = Mark.create({
   renderHTML: () => ["span", { class: "suggested", "data-suggested": "" }, 0],
 });
 
-/** `id` distinguishes neighbours with the same label; `given` is the default text. */
+/** `id` distinguishes neighbours with the same label; `default` is what the template declares. */
 const Field = Mark.create({
   name: "field",
   excludes: "_",
@@ -104,7 +104,12 @@ const Field = Mark.create({
       renderHTML: (attributes: Record<string, unknown>) => ({ "data-field": attributes["label"] }),
     },
     id: { default: "", rendered: false },
-    given: { default: "", rendered: false },
+    default: {
+      default: "",
+      parseHTML: (element: HTMLElement) => element.dataset["default"] ?? "",
+      renderHTML: ({ default: text }: Record<string, unknown>) =>
+        text ? { "data-default": text } : {},
+    },
   }),
   parseHTML: () => [{ tag: "span[data-field]" }],
   renderHTML: ({ HTMLAttributes }) => ["span", { ...HTMLAttributes, class: "field" }, 0],
