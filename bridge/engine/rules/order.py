@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
@@ -122,19 +123,47 @@ def search_text(mrn: str, accession: str, tags: Mapping[str, Any]) -> str:
 _PRIORITY: Final = "Priority"
 """The member of an order's Metadata that has the priority."""
 
-_MOST_URGENT_FIRST: Final = ("S", "A", "T", "C", "P", "R", "PRN")
+
+class Priority(StrEnum):
+    """The codes of HL7 table 0485, the most urgent first."""
+
+    STAT = "S"
+    ASAP = "A"
+    TIMING_CRITICAL = "T"
+    CALLBACK = "C"
+    PREOPERATIVE = "P"
+    ROUTINE = "R"
+    AS_NEEDED = "PRN"
+
+
+_MOST_URGENT_FIRST: Final = tuple(code.value for code in Priority)
 _WORDS: Final = {
     "STAT": "S",
     "EMERGENCY": "S",
+    "EMERGENT": "S",
     "ASAP": "A",
+    "URGENT": "A",
+    "HIGH": "A",
     "TIMING CRITICAL": "T",
     "CALLBACK": "C",
     "PREOP": "P",
     "PRE-OP": "P",
     "PREOPERATIVE": "P",
     "ROUTINE": "R",
+    "NORMAL": "R",
+    "ELECTIVE": "R",
     "AS NEEDED": "PRN",
 }
+
+
+PRIORITY_RANKS: Final[Mapping[str, int]] = {
+    **{code: rank for rank, code in enumerate(_MOST_URGENT_FIRST)},
+    **{word: _MOST_URGENT_FIRST.index(code) for word, code in _WORDS.items()},
+}
+"""The ranks of the codes and words in lists, in upper case; 0 is the most urgent."""
+
+ROUTINE_RANK: Final = PRIORITY_RANKS[Priority.ROUTINE]
+"""The rank of an order without a priority, or with an unknown one: it must not wait longer."""
 
 
 def priority_code(order_metadata: Mapping[str, Any]) -> str | None:

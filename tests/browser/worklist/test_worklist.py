@@ -70,6 +70,48 @@ def test_an_urgent_order_is_marked(engine: EngineServer, page: Page) -> None:
     expect(page.locator("[data-report]", has_text="STAT")).to_contain_text("PATIENT, 001")
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_an_urgent_order_comes_first(engine: EngineServer, page: Page, width: int) -> None:
+    """A new STAT order is on top of older ones, marked in the list and in its report."""
+    page.set_viewport_size({"width": width, "height": 800})
+    enrol(engine)
+    for number in range(1, 30):
+        order(engine, number, Modality="CT", Metadata={"Priority": "R"})
+    open_signed_in(page, engine)
+    expect(page.get_by_role("row").nth(1)).to_contain_text("PATIENT, 001")
+    order(engine, 30, Modality="MR", Metadata={"Priority": "STAT"})
+    expect(page.get_by_role("row").nth(1)).to_contain_text("PATIENT, 030")
+    expect(page.get_by_role("row").nth(1).locator(".priority")).to_have_text("STAT")
+    order(engine, 29, Metadata={"Priority": "A"})  # an order change
+    expect(page.get_by_role("row").nth(2)).to_contain_text("PATIENT, 029")
+    page.get_by_label("Priority").select_option("A")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_label("Priority").select_option("")
+    page.get_by_label("Modality").select_option("MR")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("grid").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/reporting/report/*")
+    expect(page.locator("header .priority")).to_have_text("STAT")
+    expect(page.locator("header .priority")).to_be_visible()
+
+
+def test_the_priority_column_sorts(engine: EngineServer, page: Page) -> None:
+    """A click on Priority sorts, and a second click reverses the order."""
+    enrol(engine)
+    for number, priority in enumerate(("R", "S", "A"), 1):
+        order(engine, number, Metadata={"Priority": priority})
+    open_signed_in(page, engine)
+    page.keyboard.press("5")
+    expect(rows(page)).to_have_count(3)
+    heading = page.get_by_role("columnheader", name="Priority")
+    heading.get_by_role("button").click()
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    expect(rows(page).first).to_contain_text("PATIENT, 002")
+    heading.get_by_role("button").click()
+    expect(rows(page).first).to_contain_text("PATIENT, 001")
+
+
 def test_a_new_order_appears_without_reload(engine: EngineServer, worklist: Page) -> None:
     """An open worklist shows a new order and removes a cancelled one."""
     order(engine, 4, StudyDescription="Study 4")

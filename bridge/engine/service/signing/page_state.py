@@ -16,6 +16,7 @@ from bridge.engine.documents.exports.html import fragment
 from bridge.engine.launch import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
 from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Status
+from bridge.engine.rules.order import most_urgent, priority_code
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.text.document import restore
 from bridge.engine.service import change_feed
@@ -95,6 +96,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
             {name: value for name, value in order.items() if name != "Metadata"}
             for order in state["orders"]
         ],
+        "priority": most_urgent(priority_code(order["Metadata"]) for order in state["orders"]),
         "reporting": report.reporting,
         "autoCompare": _auto_compare(work, editor, report, preferences.AutoComparePrior),
         "template": report.template_number,

@@ -16,10 +16,12 @@ from sqlmodel import Session, col, select
 
 from bridge.engine.records.tables import FeedChange, PrelimRead, Report, ReportOrder, SiteMembership
 from bridge.engine.rules.lifecycle import Status
+from bridge.engine.rules.order import Priority
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
 from bridge.engine.service.worklist.worklist import (
     LISTED_COLUMNS,
+    PRIORITY_RANK,
     WorklistQuery,
     filters,
     items_of,
@@ -41,6 +43,7 @@ class SortColumn(StrEnum):
     STATUS = "status"
     OWNER = "owner"
     WAITING = "waiting"
+    PRIORITY = "priority"
 
 
 class OwnerFilter(StrEnum):
@@ -60,6 +63,8 @@ class RowsQuery:
     owner: OwnerFilter = OwnerFilter.ANYBODY
     text: str = ""
     location: str = ""
+    modality: str = ""
+    priority: Priority | None = None
     prelim_group: str = ""
     prelim_tag: str = ""
     report_ids: Collection[str] = ()
@@ -103,6 +108,7 @@ _VALUES: Mapping[SortColumn, Any] = {
     SortColumn.ACCESSION: col(ReportOrder.accession),
     SortColumn.LOCATION: col(ReportOrder.location),
     SortColumn.OWNER: func.coalesce(_OWNER_NAME.scalar_subquery(), ""),
+    SortColumn.PRIORITY: PRIORITY_RANK,
     SortColumn.WAITING: func.coalesce(_FIRST_READ.scalar_subquery(), 0),
 }
 
@@ -112,12 +118,14 @@ def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> 
     conditions = _conditions(session, query, account_id)
     total = session.exec(select(func.count()).select_from(Report).where(*conditions)).one()
     statement = select(Report).options(LISTED_COLUMNS).where(*conditions)
-    if query.sort not in (SortColumn.UPDATED, SortColumn.CREATED):
+    if query.sort not in (SortColumn.UPDATED, SortColumn.CREATED, SortColumn.PRIORITY):
         anchor = (col(ReportOrder.report_pk) == col(Report.pk)) & _ANCHOR
         statement = statement.join(ReportOrder, anchor, isouter=True)
     value = _value(query)
     pk = col(Report.pk)
     order = (value.desc(), pk.desc()) if query.descending else (value.asc(), pk.asc())
+    if query.sort is SortColumn.PRIORITY:  # of the same priority, the oldest comes first
+        order = (order[0], col(Report.created_at).asc(), pk.asc())
     reports = list(session.exec(statement.order_by(*order).offset(query.offset).limit(query.limit)))
     return WorklistRows(
         _with_reads(session, reports, now), total, newest_change(session, query.site_id)
@@ -131,7 +139,13 @@ def newest_change(session: Session, site_id: str) -> int:
 
 
 def _conditions(session: Session, query: RowsQuery, account_id: int) -> list[ColumnElement[bool]]:
-    shared = WorklistQuery(query.site_id, query.status, text=query.text)
+    shared = WorklistQuery(
+        query.site_id,
+        query.status,
+        text=query.text,
+        modalities=[query.modality] if query.modality else (),
+        priorities=[query.priority] if query.priority else (),
+    )
     found = [col(Report.site_id) == query.site_id, *filters(session, shared)]
     if query.owner is OwnerFilter.ME:
         found.append(col(Report.owner_id) == account_id)

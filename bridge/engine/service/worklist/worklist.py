@@ -13,15 +13,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, func, or_
-from sqlalchemy.orm import load_only
+from sqlalchemy import ColumnElement, case, func, or_
+from sqlalchemy.orm import aliased, load_only
 from sqlmodel import Session, col, select
 
 from bridge.email import canonical_email
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Account, Report, ReportOrder, SiteMembership
 from bridge.engine.rules.lifecycle import Reason, Status
-from bridge.engine.rules.order import most_urgent, priority_code
+from bridge.engine.rules.order import (
+    PRIORITY_RANKS,
+    ROUTINE_RANK,
+    Priority,
+    most_urgent,
+    priority_code,
+)
 from bridge.engine.rules.patients import folded_name
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.change_feed import order_json
@@ -40,6 +46,8 @@ class Sort(StrEnum):
     NEWEST_STUDY_DATE = "-studyDate"
     PATIENT = "patient"
     PATIENT_BACKWARDS = "-patient"
+    PRIORITY = "priority"
+    LEAST_URGENT = "-priority"
 
 
 _LISTED: Any = (
@@ -59,7 +67,27 @@ _STUDY_DAY = func.substr(
 """The day of DICOM, HL7 and ISO dates; other formats are compared as text."""
 _FIRST_DAY = "10000101"  # excludes orders without a study date
 _ANCHOR = (col(ReportOrder.report_pk) == col(Report.pk)) & (col(ReportOrder.position) == 0)
+_ANY_ORDER = aliased(ReportOrder)
+_PRIORITY: Any = col(_ANY_ORDER.order_metadata)
+PRIORITY_RANK: Final = func.coalesce(
+    select(
+        func.min(
+            case(
+                dict(PRIORITY_RANKS),
+                value=func.upper(func.trim(_PRIORITY["Priority"].as_string())),
+                else_=ROUTINE_RANK,
+            )
+        )
+    )
+    .where(_ANY_ORDER.report_pk == Report.pk)
+    .correlate(Report)
+    .scalar_subquery(),
+    ROUTINE_RANK,
+)
+"""The rank of the most urgent order of a report."""
+
 _VALUES: Mapping[str, Any] = {
+    "priority": PRIORITY_RANK,
     "updated": col(Report.updated_at),
     "created": col(Report.created_at),
     "studyDate": func.coalesce(_STUDY_DAY, ""),
@@ -74,7 +102,7 @@ MAX_WORDS = 20
 @dataclass(frozen=True, slots=True)
 class WorklistQuery:
     """
-    A query of the worklist. Empty filters do not restrict.
+    A query of the worklist. Empty filters do not restrict. Routine priority includes none.
 
     `study_from` and `study_to` are days (YYYYMMDD), both included. `reader` is the owner's e-mail
     address, or `NOBODY`.
@@ -89,6 +117,7 @@ class WorklistQuery:
     study_to: str = ""
     modalities: Collection[str] = ()
     locations: Collection[str] = ()
+    priorities: Collection[Priority] = ()
     reader: str = ""
     sort: Sort = Sort.NEWEST_UPDATED
     limit: int = 100
@@ -112,7 +141,7 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistR
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).options(LISTED_COLUMNS)
     statement = statement.where(Report.site_id == query.site_id)
-    if not _sorts_by_time(query.sort):
+    if not _sorts_by_number(query.sort):
         statement = statement.join(ReportOrder, _ANCHOR, isouter=True)
     for condition in filters(session, query):
         statement = statement.where(condition)
@@ -153,6 +182,8 @@ def filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]
         conditions.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*of_order)))
     if query.status:
         conditions.append(col(Report.status).in_(query.status))
+    if query.priorities:
+        conditions.append(PRIORITY_RANK.in_([PRIORITY_RANKS[code] for code in query.priorities]))
     if query.reader == NOBODY:
         conditions.append(col(Report.owner_id).is_(None))
     elif query.reader:
@@ -189,8 +220,8 @@ def _cursor(sort: Sort, report: Report, value: int | str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _sorts_by_time(sort: Sort) -> bool:
-    return "created" in sort or "updated" in sort
+def _sorts_by_number(sort: Sort) -> bool:
+    return sort.removeprefix("-") in ("created", "updated", "priority")
 
 
 def _read_cursor(query: WorklistQuery) -> tuple[int | str, int]:
@@ -199,7 +230,7 @@ def _read_cursor(query: WorklistQuery) -> tuple[int | str, int]:
         sort, value, pk = json.loads(base64.urlsafe_b64decode(padded))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor") from None
-    is_valid = _is_key(value) if _sorts_by_time(query.sort) else _is_storable(value)
+    is_valid = _is_key(value) if _sorts_by_number(query.sort) else _is_storable(value)
     if sort != query.sort.value or not (is_valid and _is_key(pk)):
         raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
     return value, pk

@@ -54,6 +54,8 @@ export interface Page {
   template: number | null;
   can: Control[];
   orders: Order[];
+  /** The most urgent priority of the orders (HL7 table 0485), null if none has one. */
+  priority: string | null;
   addenda: AddendumState[];
   signedAt: number | null;
   signedBy: Person | null;

@@ -4,13 +4,13 @@ import type { ReportStatus, Row } from "./rows";
 const SIGNED: readonly ReportStatus[] = ["Final", "Addendum"];
 const ROUTINE = ["", "R"];
 /** HL7 table 0485. These words are the same in every language; other codes stay as they are. */
-const PRIORITIES: Readonly<Record<string, string>> = { S: "STAT", A: "ASAP" };
+export const URGENT_WORDS: Readonly<Record<string, string>> = { S: "STAT", A: "ASAP" };
 
 /** The priority of an unread report; empty for routine. */
 export function priorityOf({ status, priority }: Pick<Row, "status" | "priority">): string {
   const code = (priority ?? "").trim().toUpperCase();
   if (SIGNED.includes(status) || ROUTINE.includes(code)) return "";
-  return PRIORITIES[code] ?? code;
+  return URGENT_WORDS[code] ?? code;
 }
 
 /** Since when a report waits to be signed (milliseconds); null once it is signed. */

@@ -19,6 +19,8 @@ const LIST: ReadingList = {
     owner: "",
     q: "",
     location: "",
+    modality: "",
+    priority: "",
     group: "",
     tag: "",
     sort: "created",

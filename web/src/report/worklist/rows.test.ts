@@ -9,6 +9,8 @@ const QUERY: Query = {
   owner: "",
   q: "a&b",
   location: "",
+  modality: "",
+  priority: "",
   group: "",
   tag: "",
   sort: "created",

@@ -53,6 +53,9 @@ export interface Query {
   owner: "" | "me" | "nobody";
   q: string;
   location: string;
+  modality: string;
+  /** A code of HL7 table 0485. */
+  priority: string;
   group: string;
   tag: string;
   sort: string;

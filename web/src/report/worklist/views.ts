@@ -10,7 +10,7 @@ export interface View {
 }
 
 export const VIEWS: readonly View[] = [
-  { name: "to_read", status: ["Ordered"], owner: "", sort: "created", descending: false },
+  { name: "to_read", status: ["Ordered"], owner: "", sort: "priority", descending: false },
   {
     name: "drafts",
     status: ["Draft", "Preliminary"],
@@ -31,6 +31,14 @@ export const STATUSES: readonly ReportStatus[] = [
   "Addendum",
 ];
 
+/** HL7 table 0485, the most urgent first. */
+export const PRIORITIES = ["S", "A", "T", "C", "P", "R", "PRN"] as const;
+
+/** The modalities of radiology (DICOM CID 29) that the filter offers. */
+export const MODALITIES = [
+  ...["CR", "CT", "DX", "IO", "MG", "MR", "NM", "OT", "PT", "PX", "RF", "US", "XA"],
+] as const;
+
 export interface Column {
   name: string;
   /** The sort key of this column; empty if it is not sortable. */
@@ -40,6 +48,7 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
+  { name: "urgency", sort: "priority", from: 0 },
   { name: "status", sort: "status", from: 0 },
   { name: "patient", sort: "patient", from: 0 },
   { name: "mrn", sort: "mrn", from: 900 },

@@ -34,6 +34,7 @@ from bridge.engine.http.requests.use_cases import (
     site_of,
 )
 from bridge.engine.rules.lifecycle import Status
+from bridge.engine.rules.order import Priority
 from bridge.engine.service import released_texts
 from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
@@ -74,7 +75,16 @@ Day = AfterValidator(_day)
 _FILTERS = frozenset(
     {
         *("SiteID", "status", "PatientMRN", "Accession", "q", "StudyDate", "studyDateFrom"),
-        *("studyDateTo", "Modality", "SiteLocation", "reader", "sort", "limit", "cursor"),
+        *(
+            "studyDateTo",
+            "Modality",
+            "SiteLocation",
+            "priority",
+            "reader",
+            "sort",
+            "limit",
+            "cursor",
+        ),
     }
 )
 
@@ -239,12 +249,24 @@ def _worklist_query(
     studyDateTo: Annotated[str, Day, Query(description="The last day of the study")] = "",
     Modality: Annotated[Tags | None, Query(description="One of these modalities")] = None,
     SiteLocation: Annotated[Tags | None, Query(description="One of these locations")] = None,
+    priority: Annotated[
+        list[Priority] | None,
+        Query(
+            max_length=len(Priority),
+            description="One of these priorities (HL7 table 0485) is the most urgent of the "
+            "orders; `R` includes orders without a priority",
+        ),
+    ] = None,
     reader: Annotated[
         str,
         Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: no owner"),
     ] = "",
     sort: Annotated[
-        Sort, Query(description="A minus sign reverses it; by the anchor order of a group")
+        Sort,
+        Query(
+            description="A minus sign reverses it; by the anchor order of a group. `priority`: the "
+            "most urgent first, by the most urgent order of a group"
+        ),
     ] = Sort.NEWEST_UPDATED,
     limit: Annotated[int, Query(ge=1, le=500, description="Items of a page")] = 100,
     cursor: Annotated[str, Query(max_length=_CURSOR, description="`next` of the page before")] = "",
@@ -259,6 +281,7 @@ def _worklist_query(
         study_to=StudyDate or studyDateTo,
         modalities=tuple(Modality or ()),
         locations=tuple(SiteLocation or ()),
+        priorities=tuple(priority or ()),
         reader=reader.strip(),
         sort=sort,
         limit=limit,

@@ -16,6 +16,7 @@ from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.lifecycle import Status
+from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession
@@ -44,6 +45,8 @@ def _query(
     owner: OwnerFilter = OwnerFilter.ANYBODY,
     q: Text = "",
     location: Text = "",
+    modality: Text = "",
+    priority: Priority | None = None,
     group: Text = "",
     tag: Text = "",
     reportId: Annotated[list[str] | None, Query(max_length=_PAGE)] = None,  # noqa: N803  # as above
@@ -58,6 +61,8 @@ def _query(
         owner=owner,
         text=q,
         location=location,
+        modality=modality,
+        priority=priority,
         prelim_group=group,
         prelim_tag=tag,
         report_ids=tuple(reportId or ()),
