@@ -123,7 +123,9 @@ def read_rows(session: Session, query: RowsQuery, account_id: int, now: int) -> 
         statement = statement.join(ReportOrder, anchor, isouter=True)
     value = _value(query)
     pk = col(Report.pk)
-    order = (value.desc(), pk.desc()) if query.descending else (value.asc(), pk.asc())
+    order: tuple[Any, ...] = (
+        (value.desc(), pk.desc()) if query.descending else (value.asc(), pk.asc())
+    )
     if query.sort is SortColumn.PRIORITY:  # of the same priority, the oldest comes first
         order = (order[0], col(Report.created_at).asc(), pk.asc())
     reports = list(session.exec(statement.order_by(*order).offset(query.offset).limit(query.limit)))
