@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from pydantic_core import to_json
-from sqlalchemy import Connection, Select, bindparam, delete, select
+from sqlalchemy import Connection, Select, Text, bindparam, cast, delete, func, select
 
 from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
@@ -37,19 +37,36 @@ from bridge.store.statements import (
     stored_json,
 )
 
+MAX_PAGE_CHARACTERS: Final = 16_000_000
+"""Characters of the changes of a page, as JSON, after which the page ends."""
+
 # The bridge polls these statements: they bypass SQLAlchemy's statement objects.
 _NEWEST: Final = dialect_statement("SELECT max(cursor) AS newest FROM engine_change")
+_PAGE: Final = """
+    WITH page AS (
+        SELECT cursor, size, sum(size) OVER (ORDER BY cursor) AS total, count(*) OVER () AS found
+        FROM (
+            SELECT cursor, {size} AS size FROM engine_change
+            WHERE cursor > {after} AND {wanted} ORDER BY cursor LIMIT {limit}
+        ) AS changes
+    )
+    SELECT c.cursor, c.at, c.event, c.report_id, c.body, page.found
+    FROM page JOIN engine_change AS c ON c.cursor = page.cursor
+    WHERE page.total - page.size < {most} ORDER BY c.cursor
+"""
+"""The first change, and those after it that begin within the limit of the size."""
+
 _NEXT: Final = DialectStatement(
-    """
-    SELECT cursor, at, event, report_id, body FROM engine_change
-    WHERE cursor > :after AND event NOT IN (SELECT value FROM json_each(:without))
-    ORDER BY cursor LIMIT :limit
-    """,
-    """
-    SELECT cursor, at, event, report_id, body FROM engine_change
-    WHERE cursor > %(after)s AND event <> ALL(%(without)s::text[])
-    ORDER BY cursor LIMIT %(limit)s
-    """,
+    _PAGE.format(
+        size="length(body)",
+        wanted="event NOT IN (SELECT value FROM json_each(:without))",
+        **{name: f":{name}" for name in ("after", "limit", "most")},
+    ),
+    _PAGE.format(
+        size="octet_length(body::text)",
+        wanted="event <> ALL(%(without)s::text[])",
+        **{name: f"%({name})s" for name in ("after", "limit", "most")},
+    ),
 )
 
 # The change at a cursor, and the highest number that was ever assigned, pruned changes included.
@@ -71,13 +88,24 @@ _HIGHEST_CURSOR: Final = DialectStatement(
 @cache
 def _changes_of_sites(without: bool) -> Select[Any]:
     """Build the statement; cached because building costs more than executing."""
-    query = select(CHANGES).where(
+    size = func.length(cast(CHANGES.c.body, Text)).label("size")
+    query = select(CHANGES.c.cursor, size).where(
         CHANGES.c.cursor > bindparam("after"),
         CHANGES.c.site_id.in_(bindparam("sites", expanding=True)),
     )
     if without:
         query = query.where(CHANGES.c.event.not_in(bindparam("without", expanding=True)))
-    return query.order_by(CHANGES.c.cursor).limit(bindparam("limit"))
+    first = query.order_by(CHANGES.c.cursor).limit(bindparam("limit")).subquery()
+    total = func.sum(first.c.size).over(order_by=first.c.cursor)
+    page = select(
+        first.c.cursor, (total - first.c.size).label("before"), func.count().over().label("found")
+    ).subquery()
+    return (
+        select(CHANGES, page.c.found)
+        .join(page, page.c.cursor == CHANGES.c.cursor)
+        .where(page.c.before < bindparam("most"))
+        .order_by(CHANGES.c.cursor)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +213,7 @@ def read_changes(
     """
     Return at most `limit` changes after a cursor; `sites` None means every site.
 
+    A page ends with the change that reaches MAX_PAGE_CHARACTERS: a report may have 100 orders.
     Events of `without` are left out, and the returned cursor is after them. Without changes the
     given cursor is returned.
     """
@@ -193,11 +222,19 @@ def read_changes(
     read_newest = bind(connection, _NEWEST)
     if sites is None:
         listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
-        read_next = bind(connection, _NEXT, after=after, limit=limit, without=listed)
+        read_next = bind(
+            connection, _NEXT, after=after, limit=limit, without=listed, most=MAX_PAGE_CHARACTERS
+        )
         newest, page = execute_all(connection, [read_newest, read_next])
         return _page(newest, page.all(), after, limit, without)
     newest = execute_bound(connection, read_newest)
-    parameters = {"after": after, "limit": limit, "sites": sorted(sites), "without": omitted}
+    parameters = {
+        "after": after,
+        "limit": limit,
+        "most": MAX_PAGE_CHARACTERS,
+        "sites": sorted(sites),
+        "without": omitted,
+    }
     rows = list(connection.execute(_changes_of_sites(bool(without)), parameters))
     return _page(newest, rows, after, limit, without)
 
@@ -207,7 +244,7 @@ def _page(
 ) -> FeedPage:
     passed = max(after, newest.scalar() or 0) if without else after
     changes = tuple(_as_json(row) for row in rows)
-    if len(rows) == limit:
+    if rows and (len(rows) == limit or len(rows) < rows[-1].found):
         return FeedPage(changes, rows[-1].cursor)
     return FeedPage(changes, max(passed, rows[-1].cursor) if rows else passed)
 

@@ -151,6 +151,18 @@ def test_a_separator_that_cannot_be_one(raw: bytes) -> None:
     assert split(raw + ONE) is None
 
 
+@pytest.mark.parametrize("header", [BATCH, FILE + BATCH, FILE])
+@pytest.mark.parametrize("messages", [MAX_MESSAGES - 1, MAX_MESSAGES, MAX_MESSAGES + 1])
+def test_the_most_messages_of_a_batch(header: bytes, messages: int) -> None:
+    """10,000 messages are accepted; with one more the batch is refused as a whole."""
+    raw = header + ONE * messages + b"BTS|%d\r" % messages
+    if messages <= MAX_MESSAGES:
+        assert split(raw) == [ONE] * messages
+    else:
+        with pytest.raises(MalformedMessage):
+            split(raw)
+
+
 @pytest.mark.parametrize("line", [b"MSH|\r", b"BTS\r", b"BHS|^~\\&\r"])
 def test_the_parts_of_a_batch_cost_memory_however_short_they_are(line: bytes) -> None:
     """A batch with too many messages, headers or trailers is refused before it is split."""

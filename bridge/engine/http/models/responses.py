@@ -182,16 +182,21 @@ class WaitingBody(BaseModel):
 
 
 class PrelimsResponse(BaseModel):
-    """The longest-waiting match, and all matches."""
+    """The longest-waiting match, and a page of the matches; the last page has no `next`."""
 
     model_config = example(
-        {**_WAITING, "reports": [{**_WAITING, "prelimAt": "2027-01-15T07:55:00.000Z"}]}
+        {
+            **_WAITING,
+            "reports": [{**_WAITING, "prelimAt": "2027-01-15T07:55:00.000Z"}],
+            "next": "1800000000000.42",
+        }
     )
 
     reportId: str | None
     clinicalInfo: list[OrderKeyBody]
     userEmail: str | None
     reports: list[WaitingBody]
+    next: str | None = Field(default=None)
 
 
 class WorklistResponse(BaseModel):

@@ -6,17 +6,19 @@ unless they made the read themselves. Members read for their group; reviewers re
 (`rules.signing`).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
 from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
-from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report
+from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report, ReportOrder
 from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import (
@@ -50,7 +52,12 @@ MAX_GROUPS, MAX_TAGS = 1000, 100
 """Maximum number of groups of a site, and of tags of a group, that their first use adds."""
 
 MAX_WAITING: Final = 1000
-"""Maximum number of waiting reports that a list has. The next ones follow as these are reviewed."""
+"""Maximum number of waiting reports on a page."""
+
+MAX_WAITING_ORDERS: Final = 5000
+"""Number of orders of waiting reports after which a page ends: each has three identifiers."""
+
+_CURSOR: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
@@ -216,21 +223,29 @@ class WaitingReport:
         }
 
 
+class WaitingPage(NamedTuple):
+    """A page of waiting reports; `next` is the cursor of the next page, None at the end."""
+
+    reports: list[WaitingReport]
+    next: str | None
+
+
 def list_waiting(
-    session: Session, site_id: str, group: str, tag: str, now: int
-) -> list[WaitingReport]:
+    session: Session, site_id: str, group: str, tag: str, now: int, cursor: str = ""
+) -> WaitingPage:
     """
-    Return the reports that wait in a group and tag, the longest-waiting first, at most MAX_WAITING.
+    Return a page of the reports that wait in a group and tag, the longest-waiting first.
 
     A report waits in the group and tag of its newest read. It has waited since its first unreviewed
-    read there. Raise PrelimNotFound for an unknown group or tag.
+    read there. Raise PrelimNotFound for an unknown group or tag, and RuleBroken for a cursor that
+    no page has.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:
         raise PrelimNotFound
-    waiting_since = func.min(PrelimRead.read_at)
-    rows = session.exec(
-        select(PrelimRead.report_pk, waiting_since)
+    waiting_since, first_read = func.min(PrelimRead.read_at), func.min(PrelimRead.pk)
+    query = (
+        select(PrelimRead.report_pk, waiting_since, first_read)
         .join(Report, col(Report.pk) == PrelimRead.report_pk)
         .where(
             Report.site_id == site_id,
@@ -242,11 +257,37 @@ def list_waiting(
             newest_in(group, tag),
         )
         .group_by(col(PrelimRead.report_pk))
-        .order_by(waiting_since, func.min(PrelimRead.pk))
-        .limit(MAX_WAITING)
-    ).all()
-    records = records_by_key(session.connection(), [key for key, _ in rows], now)
-    return [WaitingReport(records[key], read_at) for key, read_at in rows if key in records]
+        .order_by(waiting_since, first_read)
+        .limit(MAX_WAITING + 1)
+    )
+    if cursor:
+        since, read = _read_cursor(cursor)
+        later = and_(waiting_since == since, first_read > read)
+        query = query.having(or_(waiting_since > since, later))
+    rows = session.exec(query).all()
+    page = _first_with_few_orders(session, rows[:MAX_WAITING])
+    records = records_by_key(session.connection(), [key for key, *_ in page], now)
+    return WaitingPage(
+        [WaitingReport(records[key], read_at) for key, read_at, _ in page if key in records],
+        f"{page[-1][1]}.{page[-1][2]}" if len(page) < len(rows) else None,
+    )
+
+
+def _read_cursor(cursor: str) -> tuple[int, int]:
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
+    return int(found[1]), int(found[2])
+
+
+def _first_with_few_orders(session: Session, rows: Sequence[Any]) -> Sequence[Any]:
+    """Return the first rows, until their reports have MAX_WAITING_ORDERS."""
+    query = select(ReportOrder.report_pk, func.count()).group_by(col(ReportOrder.report_pk))
+    keys = [key for key, *_ in rows]
+    counts = dict(session.exec(query.where(col(ReportOrder.report_pk).in_(keys))).all())
+    totals = accumulate(counts.get(key, 0) for key in keys)
+    whole = sum(total < MAX_WAITING_ORDERS for total in totals)
+    return rows[: whole + 1]
 
 
 def newest_in(group: str, tag: str = "") -> ColumnElement[bool]:

@@ -182,22 +182,25 @@ async def prelims(
     prelimGroup: Annotated[QueryText, Query(examples=["Night"])],
     prelimTag: Annotated[QueryText, Query(examples=["Resident"])],
     request: Request,
+    cursor: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "",
 ) -> Response:
     """
     Return the reports that wait for review in a group and tag, the longest-waiting first.
 
-    `reports` has at most 1,000 of them; the next ones follow as these are reviewed.
+    `reports` has at most 1,000 of them, and ends earlier if they have 5,000 orders. `next` is the
+    cursor of the others; it is absent if there are none.
     """
     now = engine_of(request).clock()
     found = await read_as_administrator(
         request,
         "prelims",
         [RequestSite(SiteID)],
-        lambda session: list_waiting(session, SiteID, prelimGroup, prelimTag, now),
-        shown=lambda each: [(SiteID, one.record.report_id) for one in each],
+        lambda session: list_waiting(session, SiteID, prelimGroup, prelimTag, now, cursor),
+        shown=lambda page: [(SiteID, one.record.report_id) for one in page.reports],
     )
-    reports = [each.as_json() for each in found]
-    return FastJsonResponse({**_first(reports), "reports": reports})
+    reports = [each.as_json() for each in found.reports]
+    following = {} if found.next is None else {"next": found.next}
+    return FastJsonResponse({**_first(reports), "reports": reports, **following})
 
 
 def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
