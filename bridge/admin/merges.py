@@ -74,14 +74,15 @@ def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
         raise ReasonRequired
     settings = load(home)
     with bridge_database(home) as database:
-        pointer = _only(database, number, site)
+        pointer = find(database, number, site)
         reference = reference_of(pointer.site, pointer.prior_mrn)
         with audited(home, database, "undo merge", ("merge", reference), reason=reason.strip()):
             _undo_in_engine(settings, pointer)
-            return UndoneMerge(pointer.site, reference, _undo_in_bridge(database, pointer))
+            return UndoneMerge(pointer.site, reference, undo_in_bridge(database, pointer))
 
 
-def _only(database: Database, number: str, site: str) -> MergePointer:
+def find(database: Database, number: str, site: str) -> MergePointer:
+    """Return the merge of a number; of one site, unless that is ''. Raises NoSuchMerge."""
     with database.read() as connection:
         found = [
             pointer
@@ -118,8 +119,8 @@ async def _call_engine(settings: Settings, pointer: MergePointer) -> None:
         await http.aclose()
 
 
-def _undo_in_bridge(database: Database, pointer: MergePointer) -> int:
-    """Remove the pointer, and queue the messages again that waited for it."""
+def undo_in_bridge(database: Database, pointer: MergePointer) -> int:
+    """Remove the pointer after the engine did; return how many orders its merge had moved."""
     with database.write() as connection:
         moved = undo_merge(connection, pointer.site, pointer.prior_mrn, _now())
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}

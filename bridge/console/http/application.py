@@ -23,6 +23,7 @@ from bridge.console.http import (
     dashboard,
     deliveries,
     mappings,
+    merges,
     messages,
     people,
     site_administration,
@@ -44,6 +45,7 @@ ROUTERS: Final = (
         deliveries.router,
         messages.order_router,
         dashboard.exception_router,
+        merges.router,
     ),
     *(connections.channel_router, connections.router, dashboard.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`

@@ -302,6 +302,14 @@ class ActivateBody(_Body):
         return value.strip()
 
 
+class UndoneMergeBody(_Body):
+    """The merged patient number of a site whose merge was wrong, and the reason."""
+
+    site: Annotated[str, Field(min_length=1, max_length=1024)]
+    number: Annotated[str, Field(min_length=1, max_length=1024)]
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+
+
 class RollbackBody(_Body):
     """The version to activate, empty: the previous one; `begun_on`: the active one as displayed."""
 

@@ -65,6 +65,11 @@ RULES: dict[str, Rule] = {
     "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
     "GET /api/concerns": _rule(_P.SEE),
     "POST /api/concerns/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/merges/undo": _rule(
+        *(_P.FIND, _P.OPERATE),
+        site=True,
+        body={"site": "SITE2", "number": "M2", "reason": "two people"},
+    ),
     "GET /api/unknown-codes": _rule(_P.AUTHOR),
     "POST /api/unknown-codes/leave": _rule(_P.AUTHOR, body={}),
     "PUT /api/mappings/{name}/codes/{table}": _rule(_P.AUTHOR, body={}),

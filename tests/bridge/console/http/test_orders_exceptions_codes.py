@@ -288,3 +288,24 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
         ("save draft", "done"),
         ("save draft", "not_permitted"),
     ]
+
+
+def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
+    """Operators of the site undo it with a reason. The audit trail has no number."""
+    with console.database.write() as connection:
+        merged_patients.merge(connection, "SITE1", "7021", "7020")
+    body = {"site": "SITE1", "number": "7021", "reason": "registration error"}
+    path = "/api/merges/undo"
+    assert console.call("viewer1", "POST", path, body).status_code == 403
+    assert console.call("editor1", "POST", path, {**body, "reason": " "}).status_code == 400
+    other = {**body, "site": "SITE2"}
+    assert console.call("editor1", "POST", path, other).status_code == 404
+    assert console.call("editor1", "POST", path, {**body, "number": "7020"}).status_code == 404
+    done = console.call("editor1", "POST", path, body)
+    assert (done.status_code, done.json()) == (200, {"orders": 0})
+    assert console.call("editor1", "POST", path, body).status_code == 404
+    with console.database.read() as connection:
+        assert merged_patients.survivors(connection, [("SITE1", "7021")]) == {}
+    events = console.call("chief", "GET", "/api/deeds?action=undo%20merge").json()["rows"]
+    assert ("done", "registration error") in {(each["outcome"], each["reason"]) for each in events}
+    assert "7021" not in json.dumps(events)
