@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests import programs
+from tests.bare_machine import SKIPPED, SMOKE
+
 ROOT = Path(__file__).resolve().parents[1]
 
 _CASES = """
@@ -87,7 +92,7 @@ def test_the_missing_packages_are_printed(tmp_path: Path) -> None:
         [sys.executable, "-m", "tests.programs"],
         cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert set(printed.split()) >= {"chromium", "haproxy", "sqlite3", "strace", "systemd"}
+    assert set(printed.split()) >= {"chromium", "haproxy", "strace", "systemd"}
     assert "gcc" not in printed
     assert "$(.venv/bin/python -m tests.programs)" in (ROOT / ".ci" / "run").read_text("utf-8")
 
@@ -103,3 +108,25 @@ def test_only_the_list_of_programs_looks_for_programs() -> None:
         if pattern.search(path.read_text("utf-8"))
     }
     assert found - own - allowed == set()
+
+
+@pytest.mark.parametrize("beginning", [*SMOKE, *SKIPPED])
+def test_the_tests_of_a_bare_machine_exist(beginning: str) -> None:
+    """The check of a bare machine names files and functions of the tests."""
+    file, _, function = beginning.partition("::")
+    assert (ROOT / file).exists()
+    if function:
+        assert re.search(
+            rf"^(async )?def {function}", (ROOT / file).read_text("utf-8"), re.MULTILINE
+        )
+
+
+def test_every_listed_program_is_needed() -> None:
+    """A program that no test needs any more is not listed."""
+    names = {name: each for name, each in vars(programs).items() if each in programs.OF_THE_TESTS}
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")
+                       if path.parent != ROOT / "tests")  # fmt: skip
+    used = "FUSE" in source
+    unused = [name for name, each in names.items() if each not in programs.FUSE
+              and not re.search(rf"\b{name}\b(?:\.require|\)|,)", source)]  # fmt: skip
+    assert (used, unused) == (True, [])
