@@ -1,9 +1,12 @@
 """
 Backup of an installation into one file, while the service runs.
 
-The file is a compressed tar archive: `manifest.json` with the digest of each member, the copies of
-the databases in `databases/`, and the data directory in `home/`. It is complete and verified when
-it gets its name.
+The file is a compressed tar archive: `manifest.json`, the copies of the databases in `databases/`,
+the data directory in `home/`, and at last `digests.json` with the digest of each member. It is
+complete and verified when it gets its name.
+
+Files of the data directory may change meanwhile: of a growing log, the backup has what it contained
+when it was opened, and a file that was moved away is left out.
 """
 
 import gzip
@@ -18,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from bridge import __version__
 from bridge.admin.audit_events import audited
-from bridge.admin.backup.copies import DatabaseCopy, copy_databases, digest_of, staging, urls_of
+from bridge.admin.backup.copies import DatabaseCopy, copy_databases, staging, urls_of
 from bridge.admin.backup.errors import BackupFailed
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.wiring.stores import bridge_is_ready, open_bridge_database
@@ -32,6 +35,7 @@ from config.settings import FILE_NAME, paths_in
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
+DIGESTS: Final = "digests.json"
 _CHUNK: Final = 2**20
 _PASSWORD: Final = re.compile(r"(postgresql\+psycopg://[^:@/\s\"']*):[^@\"'\s]*@")
 
@@ -196,34 +200,65 @@ def _add_all(
 ) -> dict[str, str]:
     """Write the manifest and all members; return the digests."""
     digests = {}
-    data = {member.name: member.data for member in members}
-    for member in members:
-        own = member.data
-        digests[member.name] = (
-            digest_of(member.file) if own is None else (hashlib.sha256(own).hexdigest())
-        )
     manifest = {
         "format": FORMAT,
         "release": __version__,
         "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "secrets": summary.secrets,
         "databases": [asdict(copy) for copy in copies],
-        "files": digests,
     }
-    total = sum(member.file.stat().st_size for member in members)
-    done = 0
+    total, done = sum(map(_size, members)), 0
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
         for member in members:
             report("writing the backup", done, total)
-            if (own := data[member.name]) is not None:
-                _add(archive, member.name, own)
-            else:
-                info = _info(member.name, member.file.stat().st_size)
-                with member.file.open("rb") as source:
-                    archive.addfile(info, source)
-            done += member.file.stat().st_size
+            digest = _add_member(archive, member)
+            if digest is not None:
+                digests[member.name] = digest
+            done += _size(member)
+        _add(archive, DIGESTS, json.dumps(digests, indent=1).encode())
     return digests
+
+
+def _size(member: Member) -> int:
+    try:
+        return member.file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+class _Digesting:
+    """A file to read from that computes the digest of what was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _add_member(archive: tarfile.TarFile, member: Member) -> str | None:
+    """Add a member; return its digest, or None if its file is gone."""
+    if member.data is not None:
+        _add(archive, member.name, member.data)
+        return hashlib.sha256(member.data).hexdigest()
+    try:
+        source = member.file.open("rb")
+    except FileNotFoundError:
+        return None
+    with source:
+        reader: Any = _Digesting(source)
+        info = _info(member.name, os.fstat(source.fileno()).st_size)
+        try:
+            archive.addfile(info, reader)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise BackupFailed(f"{member.file} became shorter; try again") from None
+    return str(reader.digest.hexdigest())
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -243,10 +278,10 @@ def _verify(file: Path, digests: Mapping[str, str], report: Report) -> None:
         for at, info in enumerate(archive):
             report("verifying the backup", at, len(digests))
             source = archive.extractfile(info)
-            if source is not None and info.name != MANIFEST:
+            if source is not None and info.name not in (MANIFEST, DIGESTS):
                 digest = hashlib.sha256()
                 while piece := source.read(_CHUNK):
                     digest.update(piece)
                 found[info.name] = digest.hexdigest()
     if wrong := sorted(name for name, digest in digests.items() if found.get(name) != digest):
-        raise BackupFailed(f"{wrong[0]} changed while it was written; try again")
+        raise BackupFailed(f"the disk did not store {wrong[0]} as it was written")

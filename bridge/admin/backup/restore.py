@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import tarfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from bridge import __version__
 from bridge.admin.audit_events import audited
 from bridge.admin.backup import test_copy
-from bridge.admin.backup.backup import FORMAT, MANIFEST
+from bridge.admin.backup.backup import DIGESTS, FORMAT, MANIFEST
 from bridge.admin.backup.copies import (
     DatabaseCopy,
     require_empty,
@@ -58,7 +59,6 @@ class Manifest:
     made_at: str
     secrets: bool
     copies: tuple[DatabaseCopy, ...]
-    digests: Mapping[str, str]
 
 
 def restore(
@@ -81,7 +81,7 @@ def restore(
         raise NotRestored(f"{home} is not empty")
     make_folder(home.parent)
     with staging(home.with_name(f".{home.name}.restore")) as parts:
-        manifest = _unpack(file, parts, report)
+        manifest, files = _unpack(file, parts, report)
         require_restorable(manifest.copies)
         content = parts / "home"
         make_folder(content)
@@ -107,9 +107,7 @@ def restore(
         ):
             pass
     rows = sum(sum(copy.rows.values()) for copy in manifest.copies)
-    return RestoreSummary(
-        home, manifest.made_at, manifest.release, len(manifest.digests), rows, tuple(notes)
-    )
+    return RestoreSummary(home, manifest.made_at, manifest.release, files, rows, tuple(notes))
 
 
 def _notes(manifest: Manifest, *, as_test_copy: bool) -> Sequence[str]:
@@ -128,9 +126,10 @@ def _notes(manifest: Manifest, *, as_test_copy: bool) -> Sequence[str]:
     return notes
 
 
-def _unpack(file: Path, target: Path, report: Report) -> Manifest:
-    """Unpack the archive and compare the digest of each member."""
+def _unpack(file: Path, target: Path, report: Report) -> tuple[Manifest, int]:
+    """Unpack the archive and compare the digests; return the manifest and the number of files."""
     manifest: Manifest | None = None
+    listed: object = None
     size, found = max(file.stat().st_size, 1), dict[str, str]()
     try:
         with file.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|gz") as archive:
@@ -138,24 +137,34 @@ def _unpack(file: Path, target: Path, report: Report) -> Manifest:
                 report("reading the backup", raw.tell(), size)
                 if manifest is None:
                     manifest = _read_manifest(archive, info)
-                    continue
-                if info.name not in manifest.digests or not info.isreg():
-                    raise NotRestored(f"the backup has an unknown member {info.name[:200]!r}")
-                found[info.name] = _extract(archive, info, target)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+                elif info.name == DIGESTS:
+                    listed = json.loads(_content(archive, info))
+                elif info.isreg():
+                    found[info.name] = _extract(archive, info, target)
+                else:
+                    raise NotRestored(
+                        f"the backup has a member {info.name[:200]!r} that is no file"
+                    )
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise NotRestored(f"{file} is not a complete backup") from None
-    if manifest is None or found != dict(manifest.digests):
+    if manifest is None or found != listed:
         raise NotRestored(f"{file} is not a complete backup")
-    return manifest
+    return manifest, len(found)
+
+
+def _content(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
+    source = archive.extractfile(info)
+    if source is None or info.size > _MAX_MANIFEST:
+        raise ValueError(info.name)
+    return source.read()
 
 
 def _read_manifest(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Manifest:
-    source = archive.extractfile(info)
-    if info.name != MANIFEST or source is None or info.size > _MAX_MANIFEST:
+    if info.name != MANIFEST:
         raise ValueError(MANIFEST)
-    values: dict[str, Any] = json.loads(source.read())
+    values: dict[str, Any] = json.loads(_content(archive, info))
     if values.get("format") != FORMAT:
         raise NotRestored("the backup has another format; use the release that made it or a newer")
     try:
@@ -164,7 +173,6 @@ def _read_manifest(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Manifest:
             str(values["made_at"]),
             bool(values["secrets"]),
             tuple(DatabaseCopy(**copy) for copy in values["databases"]),
-            {str(name): str(digest) for name, digest in values["files"].items()},
         )
     except (KeyError, TypeError, AttributeError):
         raise ValueError(MANIFEST) from None

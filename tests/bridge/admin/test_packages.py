@@ -131,6 +131,7 @@ def test_an_outdated_preview(two_homes: tuple[Home, Home]) -> None:
 def test_a_promotion_is_repeatable(two_homes: tuple[Home, Home]) -> None:
     """A later package replaces the connections; the preview shows each setting that changes."""
     first, second = two_homes
+    data = b""
     for step, site in enumerate(("SITE1", "SITE2", "SITE2", "SITE1")):
         (first.path / "bridge.toml").write_text(SETTINGS.replace("SITE1", site), "utf-8")
         first.settings = load(first.path)

@@ -1,5 +1,6 @@
 """`bridge backup`, `restore` and `compare`: complete, verified, private, all or nothing."""
 
+import hashlib
 import io
 import json
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bridge.admin.backup import copies
+from bridge.admin.backup.backup import back_up
 from bridge.cli.application import application
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.records import mapping_versions
@@ -194,12 +196,16 @@ def test_a_damaged_backup_is_not_restored(file: Path, tmp_path: Path, how: str) 
 )
 def test_a_backup_writes_nothing_outside_of_home(file: Path, tmp_path: Path, name: str) -> None:
     """Members with other names, links and unlisted members are refused."""
-    found = members(file)
-    manifest = json.loads(found.pop("manifest.json"))
-    if name != "home/secrets/more":  # a member that the manifest lacks
-        manifest["files"][name] = "0" * 64
+    listed = {name: hashlib.sha256(b"x").hexdigest()}
+    if name == "home/secrets/more":  # a member that the list lacks
+        listed = {}
+    content = {
+        "manifest.json": members(file)["manifest.json"],
+        name: b"x",
+        "digests.json": json.dumps(listed).encode(),
+    }
     with tarfile.open(file, "w:gz") as archive:
-        for each, data in {"manifest.json": json.dumps(manifest).encode(), name: b"x"}.items():
+        for each, data in content.items():
             info = tarfile.TarInfo(each)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
@@ -236,6 +242,25 @@ def test_a_backup_before_an_upgrade_migrates_nothing(home: Path, tmp_path: Path)
     assert engine_copy["alembic_engine"] == "0001"
 
 
+def test_files_may_change_while_they_are_backed_up(home: Path, tmp_path: Path) -> None:
+    """Of a growing log, the backup has what it contained; a file that was moved is left out."""
+    (home / "serve.log").write_bytes(b"line\n")
+    (home / "inbox").mkdir()
+    (home / "inbox/order.hl7").write_bytes(b"MSH|")
+
+    def change(step: str, _done: int, _total: int) -> None:
+        with (home / "serve.log").open("ab") as log:
+            log.write(b"line\n" * 20_000)
+        if step == "writing the backup":
+            (home / "inbox/order.hl7").unlink(missing_ok=True)
+
+    back_up(home, tmp_path / "a.backup", report=change)
+    found = members(tmp_path / "a.backup")
+    assert found["home/serve.log"].startswith(b"line\n")
+    assert "home/inbox/order.hl7" not in found
+    ok("restore", tmp_path / "a.backup", tmp_path / "again")
+
+
 def test_links_are_left_out_and_named(home: Path, tmp_path: Path) -> None:
     """A link could point anywhere."""
     (home / "shortcut").symlink_to("/etc/passwd")
@@ -257,7 +282,8 @@ def test_a_test_copy_acts_for_nobody(file: Path, tmp_path: Path) -> None:
     assert settings.http.banner.startswith("TEST COPY of 20")
     assert settings.alerts.mail is None
     assert settings.retention.keep == 0
-    enabled = {each.name: each.enabled for each in (*settings.listener, *settings.destination)}
+    enabled = {each.name: each.enabled for each in settings.listener}
+    enabled |= {each.name: each.enabled for each in settings.destination}
     assert enabled == {"ris": True, "files": False, "back": False, "street": False}
     (ris,) = [each for each in settings.listener if each.name == "ris"]
     assert str(ris.bind).startswith("127.0.0.1:")
