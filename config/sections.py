@@ -53,8 +53,8 @@ class Rendering(BaseModel):
     addenda: Literal["whole", "newest", "child", "mdm", "none"] | None = Field(
         None, description="whole | newest | child | mdm | none: how an addendum is sent"
     )
-    orders: Literal["separate", "combined", "grouped"] | None = Field(
-        None, description="separate | combined | grouped: linked orders"
+    orders: Literal["separate", "combined", "grouped", "repeated"] | None = Field(
+        None, description="separate | combined | grouped | repeated: linked orders"
     )
     interpreter: Literal["ndl", "xcn", "name"] | None = Field(
         None, description="ndl | xcn | name: OBR-32"

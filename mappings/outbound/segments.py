@@ -11,9 +11,10 @@ definition (`mappings.outbound.style`) determines the rows.
 import json
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mappings.hl7.delimiters import STANDARD
 from mappings.hl7.path import Path
 from mappings.language.accessors import SEGMENTS
 from mappings.language.context import CompilationContext
@@ -32,7 +33,7 @@ from mappings.outbound.encoding import (
 from mappings.outbound.fields import compile_field, compile_when
 from mappings.outbound.hl7_versions import NEWEST_VERSION, REPEATS, VERSIONS
 from mappings.outbound.results import WITHDRAWALS
-from mappings.outbound.style import TEXT, OutputStyle
+from mappings.outbound.style import REPEATED, TEXT, OutputStyle
 from mappings.outbound.text_layout import coding_of
 from mappings.outbound.variables import RenderState, Variable
 
@@ -155,6 +156,10 @@ VERSION_FIELD = 12
 WHOLE_ECHOES = frozenset({"ORC", "OBR", "PV1"})
 NOT_ECHOED = frozenset({("ORC", 5), ("ORC", 9), ("OBR", 22), ("OBR", 25)})
 """Fields with the state and time of the order, which are not valid for its result."""
+
+NUMBERED = frozenset({"ORC", "OBR"})
+NUMBER_FIELDS = (2, 3)
+"""The numbers of the placer and of the filler, which repeat for `orders: repeated`."""
 
 Writer = Callable[[RenderState], list[Encoded]]
 
@@ -312,30 +317,60 @@ class _SegmentWriter:
         values = {number: field(state) for number, field in self.fields.items()}
         if self.style.targets:
             values |= metadata_fields(state).get(name, {})
-        tables = self.style.version_tables
-        if tables is not None:
-            values = {
-                number: fit_to_version(tables, name, number, value)
-                for number, value in values.items()
-                if value
-            }
+        values = self._fitted(values)
+        if state.others and name in NUMBERED:
+            values |= self._numbers_of_all(state)
         numbers = range(3 if name == "MSH" else 1, max(values, default=0) + 1)
         written = [values.get(number, NOTHING) for number in numbers]
         state.count(name)
         return [header(written) if name == "MSH" else segment(name, written)]
 
+    def _fitted(self, values: Mapping[int, Encoded]) -> dict[int, Encoded]:
+        """Return the values in the form of the version."""
+        tables = self.style.version_tables
+        if tables is None:
+            return dict(values)
+        return {
+            number: fit_to_version(tables, self.name, number, value)
+            for number, value in values.items()
+            if value
+        }
+
+    def _numbers_of_all(self, state: RenderState) -> dict[int, Encoded]:
+        """Return the number fields with a repetition for each order."""
+        found: dict[int, list[Encoded]] = {}
+        for other in state.others:
+            other.row, other.segment = state.row, self.name
+            own = {n: self.fields[n](other) for n in NUMBER_FIELDS if n in self.fields}
+            fitted = self._fitted(own)
+            for number in own:
+                found.setdefault(number, []).append(fitted.get(number, NOTHING))
+        return {number: _empty_unless_any(values) for number, values in found.items()}
+
+
+def _empty_unless_any(numbers: Sequence[Encoded]) -> Encoded:
+    """Join the numbers of all orders: the n-th repetition is that of the n-th order."""
+    return Encoded(STANDARD.repetition.join(numbers)) if any(numbers) else NOTHING
+
 
 def _over_orders(inner: Writer) -> Writer:
-    """Write items once for each order. Set ids below an order start again."""
+    """
+    Write items once for each order, or once for all if the style repeats their numbers.
+
+    Set ids below an order start again.
+    """
 
     def write(state: RenderState) -> list[Encoded]:
-        written: list[Encoded] = []
+        states = []
         for number, order in enumerate(state.context.orders, start=1):
             echo = Echo(order.echo, zoned=state.style.zoned)
             one = RenderState(state.context, order, echo, number, state.statuses, state.style)
             one.counts = state.counts
-            written += inner(one)
-        return written
+            states.append(one)
+        if state.style.orders == REPEATED and len(states) > 1:
+            states[0].others = tuple(states)
+            del states[1:]
+        return [each for one in states for each in inner(one)]
 
     return write
 

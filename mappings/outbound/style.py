@@ -16,7 +16,8 @@ from mappings.outbound.hl7_versions import VERSIONS, VersionTables
 from mappings.outbound.results import FileFormat
 from mappings.outbound.text_layout import TextLayout, compile_layout
 
-ORDERS = ("separate", "combined", "grouped")
+REPEATED = "repeated"
+ORDERS = ("separate", "combined", "grouped", REPEATED)
 INTERPRETERS = ("ndl", "xcn", "name")
 TIMES = ("offset", "local")
 ECHOES = ("fields", "whole")

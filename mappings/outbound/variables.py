@@ -5,7 +5,7 @@ The render state has the data of a message, of the current order, and of the cur
 text, a Metadata key). Variables read it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -46,6 +46,8 @@ class RenderState:
     row: Mapping[str, Encoded] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     segment: str = ""
+    others: Sequence["RenderState"] = ()
+    """The states of all orders if one ORC and OBR names them all (`orders: repeated`)."""
 
     def count(self, segment: str) -> None:
         """Count a written segment. Counts of segments below an OBR start again with each OBR."""
@@ -56,7 +58,7 @@ class RenderState:
     @property
     def last(self) -> bool:
         """Whether this is the last order of the message."""
-        return self.number == len(self.context.orders)
+        return self.number == len(self.context.orders) or bool(self.others)
 
     @property
     def in_child(self) -> bool:

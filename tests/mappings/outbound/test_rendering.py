@@ -216,6 +216,30 @@ class TestText:
         assert issue.code == "unknown-placeholder"
 
 
+@pytest.mark.parametrize("version", ["2.3", "2.5.1"])
+def test_one_obr_names_all_orders(version: str) -> None:
+    """`orders: repeated`: the n-th repetition is about the n-th order; the text is sent once."""
+    numbers = [("P1", "F1"), ("", "F2"), ("P3", "F3")]
+    found = [
+        ResultOrder({**TAGS, "Accession": f"A{number}"}, {}, placer, filler)
+        for number, (placer, filler) in enumerate(numbers, start=1)
+    ]
+    mapping = results(f"orders: repeated\nversion: '{version}'")
+    sent = Message.parse(mapping.render(replace(CONTEXT, orders=tuple(found))))
+    assert mapping.combined
+    assert [segment.id for segment in sent.segments].count("OBR") == 1
+    assert [segment.id for segment in sent.segments].count("ORC") == 1
+    (obr,) = sent.named("OBR")
+    assert obr.field_text(2) == "P1~~P3"
+    assert obr.field_text(3) == "F1~F2~F3"
+    assert sent.value("ORC-1") == "RE"
+    (one,) = found[:1]
+    alone = Message.parse(mapping.render(replace(CONTEXT, orders=(one,))))
+    assert alone.value("OBR-2") == "P1"
+    texts = [each.value("5") for each in sent.named("OBX")]
+    assert texts == [each.value("5") for each in alone.named("OBX")]
+
+
 def test_combined_report() -> None:
     """Linked orders in one message: CN, then RE with the text; each has its accession."""
     second = ResultOrder({**TAGS, "Accession": "A2"}, {"Dose": "3"}, "P2", "F2")
