@@ -38,7 +38,7 @@ class CompiledDestination:
 
     `replies` overrides the default reply policy. `fields` are the values of `$destination.…` in
     the mapping. `retry` is the back-off of one result, and of the circuit breaker, which opens
-    after `breaker_after` attempts in a row without a reply (0: never).
+    after `breaker_after` attempts in a row without a reply (0: never). `address` is for people.
     """
 
     name: str
@@ -50,11 +50,17 @@ class CompiledDestination:
     time_zone: str = "UTC"
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker_after: int = 5
+    address: str = ""
 
     def wants(self, site: str, event: ResultEvent) -> bool:
         """Tell whether it receives an event of a site."""
         has_site = EVERY_SITE in self.sites or site in self.sites
         return has_site and SUBSCRIBED_WITH.get(event, event) in self.events
+
+    @property
+    def combines_orders(self) -> bool:
+        """Whether some message is about all orders of a report."""
+        return any(mapping.combined for mapping in self.mappings)
 
     def mapping_for(self, event: ResultEvent) -> OutboundMapping | None:
         """Return the first mapping that has a message for an event."""
@@ -249,8 +255,10 @@ def _delivery_request(
         "status": report_event.status,
         "addenda": report_event.addenda,
     }
-    orders_part = "all" if len(orders) > 1 else _fingerprint(orders[0])
+    fingerprint = _fingerprint(orders[0])
+    orders_part = "all" if len(orders) > 1 else fingerprint
     return DeliveryRequest(
+        order="" if destination.combines_orders else fingerprint,
         destination=destination.name,
         report_id=report_event.report_id,
         release_key=f"{report_event.report_id}:{report_event.name}:{orders_part}",

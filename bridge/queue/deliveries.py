@@ -21,7 +21,9 @@ class DeliveryRequest:
     """
     A result to deliver. `release_key` identifies it within its destination.
 
-    `orders` is a JSON value that is needed to compose the message. Times are in ms.
+    `orders` is a JSON value that is needed to compose the message. Times are in ms. `order` names
+    the order within the report if the destination gets a message for each order: then a delivery
+    waits only for earlier ones about this order, else for all earlier ones of the report.
     """
 
     destination: str
@@ -30,6 +32,7 @@ class DeliveryRequest:
     event: str
     release_at: int
     orders: Any = None
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """
 The outbox: deliveries to each destination, in their order.
 
-Order is strict for each destination and report; destinations never wait for one another. A payload
+Order is strict for each destination and order; destinations never wait for one another. A payload
 is composed once and stored: each repetition sends the same bytes. Blocking.
 """
 
@@ -267,13 +267,50 @@ STORE_REPLY = BulkStatement(
 )
 
 
+_OPEN_LANES = key_statement(
+    """
+    SELECT destination, report_id, lane FROM delivery
+    WHERE report_id IN :reports AND state IN ('queued', 'claimed', 'parked') ORDER BY id
+    """,
+    "reports",
+    "text",
+)
+
+OpenLanes = Mapping[tuple[str, str], Sequence[int]]
+"""The lanes of unfinished deliveries by destination and report, oldest first."""
+
+
+def _open_lanes(connection: Connection, requests: Sequence[DeliveryRequest]) -> OpenLanes:
+    reports = sorted({each.report_id for each in requests})
+    found: dict[tuple[str, str], list[int]] = {}
+    if reports:
+        for row in execute_keys(connection, _OPEN_LANES, reports):
+            found.setdefault((row.destination, row.report_id), []).append(row.lane)
+    return found
+
+
+def _lane(request: DeliveryRequest, report_lane: int, open_lanes: OpenLanes) -> int:
+    """
+    Return the lane of an order, or of the report.
+
+    Orders have lanes of their own if the destination gets a message for each. If an unfinished
+    delivery is in a lane of the other kind, because of an earlier release or other settings, the
+    new one waits behind the last of these.
+    """
+    own = lane(request.destination, request.report_id, request.order)
+    wanted = own if request.order else report_lane
+    found = open_lanes.get((request.destination, request.report_id), ())
+    other = [each for each in found if (each == report_lane) is bool(request.order)]
+    return other[-1] if other else wanted
+
+
 class Outbox:
     """
     The queue of deliveries.
 
     `owner` identifies this courier among all nodes and must be the same after a restart. A parked
-    delivery blocks later deliveries of its report to its destination, and nothing else. `session`
-    is that of the owner's heartbeat lock.
+    delivery blocks later deliveries of its order to its destination, or of its report if the orders
+    share messages, and nothing else. `session` is that of the owner's heartbeat lock.
     """
 
     def __init__(
@@ -293,15 +330,19 @@ class Outbox:
         """
         Add deliveries that do not exist yet, in this transaction; return their number.
 
-        The deliveries of a report are sent in the order of these calls.
+        The deliveries of an order, or of a report whose orders share messages, are sent in the
+        order of these calls.
         """
-        rows = [
-            NewDelivery(**new_delivery(each, lane(each.destination, each.report_id), now))
-            for each in requests
-        ]
+        requests = list(requests)
+        report_lanes = [lane(each.destination, each.report_id) for each in requests]
         # Two nodes that enqueue for the same report must do so one after the other.
-        locks = self._database.serialize_statements(f"outbox {each.lane}" for each in rows)
+        locks = self._database.serialize_statements(f"outbox {each}" for each in report_lanes)
         execute_all(connection, locks)
+        open_lanes = _open_lanes(connection, requests)
+        rows = [
+            NewDelivery(**new_delivery(each, _lane(each, report_lane, open_lanes), now))
+            for each, report_lane in zip(requests, report_lanes, strict=True)
+        ]
         new = insert_deliveries(connection, rows)
         if new:
             self._database.notify(connection, CHANNEL)

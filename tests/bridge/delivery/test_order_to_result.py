@@ -8,8 +8,10 @@ from sqlalchemy import text
 from bridge.contract import ReportStatus
 from bridge.delivery.composer import result_orders
 from bridge.engine_client import OrderKey
+from bridge.queue import operations
 from bridge.store.database import Database
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
 from mllp.errors import NotConnected
@@ -93,6 +95,42 @@ async def test_a_linked_report_has_a_result_for_each_order(
         assert [each.value("ORC-2") for each in parsed] == ["PA1", "PA2"]
         assert len({each.value("MSH-10") for each in parsed}) == 2
         assert all("Both." in texts(each) for each in sent)
+
+
+@pytest.mark.parametrize("code", [b"AE|{}||||102", b"AR|{}"])
+async def test_a_refused_order_delays_no_other_order_of_its_report(
+    tmp_path: Path, database: Database, code: bytes
+) -> None:
+    """After AA, AE, AA one delivery is open; its addendum waits for it, also after a restart."""
+
+    def reply(payload: bytes) -> bytes:
+        if b"|A2|" not in payload:
+            return accepting(payload)
+        msa, _, error = code.replace(b"{}", peek(payload).control_id).partition(b"||")
+        return accepting(payload).split(b"MSA")[0] + b"MSA|" + msa + b"\rERR|||" + error + b"\r"
+
+    refusing = destination(replies={"AR": "park"})
+    states = "SELECT state FROM delivery ORDER BY id"
+    async with open_hospital(tmp_path, database, refusing, reply_with={"ris": reply}) as hospital:
+        await hospital.send(message(group("A1"), group("A2"), group("A3")))
+        page = await hospital.read_and_sign("A1", "All three.")
+        await hospital.follow()
+        await eventually_async(lambda: hospital.rows(states) == [("done",), ("parked",), ("done",)])
+        await page("addendum/create")
+        await page("addendum/save", text="More.")
+        await page("addendum/sign")
+        await hospital.follow()
+        after = [("done",), ("parked",), ("done",), ("done",), ("queued",), ("done",)]
+        await eventually_async(lambda: hospital.rows(states) == after)
+    async with open_hospital(tmp_path, database, refusing) as hospital:
+        assert hospital.rows(states) == after
+        operations.retry_delivery(database, 2)
+        hospital.couriers[0].notify()
+        await eventually_async(
+            lambda: hospital.rows("SELECT DISTINCT state FROM delivery") == [("done",)]
+        )
+        sent = [Message.parse(each).value("OBR-25") for each in hospital.receivers["ris"].sent]
+        assert sent == ["F", "C"], "the result before its addendum"
 
 
 async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> None:
