@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +23,7 @@ from bridge.delivery.destinations import ReportEvent, named_progress, with_statu
 from bridge.delivery.known_reports import NEVER, KnownReport, known_reports, save
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import SIGNED, OrderKey, StatusRecord
+from bridge.engine_client.models import SIGNED, ExportedText, OrderKey, StatusRecord
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.store.records import order_index
@@ -137,8 +138,8 @@ class StatusPoller:
                 raise
             await Threads.DELIVERY.run(self._postpone, group)
             return [failure]
-        counts, refusals = await self._count_addenda(records)
-        if await Threads.DELIVERY.run(self._process, group, _by_order(records), counts):
+        times, refusals = await self._addendum_times(records)
+        if await Threads.DELIVERY.run(self._process, group, _by_order(records), times):
             self._notify()
         return refusals
 
@@ -154,24 +155,27 @@ class StatusPoller:
         self._batch_size.record(len(keys), loop.time() - began)
         return records
 
-    async def _count_addenda(
+    async def _addendum_times(
         self, records: Sequence[StatusRecord]
-    ) -> tuple[dict[str, int | None], list[EngineFailure]]:
-        """Count the signed addenda of reports; None if the service cannot export the report."""
-        counts: dict[str, int | None] = {}
+    ) -> tuple[dict[str, list[int] | None], list[EngineFailure]]:
+        """
+        Return when the addenda of reports were signed, in ms; None if the service cannot export
+        the report.
+        """
+        times: dict[str, list[int] | None] = {}
         failures: list[EngineFailure] = []
         for record in records:
             if record.status is not ReportStatus.ADDENDUM:
                 continue
             try:
                 export = await self._service.export_json(record.orders[0])
-                counts[record.report_id] = len(export.addenda)
+                times[record.report_id] = [_signed_at(each) for each in export.addenda]
             except EngineFailure as failure:
                 if failure.status is None and failure.failure is FailureKind.TRANSIENT:
                     raise  # the service is unreachable
-                counts[record.report_id] = None
+                times[record.report_id] = None
                 failures.append(failure)
-        return counts, failures
+        return times, failures
 
     def _postpone(self, group: Sequence[KnownReport]) -> None:
         now = self._processor.clock()
@@ -182,7 +186,7 @@ class StatusPoller:
         self,
         group: Sequence[KnownReport],
         by_order: Mapping[OrderIndexKey, StatusRecord],
-        counts: Mapping[str, int | None],
+        times: Mapping[str, list[int] | None],
     ) -> int:
         now, queued = self._processor.clock(), 0
         changed: dict[OrderIndexKey, KnownReport] = {}
@@ -192,11 +196,11 @@ class StatusPoller:
                 if seen.key in changed:  # processed with another order of its report
                     continue
                 record = by_order.get(seen.key)
-                count = None if record is None else counts.get(record.report_id, 0)
-                if record is None or count is None:
+                signed = None if record is None else times.get(record.report_id, [])
+                if record is None or signed is None:
                     changed[seen.key] = reschedule(seen, now, self._every)
                     continue
-                addenda = released_addenda(record, count, now)
+                addenda = released_addenda(record, signed, now)
                 same = linked_reports(seen, record, known)
                 before = common_state(same)
                 events = events_from_record(before, record, addenda, _tags(connection, record), now)
@@ -281,10 +285,30 @@ def is_released(record: StatusRecord, now: int) -> bool:
     return record.status in SIGNED and (record.unsign_until is None or record.unsign_until <= now)
 
 
-def released_addenda(record: StatusRecord, count: int, now: int) -> int:
-    """Return how many of `count` signed addenda are released: the sign delay is over."""
-    cooling = record.addendum_unsign_until
-    return count - 1 if count and cooling is not None and cooling > now else count
+def _signed_at(addendum: ExportedText) -> int:
+    """Return when an addendum was signed, in ms; the latest time if that is unknown."""
+    try:
+        return round(datetime.fromisoformat(addendum.signed_at or "").timestamp() * 1000)
+    except ValueError:
+        return _LATEST
+
+
+_LATEST = 2**62
+
+
+def released_addenda(record: StatusRecord, signed_at: Sequence[int], now: int) -> int:
+    """
+    Return how many addenda are released: their sign delay is over, and that of all before them.
+
+    `signed_at` are their times (ms), in the order of the export. The record has the end of the sign
+    delay of the addendum that was signed last; the same delay applies to the others.
+    """
+    ends = record.addendum_unsign_until
+    if not signed_at or ends is None or ends <= now:
+        return len(signed_at)
+    delay = ends - max(signed_at)
+    cooling = (number for number, at in enumerate(signed_at) if at + delay > now)
+    return next(cooling, len(signed_at))
 
 
 def events_from_record(

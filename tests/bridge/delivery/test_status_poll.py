@@ -116,11 +116,23 @@ def test_events(known: KnownReport, now: StatusRecord, addenda: int, expected: l
 
 
 def test_addenda_in_their_sign_delay_are_not_counted() -> None:
-    """The latest addendum counts after its own delay."""
-    assert released_addenda(record(Addendum), 2, NOW) == 2
-    assert released_addenda(record(Addendum, None, NOW + 1), 2, NOW) == 1
-    assert released_addenda(record(Addendum, None, NOW + 1), 1, NOW) == 0
-    assert released_addenda(record(Addendum, None, NOW), 2, NOW) == 2
+    """Each addendum counts after its own delay; the record has the end of the last one."""
+    delay = 1000
+    ages = {"released": NOW - delay, "cooling": NOW - 1, "just now": NOW}
+
+    def released(*names: str) -> int:
+        signed = [ages[name] for name in names]
+        ends = max(signed) + delay
+        return released_addenda(record(Addendum, None, ends), signed, NOW)
+
+    assert released_addenda(record(Addendum), [1, 2], NOW) == 2
+    assert released_addenda(record(Addendum), [], NOW) == 0
+    assert released("released", "cooling") == 1
+    assert released("cooling") == 0
+    assert released("cooling", "just now") == 0, "two addenda in their delay"
+    assert released("released", "cooling", "just now") == 1
+    assert released("released", "released") == 2
+    assert released("cooling", "released") == 0, "an addendum never comes before an earlier one"
 
 
 @pytest.mark.parametrize("status", ReportStatus)
