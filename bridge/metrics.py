@@ -6,6 +6,7 @@ the ACK path, because the library takes a lock for each increment, which costs m
 increment. The registry exports them in the same format.
 """
 
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
+
+from bridge.handshake_counts import HandshakeCounts
 
 _INFINITE = "+Inf"
 
@@ -112,6 +115,7 @@ CONNECTIONS: Final = "bridge_mllp_connections"
 CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
 HTTP_CLOSED: Final = "bridge_http_connections_closed"
 CONNECTIONS_EVICTED: Final = "bridge_mllp_connections_evicted"
+HANDSHAKES_FAILED: Final = "bridge_tls_handshakes_failed"
 FRAMES: Final = "bridge_mllp_frames"
 FRAME_BYTES: Final = "bridge_mllp_frame_bytes"
 NOISE_BYTES: Final = "bridge_mllp_noise_bytes"
@@ -168,6 +172,14 @@ class Metrics:
         self.http_connections_closed = counter(
             HTTP_CLOSED, "HTTP connections refused or closed for a limit", "reason"
         )
+        self.handshakes_failed = counter(
+            HANDSHAKES_FAILED, "TLS handshakes that failed", "kind", "name"
+        )
+        self.handshakes = HandshakeCounts(
+            lambda kind, name: self.handshakes_failed.labels(kind, name).inc(),
+            lambda: time.time_ns() // 1_000_000,
+        )
+        """Failed handshakes until they are stored."""
         self.frames = FastCounters(FRAMES, "Frames received", ["listener"], registry)
         self.frame_bytes = FastCounters(FRAME_BYTES, "Bytes in frames", ["listener"], registry)
         self.noise_bytes = counter(NOISE_BYTES, "Bytes between frames", "listener")

@@ -10,12 +10,14 @@ is not taken for the acknowledgment of the next message.
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from bridge.errors import BridgeError
 from mappings.hl7.acknowledgment import ReceivedAck, build_ack, read_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
@@ -23,6 +25,7 @@ from mappings.hl7.tables import AckCode, AckCondition
 from mllp.contract import Peer, ReplyCallback
 from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
+from mllp.handshakes import describe_handshake
 from mllp.server import MLLPServerFactory
 
 _READ_BYTES = 65_536
@@ -52,11 +55,60 @@ class PeerReplies:
         return not self.error and codes <= {"AA", "CA"}
 
 
+@dataclass(frozen=True, slots=True)
+class PeerTls:
+    """TLS of a sender: the context, and the name that the server's certificate must have."""
+
+    context: ssl.SSLContext
+    server_name: str
+
+
+class UnusableTlsFile(BridgeError):
+    """A file of the TLS options cannot be used."""
+
+    def __init__(self, option: str, path: Path) -> None:
+        super().__init__(f"--{option}: {path} cannot be used")
+
+
+def sender_tls(
+    server_name: str,
+    *,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    insecure: bool = False,
+) -> PeerTls:
+    """
+    Return the TLS options of a sender. Raises UnusableTlsFile.
+
+    Without `ca` the system's authorities apply. `insecure` accepts any certificate.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError):
+        raise UnusableTlsFile("ca", ca or Path()) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError):
+            raise UnusableTlsFile("certificate", certificate) from None
+    return PeerTls(context, server_name)
+
+
 async def send(
-    host: str, port: int, messages: Sequence[bytes], *, reply_timeout: float
+    host: str,
+    port: int,
+    messages: Sequence[bytes],
+    *,
+    reply_timeout: float,
+    tls: PeerTls | None = None,
 ) -> AsyncIterator[PeerReplies]:
     """Send messages in order, each once, over one connection; yield the replies of each."""
-    connection = _Connection(host, port, reply_timeout)
+    connection = _Connection(host, port, reply_timeout, tls)
     try:
         for message in messages:
             yield await connection.exchange(message)
@@ -67,8 +119,11 @@ async def send(
 class _Connection:
     """A connection that is opened for the first message and closed after an error."""
 
-    def __init__(self, host: str, port: int, timeout: float) -> None:
+    def __init__(self, host: str, port: int, timeout: float, tls: PeerTls | None = None) -> None:
         self._host, self._port, self._timeout = host, port, timeout
+        self._tls: dict[str, Any] = {}
+        if tls is not None:
+            self._tls = {"ssl": tls.context, "server_hostname": tls.server_name}
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._frames = FrameReader()
@@ -99,10 +154,10 @@ class _Connection:
         try:
             async with asyncio.timeout(self._timeout):
                 if self._writer is None:
-                    streams = await asyncio.open_connection(self._host, self._port)
+                    streams = await asyncio.open_connection(self._host, self._port, **self._tls)
                     self._reader, self._writer = streams
-        except OSError as error:  # includes TimeoutError
-            raise NotConnected(type(error).__name__) from None
+        except OSError as error:  # includes TimeoutError and ssl.SSLError
+            raise _not_connected(error) from None
         self._writer.write(data)
 
     async def _collect(self, message: bytes, replies: list[bytes]) -> None:
@@ -130,11 +185,22 @@ class _Connection:
                 raise ReplyLost(LossReason.GARBAGE) from None
             data = b""
             if self._reader is not None:
-                with suppress(ConnectionError):
+                try:
                     data = await self._reader.read(_READ_BYTES)
+                except ssl.SSLError as error:  # TLS 1.3: the refusal comes after the handshake
+                    raise _not_connected(error) from None
+                except ConnectionError:
+                    data = b""
             if not data:
                 raise ReplyLost(LossReason.CLOSED)
             self._frames.receive(data)
+
+
+def _not_connected(error: OSError) -> NotConnected:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return NotConnected(f"certificate: {error.verify_message}", is_tls=True)
+    found = describe_handshake(error)
+    return NotConnected(found.reason, is_tls=True) if found else NotConnected(type(error).__name__)
 
 
 def _header(message: bytes) -> Header | None:

@@ -210,7 +210,7 @@ class ServerObserver:
     def evicted(self, host: str) -> None:
         """Handle a connection that was closed to make room for another one."""
 
-    def handshake_failed(self, peer: Peer, why: HandshakeFailure) -> None:
+    def handshake_failed(self, host: str, why: HandshakeFailure) -> None:
         """Handle a failed TLS handshake: plain text, an old version, or no trust."""
 
     def frame_received(self, size: int) -> None:

@@ -95,6 +95,7 @@ class NotConnected(ExchangeError):
     def __init__(self, cause: str = "closed", *, is_tls: bool = False) -> None:
         self.cause = cause
         self.is_tls = is_tls
+        """Whether the TLS handshake failed; `cause` says why, in words."""
         super().__init__(f"no connection ({cause}): nothing was sent")
 
 

@@ -147,7 +147,7 @@ class ServerConnection(Protocol):
         if self._in_handshake:
             timeout = self._handshake_timeout if self._handshake_timed_out else None
             why = incoming_failure(reason, tls_refusal(self.transport), timed_out=timeout)
-            self._observer.handshake_failed(self, why)
+            self._observer.handshake_failed(self.host, why)
         self._observer.connection_closed(self)
         self._on_gone(self)
 

@@ -1,7 +1,7 @@
 """Operations on channels (listeners and destinations): list, pause, resume; and on alerts."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from bridge.admin.audit_events import audited
 from bridge.admin.definitions.definition_checks import check_cached
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.monitoring import alerts, channels
+from bridge.monitoring import alerts, channels, handshakes
 from bridge.monitoring.alerts import AlertEvent, AlertNotice
 from bridge.monitoring.channels import Channel, ChannelKind
-from bridge.monitoring.conditions import AlertCondition, AlertSeverity
+from bridge.monitoring.conditions import DAY, AlertCondition, AlertSeverity
 from bridge.monitoring.node_files import expiry_times
 from bridge.queue import queries
 from bridge.store.database import Database
@@ -61,6 +61,7 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         known = channels.read_channels(database, ChannelKind(kind))
         now = time.time_ns() // 1_000_000
         start_failures = channels.read_start_failures(database, ChannelKind(kind), now)
+        handshake_rows = handshakes.of_channels(database, kind)
     rows = []
     for each in described_channels(settings, ChannelKind(kind)):
         found, problem = (
@@ -69,6 +70,8 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         )
         state = _state(found, problem, now) if each["enabled"] else "off"
         row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
+        row["handshake_failures"] = failures = handshake_rows.get(each["name"], [])
+        row["tls"] = _handshake_line(failures, now)
         rows.append({**row, "trouble": problem or found.problem or _PROBLEMS.get(state, "")})
     return rows
 
@@ -84,6 +87,7 @@ def channel_states(
     active = current(settings, database)  # not cached, so that a change is visible at once
     known = channels.read_channels(database, kind)
     start_failures = channels.read_start_failures(database, kind, now)
+    handshake_rows = handshakes.of_channels(database, kind)
     expires = expiry_times(certificate_files(active))
     for_all = _listeners_for_all_sites(active, database) if kind is ChannelKind.LISTENER else ()
     return [
@@ -93,12 +97,22 @@ def channel_states(
             "sites": [ALL_SITES] if each["name"] in for_all else each["sites"],
             "loaded": channel.is_loaded(now),
             "trouble": start_failures.get(each["name"], ""),
+            "handshake_failures": handshake_rows.get(each["name"], []),
             "source": origin_of(settings, active, kind, each["name"]),
             "certificate": expires.get(f"{kind} {each['name']}"),
         }
         for each in described_channels(active, kind)
         for channel in [known.get(each["name"], Channel(each["name"]))]
     ]
+
+
+def _handshake_line(failures: Sequence[Mapping[str, Any]], now: int) -> str:
+    """Return the last failed handshake of a connection within a day, in one line."""
+    recent = [each for each in failures if each["last_at"] > now - DAY]
+    if not recent:
+        return ""
+    last, count = recent[0], sum(each["count"] for each in recent)
+    return f"{count} failed, the last with {last['peer']}: {last['reason']}"
 
 
 def _listeners_for_all_sites(active: Settings, database: Database) -> set[str]:

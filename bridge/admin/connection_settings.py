@@ -90,7 +90,10 @@ async def _probe_steps(
     if isinstance(chosen, ListenerSettings):
         tls = _unverified_context() if chosen.tls is not None else None
         host = _LOOPBACK.get(address.host, address.host)
-        return await probe_connection(ProbeTarget(host, address.port, _LISTENER_TIMEOUT, tls))
+        mutual = chosen.tls is not None and chosen.tls.client_ca is not None
+        return await probe_connection(
+            ProbeTarget(host, address.port, _LISTENER_TIMEOUT, tls, needs_client_certificate=mutual)
+        )
     try:
         context = tls_context(settings, chosen)
     except (OSError, ValueError):

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,10 +10,15 @@ from bridge.cli.options import AsJson, Home
 from bridge.cli.output import print_rows, with_times
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
-_COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble")
+_COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble", "tls")
 _ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "notified_at", "cleared_at")
 _FORMER_NAMES = {"told_at": "notified_at", "returns": "recurrences"}
 """Names of columns in JSON before migration 0029, for scripts that use them."""
+
+
+def _with_handshake_times(channel: dict[str, Any]) -> dict[str, Any]:
+    failures = [with_times(each) for each in channel["handshake_failures"]]
+    return {**channel, "handshake_failures": failures}
 
 
 def channel_group(kind: str, summary: str) -> typer.Typer:
@@ -25,7 +30,7 @@ def channel_group(kind: str, summary: str) -> typer.Typer:
         """List them with their state, who paused them since when, and the last activity."""
         from bridge.admin.channel_operations import list_channels
 
-        found = [with_times(each) for each in list_channels(home, kind)]
+        found = [_with_handshake_times(with_times(each)) for each in list_channels(home, kind)]
         print_rows(found, _COLUMNS, as_json=as_json)
 
     @group.command()

@@ -3,9 +3,12 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from bridge.mllp_peers import PeerTls
 
 _Address = Annotated[str, typer.Argument(metavar="HOST:PORT")]
 
@@ -13,29 +16,63 @@ _Address = Annotated[str, typer.Argument(metavar="HOST:PORT")]
 def send(
     address: _Address,
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
+    *,
     reply_timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each ACK.")] = 30.0,
+    tls: Annotated[bool, typer.Option("--tls", help="Use TLS 1.2 or newer.")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="Authorities that the server's certificate must have; PEM.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Our certificate for mutual TLS, and its chain; PEM.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of our certificate; PEM.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(help="The name in the server's certificate; else HOST.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept any certificate, with a warning.")
+    ] = False,
 ) -> None:
     """Send the messages of files and print each ACK; exit 1 if one is not AA or CA."""
+    from bridge.mllp_peers import sender_tls
     from bridge.runtime.loop import run
+    from config.quantities import parse_address
     from mappings.hl7.batch import messages_in
+
+    if not tls and (insecure or any((ca, certificate, key, server_name))):
+        raise typer.BadParameter("--ca, --certificate, --key, --server-name, --insecure need --tls")
+    if (certificate is None) != (key is None):
+        raise typer.BadParameter("--certificate and --key go together")
+    if insecure and ca is not None:
+        raise typer.BadParameter("--insecure checks no certificate: leave out --ca")
 
     messages = [message for file in files for message in messages_in(file.read_bytes())]
     if not messages:
         raise typer.BadParameter("no HL7 message in these files")
 
+    options = None
+    if tls:
+        name = server_name or parse_address(address).host
+        options = sender_tls(name, ca=ca, certificate=certificate, key=key, insecure=insecure)
+        if insecure:
+            print("warning: the server's certificate is not checked", file=sys.stderr)
+
     async def main(stop: asyncio.Event) -> int:
-        return await _send(address, messages, reply_timeout)
+        return await _send(address, messages, reply_timeout, options)
 
     sys.exit(run(main))
 
 
-async def _send(address: str, messages: list[bytes], reply_timeout: float) -> int:
+async def _send(
+    address: str, messages: list[bytes], reply_timeout: float, tls: "PeerTls | None"
+) -> int:
     from bridge.mllp_peers import send as deliver
     from config.quantities import parse_address
 
     peer = parse_address(address)
     refused = 0
-    async for replies in deliver(peer.host, peer.port, messages, reply_timeout=reply_timeout):
+    sent = deliver(peer.host, peer.port, messages, reply_timeout=reply_timeout, tls=tls)
+    async for replies in sent:
         refused += not replies.accepted
         for reply in replies.replies:
             print(reply.replace(b"\r", b"\n").decode("utf-8", "backslashreplace"))

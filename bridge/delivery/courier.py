@@ -49,7 +49,8 @@ from bridge.queue.wakeup import PollTimer
 from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports import MessageSender, NoAcknowledgment
-from mllp.errors import NotConnected, ReplyLost, Unframeable
+from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
+from mllp.handshakes import HandshakeFailure
 
 POLL_SECONDS = 0.25  # seconds between polls of the outbox without a notification
 DATABASE_PAUSE = 1.0  # seconds, after the database was unavailable
@@ -261,10 +262,14 @@ class Courier:
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected as failure:
+            if failure.is_tls:
+                self._note_handshake(failure.cause)
             self._breaker.record_failure(sent_at, *describe_connection(failure))
             self._metrics.deliveries.labels(self.destination.name, "", NOT_CONNECTED).inc()
             return None
         except ReplyLost as loss:
+            if loss.reason is LossReason.CLOSED and loss.detail:
+                self._note_handshake(loss.detail)  # TLS 1.3: the peer refused us afterwards
             return self._outcome_policy.after_reply(
                 delivery,
                 REPLY_OF_LOSS[loss.reason],
@@ -281,6 +286,12 @@ class Courier:
             return give_up(delivery, "unframeable")
         kind, error = read_reply(reply, self.destination.replies)
         return self._outcome_policy.after_reply(delivery, kind, error, reply, sent_at)
+
+    def _note_handshake(self, reason: str) -> None:
+        name = self.destination.name
+        self._metrics.handshakes.note(
+            "destination", name, self.destination.address, HandshakeFailure(reason)
+        )
 
     def _forget(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         for outcome in outcomes:

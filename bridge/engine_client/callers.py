@@ -28,6 +28,7 @@ from bridge.engine_client.transport import (
 )
 from bridge.errors import FailureKind
 from bridge.request_body import IN_PROCESS
+from mllp.handshakes import HandshakeFailure, describe_handshake
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 """Seconds to wait for a free connection, for a part of the response, and to connect."""
@@ -41,13 +42,28 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NEVER_VALID: Final = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.TooManyRedirects)
 
 
+_MAX_CAUSES: Final = 6
+"""Errors below one another that are searched for that of the TLS library."""
+
+OnHandshakeFailure = Callable[[str, HandshakeFailure], object]
+"""Handles a failed TLS handshake with the service at an address."""
+
+
+def ignore_handshake_failure(_address: str, _failure: HandshakeFailure) -> None:
+    """Ignore a failed handshake."""
+
+
 class HttpCaller(EngineCaller):
     """Sends requests to the service at the base address of an httpx client."""
 
     def __init__(
-        self, client: httpx.AsyncClient, max_response_bytes: int = MAX_RESPONSE_BYTES
+        self,
+        client: httpx.AsyncClient,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        on_handshake_failure: OnHandshakeFailure = ignore_handshake_failure,
     ) -> None:
         """`aclose` closes the client; `max_response_bytes` limits each response."""
+        self._on_handshake_failure = on_handshake_failure
         self._client = client
         self._max_response_bytes = max_response_bytes
         self._base = str(client.base_url).rstrip("/")
@@ -67,12 +83,23 @@ class HttpCaller(EngineCaller):
             raise unreachable(request.path)
         try:
             return await self._exchange(prepared, request.path)
-        except _NOT_SENT:
+        except _NOT_SENT as error:
+            self._note_handshake(error)
             raise unreachable(request.path) from None
         except _NEVER_VALID:
             raise bad_address(request.path) from None
         except httpx.HTTPError:
             raise no_answer(request.path) from None
+
+    def _note_handshake(self, error: BaseException | None) -> None:
+        """Report a failed TLS handshake; httpx puts the error of the TLS library below its own."""
+        for _ in range(_MAX_CAUSES):
+            if error is None:
+                return
+            if found := describe_handshake(error):
+                self._on_handshake_failure(self._base, found)
+                return
+            error = error.__cause__ or error.__context__
 
     @override
     async def aclose(self) -> None:
@@ -95,7 +122,9 @@ class HttpCaller(EngineCaller):
         return EngineResponse(response.status_code, response.headers, b"".join(parts))
 
 
-def http_caller(base_url: str) -> HttpCaller:
+def http_caller(
+    base_url: str, on_handshake_failure: OnHandshakeFailure = ignore_handshake_failure
+) -> HttpCaller:
     """
     Make a caller of the service at `base_url`.
 
@@ -106,7 +135,8 @@ def http_caller(base_url: str) -> HttpCaller:
     return HttpCaller(
         httpx.AsyncClient(
             base_url=base_url, timeout=TIMEOUT, limits=LIMITS, trust_env=False, cookies=no_cookies
-        )
+        ),
+        on_handshake_failure=on_handshake_failure,
     )
 
 

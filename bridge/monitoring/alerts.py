@@ -20,7 +20,9 @@ import httpx
 import structlog
 from sqlalchemy import Connection, Row, text
 
+from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
+from bridge.monitoring import handshakes
 from bridge.monitoring.channels import ChannelKind, read_channels
 from bridge.monitoring.conditions import (
     AlertCondition,
@@ -345,6 +347,12 @@ class AlertMonitor:
                 for each in destinations.values()
                 if each.open_until is not None and f"destination {each.name}" in names
             },
+            handshakes=[
+                failure
+                for failure in handshakes.read(self.database)
+                if failure.last_at > now - HOUR
+                and (failure.kind == SERVICE or f"{failure.kind} {failure.name}" in names)
+            ],
             unframed={
                 each.name: each.problem
                 for each in destinations.values()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bridge.monitoring.handshakes import StoredHandshake
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 
@@ -86,6 +87,8 @@ class SystemSnapshot:
     """TLS files by name, such as `certificate of listener orders`."""
     circuits: Mapping[str, str] = field(default_factory=dict)
     """Destinations with an open circuit, and why the last attempt got no usable reply."""
+    handshakes: Sequence[StoredHandshake] = ()
+    """Failed TLS handshakes within the last hour, newest first."""
     unframed: Mapping[str, str] = field(default_factory=dict)
     """Destinations whose last reply had no start or end block, and what came."""
     exceptions: Sequence[ProcessingException] = ()
@@ -119,6 +122,7 @@ def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[A
         *_paused(snapshot),
         *_certificates(snapshot, limits),
         *_circuits(snapshot),
+        *_handshakes(snapshot),
         *_refused(snapshot, limits),
         *_disk(snapshot, limits),
         *_exceptions(snapshot),
@@ -196,6 +200,24 @@ def _circuits(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     for name, problem in snapshot.unframed.items():
         text = f"destination {name} replies without MLLP framing: {problem}"
         yield AlertCondition(f"unframed:destination {name}", AlertSeverity.WARNING, text)
+
+
+MIN_HANDSHAKES = 3
+"""Failed TLS handshakes of a connection within an hour after which operators are notified."""
+
+
+def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
+    """Return a condition for each connection whose handshakes fail repeatedly."""
+    by_owner: dict[str, list[StoredHandshake]] = {}
+    for failure in snapshot.handshakes:
+        if failure.is_trouble:
+            by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
+    for owner, failures in by_owner.items():
+        count = sum(failure.count for failure in failures)
+        if count >= MIN_HANDSHAKES:
+            last = failures[0]
+            text = f"{count} TLS handshakes of {owner} failed, the last with {last.peer}: "
+            yield AlertCondition(f"tls:{owner}", AlertSeverity.WARNING, text + last.reason)
 
 
 def _refused(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:

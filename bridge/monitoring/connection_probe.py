@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography import x509
 
 from bridge.executors import Threads
+from mllp.handshakes import describe_handshake
 
 _CLOSE_SECONDS = 0.3  # a peer that accepts no messages closes the connection within this time
 
@@ -41,6 +42,8 @@ class ProbeTarget:
     limit: float
     tls: ssl.SSLContext | None = None
     server_name: str = ""
+    needs_client_certificate: bool = False
+    """Whether the peer shall refuse us, because we have no certificate for it."""
 
 
 async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
@@ -56,11 +59,10 @@ async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
     except TimeoutError:
         steps.append(_failed(steps, began, "timeout"))
     except ssl.SSLCertVerificationError as error:
-        steps.append(
-            ProbeStep("tls", False, f"certificate: {error.verify_message}", _elapsed_ms(began))
-        )
+        code = f"certificate: {error.verify_message}"
+        steps.append(ProbeStep("tls", False, code, _elapsed_ms(began)))
     except ssl.SSLError as error:
-        steps.append(ProbeStep("tls", False, (error.reason or "tls").lower(), _elapsed_ms(began)))
+        steps.append(_refused(target, steps, began, error))
     except OSError as error:
         code = os.strerror(error.errno) if error.errno and error.errno > 0 else "not found"
         steps.append(_failed(steps, began, code.lower()))
@@ -150,6 +152,30 @@ def _folder(path: Path) -> list[ProbeStep]:
 
 def _done(name: str, began: float, code: str = "") -> ProbeStep:
     return ProbeStep(name, True, code, _elapsed_ms(began))
+
+
+def _refused(
+    target: ProbeTarget, steps: list[ProbeStep], began: float, error: ssl.SSLError
+) -> ProbeStep:
+    """
+    Return the step of a TLS error.
+
+    Under TLS 1.3 a server that requires a certificate refuses the client after the handshake.
+    """
+    described = describe_handshake(error)
+    code = described.reason if described else "tls"
+    after = any(step.name == "tls" for step in steps)
+    expected = target.needs_client_certificate and _wants_certificate(error)
+    name = "stays" if after else "tls"
+    if expected:
+        return ProbeStep(name, True, "it requires a client certificate", _elapsed_ms(began))
+    return ProbeStep(name, False, code, _elapsed_ms(began))
+
+
+def _wants_certificate(error: ssl.SSLError) -> bool:
+    """True if the peer ended the connection because we sent no certificate."""
+    reason = (error.reason or "").upper()
+    return "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason
 
 
 def _failed(steps: list[ProbeStep], began: float, code: str) -> ProbeStep:

@@ -24,12 +24,19 @@ from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
+from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring.tracing import Tracer, open_tracer
 from bridge.roles import Role
 from bridge.runtime.delivery import DeliveryParts
 from bridge.runtime.intake import IntakeParts
-from bridge.runtime.maintenance import NumberIndex, audit_relay, housekeeping, unknown_code_counts
+from bridge.runtime.maintenance import (
+    NumberIndex,
+    audit_relay,
+    handshake_failures,
+    housekeeping,
+    unknown_code_counts,
+)
 from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
@@ -65,7 +72,7 @@ def assemble(
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
     end_workers = partial(Threads.MAINTENANCE.run, close_all)
     parts.append(ServicePart("worker processes", do_nothing, end_workers))
-    client, closing = _client(settings, application, database)
+    client, closing = _client(settings, application, database, metrics)
     console = None
     if database is not None and client is not None and Role.CONSOLE in roles:
         console, indexing = _console(settings, database, client, offload, schedule)
@@ -111,7 +118,11 @@ def _queue_parts(
     may_lead = Role.DELIVERY in roles
     membership = Membership(database, (intake, delivery), schedule, jobs=may_lead)
     tally = UnmappedCodeCounter()
-    parts = [membership.part(), unknown_code_counts(schedule, database, tally)]
+    parts = [
+        membership.part(),
+        unknown_code_counts(schedule, database, tally),
+        handshake_failures(schedule, database, metrics.handshakes, node),
+    ]
     shared = (settings, database, client, metrics)
     options: dict[str, Any] = {"schedule": schedule, "tally": tally, "tracer": tracer}
     if Role.INTAKE in roles:
@@ -222,12 +233,16 @@ def _end_long_polls(application: FastAPI) -> AsyncAction:
 
 
 def _client(
-    settings: Settings, application: FastAPI | None, database: Database | None
+    settings: Settings,
+    application: FastAPI | None,
+    database: Database | None,
+    metrics: Metrics,
 ) -> tuple[EngineClient, ServicePart] | tuple[None, None]:
     """Return the engine client and the part that closes it; none without a database."""
     if database is None:
         return None, None
-    http = engine_http(settings, application)
+    note = partial(metrics.handshakes.note, SERVICE, "report service")
+    http = engine_http(settings, application, note)
     client = EngineClient(http, engine_tokens(settings))
     return client, ServicePart("engine client", do_nothing, http.aclose)
 

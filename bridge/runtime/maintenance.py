@@ -22,11 +22,14 @@ from bridge.admin.search.message_index import (
     pause_seconds,
 )
 from bridge.executors import Threads
+from bridge.handshake_counts import HandshakeCounts
 from bridge.metrics import Metrics
+from bridge.monitoring import handshakes
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
+from bridge.store.errors import StoreError
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
@@ -63,6 +66,22 @@ def unknown_code_counts(
             await Threads.MAINTENANCE.run(unmapped_codes.add, database, found, now_ms())
 
     return schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
+
+
+def handshake_failures(
+    schedule: Schedule, database: Database, counts: HandshakeCounts, node: str
+) -> ServicePart:
+    """Store failed TLS handshakes."""
+
+    async def store() -> None:
+        if found := counts.take():
+            try:
+                await Threads.MAINTENANCE.run(handshakes.store, database, node, found)
+            except StoreError:
+                counts.put_back(found)
+                raise
+
+    return schedule.periodic(Job.HANDSHAKES, store, last=store)
 
 
 class NumberIndex:

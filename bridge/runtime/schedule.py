@@ -75,6 +75,7 @@ class Job(Enum):
     AUDIT_RELAY = ("audit relay", 1.0, 5.0, False, False)
     NUMBER_INDEX = ("index of numbers", 1.0, 2.0, False, True)
     UNKNOWN_CODES = ("unknown codes", 5.0, 2.0, False, False)
+    HANDSHAKES = ("handshakes", 2.0, 2.0, False, False)
     FAILOVER = ("failover", 2.0, 2.0, False, False)
     INBOX_LEASES = ("inbox leases", 20.0, 2.0, False, False)
     OUTBOX_LEASES = ("outbox leases", 10.0, 2.0, False, False)

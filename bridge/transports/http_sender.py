@@ -8,7 +8,6 @@ Raises `NotConnected` if nothing was sent, `ReplyLost` if the state at the recei
 from collections.abc import Callable
 from typing import Any
 
-from OpenSSL import SSL
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimedOut
@@ -27,6 +26,7 @@ from bridge.transports.http_protocol import CONTENT_TYPE, content_type_of
 from mappings.hl7.acknowledgment import read_ack
 from mllp.contract import Clock, Timer
 from mllp.errors import LossReason, NotConnected, ReplyLost
+from mllp.handshakes import describe_handshake
 
 NOT_SENT = (ConnectError, ConnectTimedOut, DNSLookupError, RequestNotSent)
 FIRST_REFUSAL = 300
@@ -178,8 +178,9 @@ def _classify(failure: Failure, overdue: list[None]) -> Failure:
         return failure
     if isinstance(error, NOT_SENT):
         raise NotConnected(type(error).__name__)
-    if any(isinstance(reason.value, SSL.Error) for reason in getattr(error, "reasons", [])):
-        raise NotConnected("TLS")
+    for reason in [failure, *getattr(error, "reasons", [])]:
+        if (handshake := describe_handshake(reason.value)) is not None:
+            raise NotConnected(handshake.reason, is_tls=True)
     if isinstance(error, CancelledError):
         raise NotConnected("cancelled")
     raise ReplyLost(LossReason.CLOSED)

@@ -9,7 +9,7 @@ response before its body is read.
 import asyncio
 from http import HTTPStatus
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.interfaces import IAddress, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
@@ -24,9 +24,10 @@ from bridge.transports.http_resource import MessageResource
 from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
 from mllp.contract import Clock, Deadline, NakBuilder, ServerLimits, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge
+from mllp.handshakes import incoming_failure
 from mllp.memory_budget import FrameBudget
 from mllp.session import MAX_HEAD_BYTES
-from mllp.transport import is_tls
+from mllp.transport import is_tls, tls_refusal
 
 IDLE_SECONDS = 30.0
 """Seconds that a connection without a request stays open, by default."""
@@ -209,6 +210,10 @@ class _Channel(HTTPChannel):
     @override
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._stop_deadline()
+        if self._in_handshake:
+            refused = tls_refusal(cast(Any, self.transport))
+            why = incoming_failure(reason, refused, timed_out=None)
+            self.site.observer.handshake_failed(self.host, why)
         self.site.left(self)
         if not self._handlingRequest:  # else the handler still uses the body
             self.memory.close()

@@ -153,6 +153,7 @@ def make_destination(
         time_zone=destination.time_zone,
         retry=RetryPolicy(destination.retry_first, destination.retry_max),
         breaker_after=destination.breaker_after,
+        address=str(destination.address),
     )
     for event in sorted(events):
         if compiled.mapping_for(event) is None:

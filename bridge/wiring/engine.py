@@ -21,7 +21,12 @@ from bridge.engine.settings import (
     SizeLimits,
     WritingAids,
 )
-from bridge.engine_client.callers import InProcessCaller, http_caller
+from bridge.engine_client.callers import (
+    InProcessCaller,
+    OnHandshakeFailure,
+    http_caller,
+    ignore_handshake_failure,
+)
 from bridge.engine_client.transport import AccessTokens, EngineCaller
 from bridge.store.database import Database
 from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token
@@ -149,10 +154,14 @@ def engine_tokens(settings: Settings) -> AccessTokens:
     return AccessTokens(default, by_site)
 
 
-def engine_http(settings: Settings, application: FastAPI | None) -> EngineCaller:
+def engine_http(
+    settings: Settings,
+    application: FastAPI | None,
+    on_handshake_failure: OnHandshakeFailure = ignore_handshake_failure,
+) -> EngineCaller:
     """Return the transport of an EngineClient: HTTP, or calls in this process."""
     if not settings.engine.is_internal:
-        return http_caller(settings.engine.base_url)
+        return http_caller(settings.engine.base_url, on_handshake_failure)
     if application is not None:
         return InProcessCaller(application, settings.http.public_url)
     bind = settings.http.bind

@@ -4,16 +4,18 @@ import json
 import re
 import socket
 import ssl
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
 from cryptography import x509
 
 from tests.acceptance.certificates import Authority, Credential, server
-from tests.acceptance.house import House, free_port
+from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, verdict
 from tests.eventually import PATIENCE, eventually
@@ -199,3 +201,93 @@ def test_check_live_connects_to_the_destinations(installation: TlsInstallation) 
         "no-name": "is not",
     }
     assert not re.search("destination (good|common)", output)
+
+
+def failures(house: House, kind: str, name: str) -> dict[str, str]:
+    """Return the reasons of failed handshakes of a connection, with their subjects."""
+    rows = json.loads(house.bridge(f"{kind}s", "list", "--json"))
+    (row,) = (row for row in rows if row["name"] == name)
+    return {each["reason"]: each["subject"] for each in row["handshake_failures"]}
+
+
+REFUSED = {
+    "revoked": "certificate is revoked (CN=ris",
+    "expired": "certificate has expired (CN=ris, since 20",
+    "early": "certificate is not valid yet (CN=ris, from 20",
+    "foreign": "unknown authority",
+    "none": "sent no certificate",
+}
+
+
+@pytest.mark.parametrize("client", [*REFUSED, "plain text", "TLS 1.1"])
+def test_a_refused_client_is_visible(installation: TlsInstallation, client: str) -> None:
+    """Log, list and metric name the peer, the reason and the certificate."""
+    house = installation.house
+    if client == "plain text":
+        words = "plain text"
+        with suppress(OSError), Sender(installation.port) as sender:
+            sender.ask(order(7050), timeout=PATIENCE)
+    elif client == "TLS 1.1":
+        words = "unsupported protocol version"
+        context = installation.authority.client(installation.clients["good"])
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # expected
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+        assert ask(installation, 7051, context) is None
+    else:
+        words = REFUSED[client]
+        context = installation.authority.client(installation.clients[client])
+        assert ask(installation, 7052, context) is None
+    found = eventually(
+        lambda: [item for item in failures(house, "listener", "mutual").items() if words in item[0]]
+    )
+    if client in REFUSED and client not in {"none", "foreign"}:
+        assert "CN=ris" in found[0][1]
+    assert words in house.log()
+    assert house.metric('bridge_tls_handshakes_failed_total{kind="listener",name="mutual"}') > 0
+
+
+def test_a_refused_receiver_is_visible(installation: TlsInstallation) -> None:
+    """A wrong name is told with the names in the certificate; an expired one with its date."""
+    house = installation.house
+    house.draft("M7060", "A7060", "For the right one.")
+    house.sign("M7060", "A7060")
+    for name, words in {
+        "wrong-name": "wrong name: localhost was expected, and the certificate is for elsewhere",
+        "expired": "certificate has expired (CN=",
+        "revoked": "certificate is revoked (CN=",
+        "foreign": "unknown authority",
+    }.items():
+        await_refusal(house, name, words)
+
+
+def await_refusal(house: House, name: str, words: str) -> None:
+    """Wait until the list and an alert of a destination say why its handshakes fail."""
+
+    def is_listed() -> bool:
+        return any(words in reason for reason in failures(house, "destination", name))
+
+    def is_alerted() -> bool:
+        alerts = json.loads(house.bridge("alerts", "list", "--json"))
+        own = [alert["text"] for alert in alerts if alert["key"] == f"tls:destination {name}"]
+        return any(words in text for text in own)
+
+    eventually(is_listed)
+    eventually(is_alerted)
+
+
+def test_sending_over_tls_by_hand(installation: TlsInstallation, tmp_path: Path) -> None:
+    """`bridge send --tls` authenticates both sides, and says why a connection is refused."""
+    file = tmp_path / "order.hl7"
+    file.write_bytes(order(7070))
+    client = installation.clients["good"]
+    assert client is not None
+    address = ("send", f"127.0.0.1:{installation.port}", str(file), "--tls")
+    own = ("--certificate", str(client.certificate), "--key", str(client.key))
+    trust = ("--ca", str(installation.authority.file), "--server-name", "localhost")
+    assert "MSA|AA|C7070" in bridge(*address, *trust, *own)
+    assert "requires a certificate" in bridge(*address, *trust, expect=1)
+    assert "certificate" in bridge(*address, *own, "--server-name", "localhost", expect=1)
+    insecure = bridge(*address, *own, "--insecure", expect=None)
+    assert "MSA|AA|C7070" in insecure

@@ -50,7 +50,7 @@ class ReportingObserver(ServerObserver):
         report("refused")
 
     @override
-    def handshake_failed(self, peer: Peer, why: HandshakeFailure) -> None:
+    def handshake_failed(self, host: str, why: HandshakeFailure) -> None:
         report("handshake failed", why.reason, why.subject)
 
     @override

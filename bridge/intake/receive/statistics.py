@@ -18,6 +18,7 @@ from mllp.admission import AdmissionRefusal
 from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FramingError
 from mllp.framing import Frame
+from mllp.handshakes import HandshakeFailure
 
 _REPORT_EVERY = 60.0  # seconds
 
@@ -67,6 +68,7 @@ class WireCounter(ServerObserver):
         self._frames = metrics.frames.labels(listener)
         self._bytes = metrics.frame_bytes.labels(listener)
         self._noise = metrics.noise_bytes.labels(listener)
+        self._handshakes = metrics.handshakes
 
     @override
     def connection_opened(self, peer: Peer) -> None:
@@ -86,6 +88,10 @@ class WireCounter(ServerObserver):
     def evicted(self, host: str) -> None:
         self._evicted.inc()
         self._reports.add("connection closed: its slot was needed for another", host)
+
+    @override
+    def handshake_failed(self, host: str, why: HandshakeFailure) -> None:
+        self._handshakes.note("listener", self._listener, host, why)
 
     @override
     def frame_received(self, size: int) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import trustme
 from playwright.sync_api import Browser, Page
 
 from tests.acceptance.house import House
@@ -27,6 +28,7 @@ class ServiceHarness(ConsoleClient):
 
     ris: Sink
     stray_port: int
+    mutual_port: int
 
     def found(self, email: str, **wanted: object) -> list[dict[str, object]]:
         """Search messages until the index has caught up."""
@@ -37,6 +39,17 @@ class ServiceHarness(ConsoleClient):
             return found
 
         return eventually(rows)
+
+
+def mutual_tls(folder: Path) -> dict[str, str]:
+    """Return the TLS settings of a listener that requires a client certificate."""
+    authority = trustme.CA()
+    own = authority.issue_cert("localhost")
+    files = {name: folder / f"mutual-{name}.pem" for name in ("certificate", "key", "client_ca")}
+    files["certificate"].write_bytes(b"".join(pem.bytes() for pem in own.cert_chain_pems))
+    files["key"].write_bytes(own.private_key_pem.bytes())
+    files["client_ca"].write_bytes(authority.cert_pem.bytes())
+    return {name: str(path) for name, path in files.items()}
 
 
 @pytest.fixture
@@ -54,6 +67,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness
         house = House(Path(tmp_path_factory.mktemp("service")) / "home")
         house.destination("ris", ris.port)
         stray = house.listener("stray", site="SITE9")
+        mutual_port = house.listener("mutual", tls=mutual_tls(house.home.parent))
         house.settings += (
             f'[sign_in]\noidc = {{ issuer = "{provider.issuer}", client_id = "{CLIENT}", '
             'client_secret_file = "secrets/oidc.secret", label = "Hospital account" }\n'
@@ -65,7 +79,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness
         house.start()
         try:
             _people(house)
-            service = ServiceHarness(house, ris, stray)
+            service = ServiceHarness(house, ris, stray, mutual_port)
             _traffic(service)
             yield service
         finally:

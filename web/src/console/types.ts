@@ -36,6 +36,8 @@ export interface DeliveryRow {
   attempts: number;
   code: string;
   detail: string;
+  /** Why the receiver has not accepted it, or has refused it later. */
+  reason: string;
   created_at: number;
   acknowledged_at: number | null;
 }
@@ -50,6 +52,10 @@ export interface TimelineStep {
   at: number | null;
   name: string;
   code: string;
+  /** The reason of a refusal. */
+  text: string;
+  /** The time of the next attempt. */
+  retry_at: number | null;
   count: number;
   delivery: number | null;
   message: number | null;
@@ -65,7 +71,26 @@ export interface Content {
   raw: string;
   ack: string;
   tree: { place: string; name: string; fields: TreeField[] }[];
+  attempts?: DeliveryAttempt[];
   mapped?: { events: unknown[]; issues: string[]; used: string[]; unused: string[] };
+}
+
+/** A failed attempt, or a reply after the first one. */
+export interface DeliveryAttempt {
+  kind: string;
+  at: number;
+  code: string;
+  reason: string;
+  retry_at: number | null;
+  reply: string;
+  errors: {
+    code: string;
+    description: string;
+    severity: string;
+    place: string;
+    field: string;
+    text: string;
+  }[];
 }
 
 export interface ConnectionStatus {
@@ -87,10 +112,25 @@ export interface ConnectionStatus {
   enabled: boolean;
   /** Why a node could not start it; empty: all nodes started it. */
   trouble: string;
+  /** Why a destination gave no usable reply to the last attempt; empty: it did. */
+  problem: string;
+  /** Failed TLS handshakes by peer and reason, newest first. */
+  handshake_failures: HandshakeFailure[];
   /** Where it is configured: `file`, `console`, or `both` if the console overrides bridge.toml. */
   source: string;
   /** An alert is raised after this many milliseconds without a message; 0: never. */
   silence: number;
+}
+
+/** Failed TLS handshakes of one peer for one reason. */
+export interface HandshakeFailure {
+  peer: string;
+  reason: string;
+  subject: string;
+  /** False: the peer only connected and left, as a health check does. */
+  is_trouble: boolean;
+  count: number;
+  last_at: number;
 }
 
 /** One step of a connection test. */
@@ -117,6 +157,8 @@ export interface ExceptionRow {
   seen_by: string;
   message: number | null;
   orders: { accession: string; report_id: string }[];
+  /** What the receiver wrote about a result that it refused later. */
+  reason: string;
 }
 
 export interface Queue {
@@ -131,6 +173,8 @@ export interface DashboardData extends ConnectionList {
   outbox: Record<string, Queue>;
   received: Record<string, Record<string, number>>;
   sent: Record<string, Record<string, number>>;
+  /** Attempts of the last minute that a receiver did not accept, by destination. */
+  failed: Record<string, number>;
   /** Counts for each 5 minutes of the last hour; null for users limited to sites. */
   hour: { received: number[]; sent: number[] } | null;
   /** The number of unreviewed exceptions. */
