@@ -121,7 +121,7 @@ def test_a_report_is_exported_and_printed(engine: EngineServer, page: Page) -> N
         page.click("#more")
         with page.expect_download() as taken:
             page.click(f"#export-{kind}")
-        assert taken.value.suggested_filename == f"report.{kind}"
+        assert re.fullmatch(rf"[^/]+ [0-9a-f]{{8}}\.{kind}", taken.value.suggested_filename)
         assert taken.value.path().read_bytes().startswith(start)
     page.evaluate("window.print = () => { window.printed = document.body.innerHTML }")
     page.click("#more")

@@ -28,6 +28,7 @@ from bridge.engine.documents.exports.layout import (
 from bridge.engine.documents.exports.model import ExportedReport, PageSize
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
+    MAX_LIST_DEPTH,
     Block,
     Heading,
     Inline,
@@ -52,11 +53,14 @@ COLUMNS = Mm(45), Mm(125)  # the columns of the table of order data
 SMALL = Pt(8)
 FIELDS = {"{page}": "PAGE", "{pages}": "NUMPAGES"}
 TABLE_WIDTH = 9638  # twentieths of a point: 17 cm
-ITEM_INDENT = 284
+ITEM_INDENT = 320
+BULLETS, NUMBERS = 101, 102  # list definitions of ours beside those of the template
 LONGEST_NODE = 1_000_000  # characters; libxml2 refuses text nodes of 10 MB
 WARNING_RED = RGBColor(0xB0, 0x00, 0x20)
 
-STYLES = ("Normal", "Title", "Heading 1", "Heading 2")
+FONT = "Cambria"
+STYLES = {"Normal": Pt(10.5), "Title": Pt(16), "Heading 1": Pt(13), "Heading 2": Pt(11)}
+BLACK = RGBColor(0, 0, 0)
 MARKS = {Mark.BOLD: "<w:b/>", Mark.ITALIC: "<w:i/>", Mark.UNDERLINE: '<w:u w:val="single"/>'}
 EAST_ASIAN_FONTS = {
     "ja": "Yu Gothic",
@@ -71,18 +75,81 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """Return the report as a .docx file, its times in `zone`."""
     layout = lay_out(exported, zone)
     document = docx.Document()
+    _set_styles(document)
     _set_language(document, layout.language)
     properties = document.core_properties  # those of python-docx's template
     properties.title, properties.author, properties.comments = layout.title, "", ""
     _set_page(document.sections[0], layout)
     _draw_margins(document.sections[0], layout)
     _draw_head(document, layout)
+    lists = _Lists(document)
     for part in (layout.report, *layout.addenda):
-        _draw_part(document, part)
+        _draw_part(document, part, lists)
     _draw_images(document, layout)
     buffer = BytesIO()
     document.save(buffer)
     return buffer.getvalue()
+
+
+def _set_styles(document: Any) -> None:
+    """Give the styles of the template the fonts, sizes and colours of the other formats."""
+    for name, size in STYLES.items():
+        style = document.styles[name]
+        style.font.name, style.font.size, style.font.color.rgb = FONT, size, BLACK
+        style.font.bold = name != "Normal"
+        fonts = style.element.rPr.rFonts
+        for theme in ("asciiTheme", "hAnsiTheme", "cstheme"):
+            fonts.attrib.pop(qn(f"w:{theme}"), None)  # a theme font has precedence
+        border = style.element.pPr.find(qn("w:pBdr")) if style.element.pPr is not None else None
+        if border is not None:
+            style.element.pPr.remove(border)
+    document.styles["Normal"].paragraph_format.space_after = Pt(0)
+    document.styles["Title"].paragraph_format.space_after = Pt(6)
+
+
+class _Lists:
+    """The numbering part of the file: bulleted lists share one list, numbered lists begin at 1."""
+
+    def __init__(self, document: Any) -> None:
+        self._numbering = document.part.numbering_part.element
+        for kind, number in (("bullet", BULLETS), ("decimal", NUMBERS)):
+            self._numbering.insert(0, parse_xml(_abstract_list(kind, number)))
+        self._used = max(int(each.numId) for each in self._numbering.num_lst)
+        self.bullets = self._add(BULLETS, 1)
+
+    def numbered(self, level: int) -> int:
+        """Return the id of a new numbered list."""
+        return self._add(NUMBERS, level)
+
+    def _add(self, definition: int, level: int) -> int:
+        self._used += 1
+        restart = (
+            f'<w:lvlOverride w:ilvl="{level - 1}"><w:startOverride w:val="1"/></w:lvlOverride>'
+            if definition == NUMBERS
+            else ""
+        )
+        self._numbering.append(
+            parse_xml(
+                f'<w:num {nsdecls("w")} w:numId="{self._used}">'
+                f'<w:abstractNumId w:val="{definition}"/>{restart}</w:num>'
+            )
+        )
+        return self._used
+
+
+def _abstract_list(kind: str, number: int) -> str:
+    levels = "".join(
+        f'<w:lvl w:ilvl="{level}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>'
+        f'<w:lvlText w:val="{"•" if kind == "bullet" else f"%{level + 1}."}"/>'
+        '<w:lvlJc w:val="left"/>'
+        f'<w:pPr><w:ind w:left="{ITEM_INDENT * (level + 1)}" w:hanging="{ITEM_INDENT}"/></w:pPr>'
+        "</w:lvl>"
+        for level in range(MAX_LIST_DEPTH)
+    )
+    return (
+        f'<w:abstractNum {nsdecls("w")} w:abstractNumId="{number}">'
+        f'<w:multiLevelType w:val="hybridMultilevel"/>{levels}</w:abstractNum>'
+    )
 
 
 def _set_language(document: Any, language: str) -> None:
@@ -140,7 +207,7 @@ def _field(name: str) -> Iterator[str]:
 
 
 def _draw_images(document: Any, layout: ReportLayout) -> None:
-    if layout.images:
+    if layout.images_heading:
         document.add_paragraph(layout.images_heading, style="Heading 1")
     for image in layout.images:
         _add_picture(document.add_paragraph(), image, KEY_IMAGE_HEIGHT)
@@ -170,13 +237,14 @@ def _add_table(document: Any, rows: tuple[OrderRow, ...]) -> None:
             table.add_row().cells, (row.label, row.value), COLUMNS, strict=True
         ):
             cell.text, cell.width = text, width
+        table.rows[-1].cells[0].paragraphs[0].runs[0].bold = True
     document.add_paragraph()
 
 
-def _draw_part(document: Any, part: LayoutPart) -> None:
+def _draw_part(document: Any, part: LayoutPart, lists: _Lists) -> None:
     if part.heading:
         document.add_paragraph(part.heading, style="Heading 1")
-    markup = "".join(markup for block in part.body.content for markup in _block(block))
+    markup = "".join(markup for block in part.body.content for markup in _block(block, lists))
     body = parse_xml(f"<w:body {nsdecls('w')}>{markup}</w:body>")
     end = document.element.body.sectPr
     for block in list(body):
@@ -192,29 +260,29 @@ def _draw_part(document: Any, part: LayoutPart) -> None:
         document.add_paragraph().add_run(part.signature).italic = True
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, lists: _Lists) -> Iterator[str]:
     match block:
         case Heading(title):
             yield _paragraph('<w:pStyle w:val="Heading2"/>', _run(title, ""))
         case Paragraph(content):
             yield _paragraph("", _inlines(content))
         case ListBlock():
-            yield from _list(block, 1)
+            yield from _list(block, 1, lists)
         case Table():
-            yield from _table(block.grid())
+            yield from _table(block.grid(), lists)
 
 
-def _list(block: ListBlock, level: int, marks: str = "") -> Iterator[str]:
-    for number, item in enumerate(block.items, 1):
+def _list(block: ListBlock, level: int, lists: _Lists, marks: str = "") -> Iterator[str]:
+    number = lists.numbered(level) if block.ordered else lists.bullets
+    place = f'<w:ilvl w:val="{level - 1}"/><w:numId w:val="{number}"/>'
+    for item in block.items:
         text, sublists = item_parts(item)
-        marker = f"{number}. " if block.ordered else "- "
-        indent = f'<w:ind w:left="{ITEM_INDENT * level}" w:hanging="{ITEM_INDENT}"/>'
-        yield _paragraph(indent, _run(marker, marks) + _inlines(text, marks))
+        yield _paragraph(f"<w:numPr>{place}</w:numPr>", _inlines(text, marks))
         for sublist in sublists:
-            yield from _list(sublist, level + 1, marks)
+            yield from _list(sublist, level + 1, lists, marks)
 
 
-def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+def _table(rows: tuple[tuple[TableCell, ...], ...], lists: _Lists) -> Iterator[str]:
     """Write a table and an empty paragraph: Word joins tables that touch each other."""
     if not rows:
         return
@@ -228,27 +296,26 @@ def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
     for number, row in enumerate(rows):
         header = not number and all(cell.header for cell in row)
         yield f"<w:tr><w:trPr><w:cantSplit/>{'<w:tblHeader/>' if header else ''}</w:trPr>"
-        yield from (_cell(cell, width) for cell, width in zip(row, widths, strict=True))
+        yield from (_cell(cell, width, lists) for cell, width in zip(row, widths, strict=True))
         yield "</w:tr>"
     yield "</w:tbl>" + _paragraph("", "")
 
 
-def _cell(cell: TableCell, width: int) -> str:
+def _cell(cell: TableCell, width: int, lists: _Lists) -> str:
     marks = MARKS[Mark.BOLD] if cell.header else ""
     lines: list[str] = []
     for block in cell.content:
         if isinstance(block, Paragraph):
             lines.append(_paragraph("", _inlines(block.content, marks)))
         else:
-            lines += _list(block, 1, marks)
+            lines += _list(block, 1, lists, marks)
     content = "".join(lines) or _paragraph("", "")
     return f'<w:tc><w:tcPr><w:tcW w:w="{width}" w:type="dxa"/></w:tcPr>{content}</w:tc>'
 
 
 def _paragraph(properties: str, runs: str) -> str:
     spacing = '<w:spacing w:after="0"/>'
-    order = (properties, spacing) if "pStyle" in properties else (spacing, properties)
-    return f"<w:p><w:pPr>{''.join(order)}</w:pPr>{runs}</w:p>"
+    return f"<w:p><w:pPr>{properties}{spacing}</w:pPr>{runs}</w:p>"
 
 
 def _inlines(content: tuple[Inline, ...], marks: str = "") -> str:

@@ -44,16 +44,19 @@ ATTRIBUTES = {"*": {"class"}, "img": {"src", "alt"}, "th": {"scope"}}
 TAGS = {Mark.BOLD: "strong", Mark.ITALIC: "em", Mark.UNDERLINE: "u"}
 
 STYLE = """
-body{font-family:"Noto Sans","Segoe UI","Helvetica Neue",Arial,"Noto Sans CJK JP","Yu Gothic",\
-"Microsoft YaHei","Malgun Gothic",sans-serif;font-size:11pt;line-height:1.4;color:#111;\
-max-width:48em;margin:2em auto;padding:0 1em}
+body{font-family:"Libertinus Serif",Cambria,Caladea,Georgia,"Times New Roman","Noto Sans CJK JP",\
+"Yu Gothic","Microsoft YaHei","Malgun Gothic","Noto Color Emoji","Segoe UI Emoji",serif;\
+font-size:10.5pt;line-height:1.4;color:#000;max-width:17cm;margin:2em auto;padding:0 1em}
 p,li,h2,h3,td{white-space:pre-wrap;overflow-wrap:anywhere}
 p{margin:0;min-height:1.4em}
-h1{font-size:1.3em}h2{font-size:1.1em;margin:1em 0 .3em}h3{font-size:1em;margin:.8em 0 .2em}
+h1{font-size:16pt;margin:.3em 0}h2{font-size:13pt;margin:1em 0 .3em}h3{font-size:11pt;\
+margin:.8em 0 .2em}ul,ol{margin:0;padding-inline-start:1.6em}
 table{border-collapse:collapse;margin:1em 0}th{text-align:start;padding:.1em 1em .1em 0;\
-font-weight:600;vertical-align:top}
-.grid th,.grid td{border:1px solid #999;padding:.2em .6em;vertical-align:top}
-img{max-width:100%}.signature-image{max-height:6em}
+font-weight:700;width:4.5cm;vertical-align:top}
+.grid th{width:auto}.grid th,.grid td{border:1px solid #999;padding:.2em .6em;vertical-align:top}
+img{max-width:100%}.signature-image{max-height:2cm}.header-image,.footer-image{max-height:2.5cm}
+header>div,footer>div{text-align:center}.key-image{max-height:11cm;margin:1em 0}
+.left-out{font-style:italic}
 .not-signed{border:2px solid #b00020;color:#b00020;font-weight:700;padding:.4em .8em;margin:1em 0}
 .signature{margin:1em 0;font-style:italic}.open-field{background:#fff3c4}
 @media print{body{margin:0}}
@@ -103,7 +106,17 @@ def _report(layout: ReportLayout) -> Iterator[str]:
     yield from _part(layout.report, "report-content")
     for addendum in layout.addenda:
         yield from _part(addendum, "report-addendum-content")
+    yield from _key_images(layout)
     yield f"<footer>{_image(layout.footer, 'footer-image')}</footer>\n</article>"
+
+
+def _key_images(layout: ReportLayout) -> Iterator[str]:
+    if layout.images or layout.images_left_out:
+        yield f'<section class="key-images">\n<h2>{escape(layout.images_heading)}</h2>\n'
+        yield from (_image(image, "key-image") for image in layout.images)
+        if layout.images_left_out:
+            yield f'<p class="left-out">{escape(layout.images_left_out)}</p>\n'
+        yield "</section>\n"
 
 
 def _order_table(rows: tuple[OrderRow, ...]) -> str:

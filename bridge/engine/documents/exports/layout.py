@@ -134,7 +134,7 @@ def lay_out(exported: ExportedReport, zone: tzinfo) -> ReportLayout:
         page_size=exported.site.page_size,
         running=_page_header(exported.orders, words, language),
         page=words["page"],
-        images_heading=words["images"] if exported.key_images else "",
+        images_heading=words["images"] if exported.key_images or exported.images_left_out else "",
         images=exported.key_images,
         images_left_out=words["images_left_out"].replace("{count}", str(exported.images_left_out))
         if exported.images_left_out

@@ -98,6 +98,7 @@ class ExportedReport:
     language: str = "en-US"
     key_images: tuple[EncodedImage, ...] = ()
     images_left_out: int = 0
+    report_id: str = ""
 
 
 DEFAULT_LABELS = "en"

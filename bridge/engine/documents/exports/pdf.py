@@ -7,6 +7,7 @@ East Asian fonts come from a separate package; without it, the fonts of the mach
 
 import json
 import re
+import unicodedata
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import tzinfo
@@ -56,7 +57,7 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     Return the report as a PDF with embedded fonts, its times in `zone`.
 
     Raises `PdfUnavailable` if typst or a font for the text of this report is missing.
-    A character that no installed font has (an emoji) is drawn as an empty box.
+    An emoji, which no installed font has, is written as its name.
     """
     layout = lay_out(exported, zone)
     data = json.dumps(_TemplateData(layout).to_json(), ensure_ascii=False)
@@ -225,9 +226,9 @@ def _block(block: Block, shortest: int = MIN_UNBROKEN) -> Iterator[dict[str, Any
 def _list(block: ListBlock, level: int, shortest: int) -> Iterator[dict[str, Any]]:
     for number, item in enumerate(block.items, 1):
         text, sublists = item_parts(item)
-        marker = Text(f"{number}. " if block.ordered else "- ")
-        runs = [_run(each, shortest) for each in (marker, *text)]
-        yield {"kind": "item", "level": level, "runs": runs}
+        marker = f"{number}." if block.ordered else "•"
+        runs = [_run(each, shortest) for each in text]
+        yield {"kind": "item", "level": level, "marker": marker, "runs": runs}
         for sublist in sublists:
             yield from _list(sublist, level + 1, shortest)
 
@@ -260,8 +261,31 @@ def _run(inline: Inline, shortest: int = MIN_UNBROKEN) -> dict[str, Any]:
     return {"text": _breakable(text.replace("\t", "\u00a0" * 4), shortest), "marks": marks}
 
 
+_EMOJI = re.compile("[\U0001f000-\U0001f1e5\U0001f200-\U0001fbff]")
+_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]{1,2}")
+# Skin colours, hair, variants and joiners change only the look of the emoji before them.
+_EMOJI_PARTS = re.compile("[\U0001f3fb-\U0001f3ff\ufe0e\ufe0f\u20e3]|\u200d(?=[\u2600-\U0001ffff])")
+_FIRST_FLAG_LETTER = 0x1F1E6
+
+
+def _without_emoji(text: str) -> str:
+    """Write emoji as names and flags as country codes."""
+    if text.isascii():
+        return text
+    named = _EMOJI.sub(_emoji_name, _EMOJI_PARTS.sub("", text))
+    return _FLAG.sub(
+        lambda flag: "".join(chr(ord(each) - _FIRST_FLAG_LETTER + ord("A")) for each in flag[0]),
+        named,
+    )
+
+
+def _emoji_name(match: re.Match[str]) -> str:
+    return f"({unicodedata.name(match[0], 'emoji').lower()})"
+
+
 def _breakable(text: str, shortest: int = MIN_UNBROKEN) -> str:
     """Insert breaks into runs of at least `shortest` characters without a space."""
+    text = _without_emoji(text)
     if len(text) < shortest:
         return text
     if shortest < MIN_UNBROKEN:

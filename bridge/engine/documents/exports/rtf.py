@@ -6,6 +6,7 @@ Every text is written by `escape`, so that a text cannot inject control words.
 
 from collections.abc import Iterator
 from datetime import tzinfo
+from itertools import count
 
 from bridge.engine.documents.exports.layout import (
     LayoutPart,
@@ -34,8 +35,9 @@ from bridge.engine.rules.text.document import (
 TWIPS_PER_PIXEL = 15  # at 96 dots per inch
 TEXT_WIDTH = 9638  # twips: 17 cm, A4 less its margins; Letter is wider
 PAPERS = {PageSize.A4: r"\paperw11906\paperh16838", PageSize.LETTER: r"\paperw12240\paperh15840"}
-IMAGE_HEIGHT = 2835  # 5 cm
+IMAGE_HEIGHT = 1417  # 2.5 cm
 SIGNATURE_HEIGHT = 1134  # 2 cm
+KEY_IMAGE_HEIGHT = 6236  # 11 cm
 BMP_END = 0x10000
 
 MARKS = {Mark.BOLD: r"\b", Mark.ITALIC: r"\i", Mark.UNDERLINE: r"\ul"}
@@ -46,14 +48,17 @@ EAST_ASIAN = {  # font and RTF charset by language; readers choose their own for
     "zh-Hant": ("Microsoft JhengHei", 136),
 }
 
-BODY = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs22 "
-HEADING = r"\pard\plain\keepn\sb200\sa60\loch\f0\hich\f0\dbch\f1\fs24\b "
-ITEM = r"\pard\plain\fi-280\li{indent}\loch\f0\hich\f0\dbch\f1\fs22 "
-ITEM_INDENT = 280
-TITLE = r"\pard\plain\sa120\loch\f0\hich\f0\dbch\f1\fs30\b "
-ROW = r"\pard\plain\fi-3400\li3400\tx3400\loch\f0\hich\f0\dbch\f1\fs20 "
+BODY = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs21 "
+HEADING = r"\pard\plain\keepn\sb160\sa40\loch\f0\hich\f0\dbch\f1\fs22\b "
+PART_HEADING = r"\pard\plain\keepn\sb200\sa60\loch\f0\hich\f0\dbch\f1\fs26\b "
+ITEM = r"\pard\plain\ls{list}\ilvl0\fi-320\li{indent}\loch\f0\hich\f0\dbch\f1\fs21 "
+ITEM_INDENT = 320
+BULLETS = 1
+"""The number of the list that all bulleted lists share; each numbered list has its own."""
+TITLE = r"\pard\plain\sa120\loch\f0\hich\f0\dbch\f1\fs32\b "
+ROW = r"\pard\plain\fi-2551\li2551\tx2551\loch\f0\hich\f0\dbch\f1\fs21 "
 BANNER = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs22\b\cf1 "
-SIGNED = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs20\i "
+SIGNED = r"\pard\plain\sb120\sa120\loch\f0\hich\f0\dbch\f1\fs21\i "
 SMALL = r"\pard\plain\loch\f0\hich\f0\dbch\f1\fs16 "
 PAGE = r"{\field{\*\fldinst PAGE}{\fldrslt 1}}"
 PAGES = r"{\field{\*\fldinst NUMPAGES}{\fldrslt 1}}"
@@ -99,24 +104,61 @@ def render(exported: ExportedReport, zone: tzinfo, *, content_only: bool = False
     return (_prologue(layout) + "".join(body) + "}").encode("ascii")
 
 
+def _list_tables(count: int) -> str:
+    """Declare the bulleted list and `count` numbered lists, which each begin at 1."""
+    start = r"\leveljc0\levelfollow0\levelstartat1"
+    bullets = rf"\levelnfc23\levelnfcn23{start}{{\leveltext\'01\u8226 ?;}}{{\levelnumbers;}}"
+    numbers = rf"\levelnfc0\levelnfcn0{start}{{\leveltext\'02\'00.;}}{{\levelnumbers\'01;}}"
+    levels = [bullets, *([numbers] * count)]
+    lists = "".join(
+        f"{{\\list\\listtemplateid{number}\\listsimple1{{\\listlevel{level}}}"
+        f"{{\\listname ;}}\\listid{number}}}\n"
+        for number, level in enumerate(levels, BULLETS)
+    )
+    overrides = "".join(
+        f"{{\\listoverride\\listid{number}\\listoverridecount0\\ls{number}}}\n"
+        for number in range(BULLETS, BULLETS + len(levels))
+    )
+    return f"{{\\*\\listtable\n{lists}}}\n{{\\*\\listoverridetable\n{overrides}}}\n"
+
+
+def _numbered_lists(layout: ReportLayout) -> int:
+    """Return the number of numbered lists, also of those in cells and in lists."""
+    blocks: list[Block] = [
+        block for part in (layout.report, *layout.addenda) for block in part.body.content
+    ]
+    found = 0
+    while blocks:
+        block = blocks.pop()
+        if isinstance(block, ListBlock):
+            found += block.ordered
+            blocks += (each for item in block.items for each in item_parts(item)[1])
+        elif isinstance(block, Table):
+            blocks += (each for row in block.rows for cell in row for each in cell.content)
+    return found
+
+
 def _prologue(layout: ReportLayout) -> str:
+    lists = _list_tables(_numbered_lists(layout))
     language = layout.language
     base = language.partition("-")[0]
     font, charset = EAST_ASIAN.get(language) or EAST_ASIAN.get(base) or EAST_ASIAN["ja"]
     return (
         "{\\rtf1\\ansi\\ansicpg1252\\deff0\\uc1\n"
-        "{\\fonttbl{\\f0\\fswiss\\fcharset0 Arial;}"
+        "{\\fonttbl{\\f0\\froman\\fcharset0 Cambria;}"
         f"{{\\f1\\fnil\\fcharset{charset} {font};}}}}\n"
         "{\\colortbl;\\red176\\green0\\blue32;}\n"
+        f"{lists}"
         f"{PAPERS[layout.page_size]}\\margl1134\\margr1134\\margt1134\\margb1134\n"
     )
 
 
 def _content(layout: ReportLayout) -> Iterator[str]:
-    yield from _blocks(layout.report.body)
+    numbers = count(BULLETS + 1)
+    yield from _blocks(layout.report.body, numbers)
     for addendum in layout.addenda:
         yield BODY + END
-        yield from _blocks(addendum.body)
+        yield from _blocks(addendum.body, numbers)
 
 
 def _report(layout: ReportLayout) -> Iterator[str]:
@@ -134,53 +176,63 @@ def _report(layout: ReportLayout) -> Iterator[str]:
         yield from _rows(rows)
     if layout.banner:
         yield BANNER + escape(layout.banner) + END
+    numbers = count(BULLETS + 1)
     for part in (layout.report, *layout.addenda):
-        yield from _part(part)
+        yield from _part(part, numbers)
+    if layout.images_heading:
+        yield PART_HEADING + escape(layout.images_heading) + END
+    for image in layout.images:
+        yield BODY + _picture(image, KEY_IMAGE_HEIGHT) + END
+    if layout.images_left_out:
+        yield SIGNED + escape(layout.images_left_out) + END
 
 
 def _rows(rows: tuple[OrderRow, ...]) -> Iterator[str]:
     for row in rows:
-        yield f"{ROW}{escape(row.label)}:\\tab {escape(row.value)}{END}"
+        yield f"{ROW}{{\\b {escape(row.label)}}}\\tab {escape(row.value)}{END}"
     yield BODY + END
 
 
-def _part(part: LayoutPart) -> Iterator[str]:
+def _part(part: LayoutPart, numbers: Iterator[int]) -> Iterator[str]:
     if part.heading:
-        yield HEADING + escape(part.heading) + END
-    yield from _blocks(part.body)
+        yield PART_HEADING + escape(part.heading) + END
+    yield from _blocks(part.body, numbers)
     if part.signature_image:
         yield BODY + _picture(part.signature_image, SIGNATURE_HEIGHT) + END
     if part.signature:
         yield SIGNED + escape(part.signature) + END
 
 
-def _blocks(document: Document) -> Iterator[str]:
+def _blocks(document: Document, numbers: Iterator[int]) -> Iterator[str]:
     for block in document.content:
-        yield from _block(block)
+        yield from _block(block, numbers)
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, numbers: Iterator[int]) -> Iterator[str]:
     match block:
         case Heading(title):
             yield HEADING + escape(title) + END
         case Paragraph(content):
             yield BODY + _inlines(content) + END
         case ListBlock():
-            yield from (line + END for line in _list_lines(block, 1))
+            yield from (line + END for line in _list_lines(block, 1, numbers))
         case Table():
-            yield from _table(block.grid())
+            yield from _table(block.grid(), numbers)
 
 
-def _list_lines(block: ListBlock, level: int) -> Iterator[str]:
+def _list_lines(block: ListBlock, level: int, numbers: Iterator[int]) -> Iterator[str]:
+    r"""Write list items; `\listtext` is for readers that do not know lists."""
+    own = next(numbers) if block.ordered else BULLETS
+    start = ITEM.replace("{list}", str(own)).replace("{indent}", str(level * ITEM_INDENT))
     for number, item in enumerate(block.items, 1):
         text, sublists = item_parts(item)
-        marker = f"{number}. " if block.ordered else "- "
-        yield ITEM.replace("{indent}", str(level * ITEM_INDENT)) + marker + _inlines(text)
+        marker = f"{number}." if block.ordered else r"\u8226 ?"
+        yield f"{start}{{\\listtext {marker}\\tab}}{_inlines(text)}"
         for sublist in sublists:
-            yield from _list_lines(sublist, level + 1)
+            yield from _list_lines(sublist, level + 1, numbers)
 
 
-def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
+def _table(rows: tuple[tuple[TableCell, ...], ...], numbers: Iterator[int]) -> Iterator[str]:
     if not rows:
         return
     edges, right = "", 0.0
@@ -190,19 +242,19 @@ def _table(rows: tuple[tuple[TableCell, ...], ...]) -> Iterator[str]:
     for number, row in enumerate(rows):
         header = r"\trhdr" if not number and all(cell.header for cell in row) else ""
         yield rf"\trowd\trgaph80{header}{edges}" + "\n"
-        yield from (_cell(cell) for cell in row)
+        yield from (_cell(cell, numbers) for cell in row)
         yield "\\row\n"
     yield BODY + END
 
 
-def _cell(cell: TableCell) -> str:
+def _cell(cell: TableCell, numbers: Iterator[int]) -> str:
     r"""Write the lines of one cell: `\par` between them, `\cell` after the last."""
     lines = []
     for block in cell.content:
         if isinstance(block, Paragraph):
             lines.append(BODY + _inlines(block.content))
         else:
-            lines += _list_lines(block, 1)
+            lines += _list_lines(block, 1, numbers)
     bold = r"\b " if cell.header else ""
     inside = (
         line.replace(r"\pard\plain", rf"\pard\plain\intbl{bold}", 1) for line in lines or [BODY]

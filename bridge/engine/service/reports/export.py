@@ -44,6 +44,7 @@ def export_report(session: Session, report: Report) -> model.ExportedReport:
         addenda=_addenda(session, report),
         prelims=_prelims(session, report),
         language=_language(report, site),
+        report_id=report.report_id,
     )
 
 

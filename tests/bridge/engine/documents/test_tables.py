@@ -67,12 +67,12 @@ def test_docx(make: Make) -> None:
         ["Organ", "Size"],
         ["Liver", "15 cm"],
         ["Spleen", ""],
-        ["- kidney", "10 cm"],
+        ["kidney", "10 cm"],
     ]
     assert len(tables) == 2
     markup = zipfile.ZipFile(BytesIO(data)).read("word/document.xml").decode()
     assert markup.count("<w:tblHeader/>") == 2
-    assert 'w:left="568"' in markup
+    assert '<w:ilvl w:val="1"/>' in markup
 
 
 def test_rtf(make: Make) -> None:
@@ -82,7 +82,7 @@ def test_rtf(make: Make) -> None:
     assert data.count("\\row\n") == 8
     assert data.count("\\cell\n") == 16
     assert data.count("\\trhdr") == 2
-    assert "\\li560" in data
+    assert "\\li640" in data
     assert "Liver|15 cm|" in from_rtf(make(BODY))
 
 

@@ -35,9 +35,12 @@ export function createEndpoints(api: Api) {
   const post = <T = Page>(path: string, body: object = {}, within?: number) =>
     api.post<T>(HOME + path, body, within === undefined ? {} : { within });
 
-  async function take(path: string): Promise<Blob> {
+  /** Returns a file and the name that the service gives it. */
+  async function take(path: string): Promise<{ blob: Blob; name: string }> {
     const response = await api.raw(HOME + path, { signal: AbortSignal.timeout(EXPORT_WITHIN) });
-    if (response.ok) return response.blob();
+    const disposition = response.headers.get("Content-Disposition") ?? "";
+    const name = decodeURIComponent(/filename\*=UTF-8''([^;]+)/.exec(disposition)?.[1] ?? "");
+    if (response.ok) return { blob: await response.blob(), name };
     const problem = (await response.json().catch(() => ({}))) as Record<string, string>;
     throw new ApiProblem(response.status, problem["code"] ?? "", problem["detail"] ?? "");
   }
@@ -95,7 +98,7 @@ export function createEndpoints(api: Api) {
     prior: (reportId: string) => get<Prior>(`priors/${reportId}`),
     history: () => get<History>("history"),
     files: () => get<{ files: ReportFile[] }>("files"),
-    image: (id: number) => take(`files/${id}`),
+    image: async (id: number) => (await take(`files/${id}`)).blob,
     exportAs: (kind: ExportKind, zone: string) =>
       take(`export/${kind}?timeZone=${encodeURIComponent(zone)}`),
     billing: () => get<{ billingCode: BillingCodes | null }>("billing"),

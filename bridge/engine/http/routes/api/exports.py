@@ -20,7 +20,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.exports import html, json_record, pdf, rtf
+from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.http.models.report_requests import ExportBody, RtfBody, RtfResponse
 from bridge.engine.http.models.responses import HtmlResponse, problems
@@ -195,6 +195,13 @@ PDF_TYPE = "application/pdf"
 Rendered = TypeVar("Rendered")
 
 
+def _named(
+    render: Callable[[ExportedReport, tzinfo], bytes], kind: str
+) -> Callable[[ExportedReport, tzinfo], tuple[bytes, str]]:
+    """Return a function that also returns the value of `Content-Disposition`."""
+    return lambda found, zone: (render(found, zone), file_names.attachment(found, kind))
+
+
 async def _export(
     request: Request,
     body: ExportBody,
@@ -231,7 +238,9 @@ async def _export(
 @router.post("/html", response_model=HtmlResponse, responses=problems())
 async def export_html(body: ExportBody, request: Request) -> Response:
     """Return the report as a self-contained HTML document."""
-    return response_bodies.text_json_response("html", await _export(request, body, html.render))
+    return response_bodies.text_json_response(
+        "html", await _export(request, body, html.render, gather=export_printed)
+    )
 
 
 @router.post("/json", response_model=ExportRecord, responses=problems())
@@ -261,10 +270,11 @@ async def export_json(body: ExportBody, request: Request) -> Response:
 )
 async def export_rtf(body: RtfFileBody, request: Request) -> Response:
     """Return the report as RTF: bytes by default, or in base64."""
-    render = partial(rtf.render, content_only=body.contentOnly)
-    data = await _export(request, body, render, body.addenda)
+    render = _named(partial(rtf.render, content_only=body.contentOnly), "rtf")
+    gather = export_report if body.contentOnly else export_printed
+    data, disposition = await _export(request, body, render, body.addenda, gather)
     if body.responseType is RtfResponse.ARRAYBUFFER:
-        headers = {"Content-Disposition": 'attachment; filename="report.rtf"'}
+        headers = {"Content-Disposition": disposition}
         return response_bodies.bytes_response(data, RTF_TYPE, headers)
     if request.headers.get("accept", "").startswith("text/plain"):
         return response_bodies.base64_text_response(data)
@@ -277,8 +287,9 @@ async def export_pdf(body: PdfBody, request: Request) -> Response:
     if not request.state.caller.service:
         raise bad_request("Not Found", code="no_such_path", status=404)
     try:
-        data = await _export(request, body, pdf.render, body.addenda, export_printed)
+        render = _named(pdf.render, "pdf")
+        data, disposition = await _export(request, body, render, body.addenda, export_printed)
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
-    headers = {"Content-Disposition": 'attachment; filename="report.pdf"'}
+    headers = {"Content-Disposition": disposition}
     return response_bodies.bytes_response(data, PDF_TYPE, headers)

@@ -18,7 +18,7 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.exports import html, pdf, rtf
+from bridge.engine.documents.exports import file_names, html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
@@ -163,8 +163,8 @@ WRITERS = {
         _docx,
         export_printed,
     ),
-    ExportFormat.RTF: _Writer("application/rtf", rtf.render),
-    ExportFormat.HTML: _Writer("text/html; charset=utf-8", _html_bytes),
+    ExportFormat.RTF: _Writer("application/rtf", rtf.render, export_printed),
+    ExportFormat.HTML: _Writer("text/html; charset=utf-8", _html_bytes, export_printed),
 }
 
 
@@ -226,6 +226,6 @@ async def export(
         data = await Threads.EXPORTS.run(writer.render, exported, chosen)
     except PdfUnavailable as error:
         raise bad_request(str(error), code="pdf_unavailable", status=501) from None
-    name = f'attachment; filename="report.{kind.value}"'
-    headers = {**_NO_STORE, "Content-Disposition": name}
+    disposition = file_names.attachment(exported, kind.value)
+    headers = {**_NO_STORE, "Content-Disposition": disposition}
     return response_bodies.bytes_response(data, writer.media_type, headers)
