@@ -101,7 +101,8 @@ def test_rtf_as_bytes(case: Case, kind: str | None) -> None:
     more = {"responseType": kind} if kind else {}
     response = ok(case.post("export/rtf", "A1", **more))
     assert response.headers["content-type"] == "application/rtf"
-    assert "report.rtf" in response.headers["content-disposition"]
+    named = r'attachment; filename="[^"/]* ?[0-9a-f]{8}\.rtf"; filename\*=UTF-8\'\'\S+\.rtf'
+    assert re.fullmatch(named, response.headers["content-disposition"])
     assert response.content.startswith(b"{\\rtf1")
     assert "Text." in rtf_to_text(response.content.decode())
 
