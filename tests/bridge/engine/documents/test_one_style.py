@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
 from io import BytesIO
+from typing import Any
 from urllib.parse import unquote
 
 import docx
@@ -27,10 +28,10 @@ LISTS = from_outline("- a\n  1. b\n  2. c\n- d\nBetween\n1. e\n2. f\nAgain\n1. g
 def test_word_has_lists_that_begin_at_one(make: Make) -> None:
     """Each numbered list has its own number; bulleted lists share one; no marker is text."""
     document = docx.Document(BytesIO(docx_format.render(make(LISTS), UTC)))
+    paragraphs: list[Any] = list(document.paragraphs)
+    places = [(each.text, each._p.pPr.numPr) for each in paragraphs if each._p.pPr is not None]
     numbered = [
-        (each.text, each._p.pPr.numPr.numId.val, each._p.pPr.numPr.ilvl.val)
-        for each in document.paragraphs
-        if each._p.pPr is not None and each._p.pPr.numPr is not None
+        (text, place.numId.val, place.ilvl.val) for text, place in places if place is not None
     ]
     assert [(text, level) for text, _, level in numbered] == [
         *(("a", 0), ("b", 1), ("c", 1), ("d", 0), ("e", 0), ("f", 0), ("g", 0)),
