@@ -7,13 +7,14 @@ Unknown keys are errors, so that a misspelt setting does not silently keep its d
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -74,6 +75,15 @@ class Section(BaseModel):
     """Base of all sections: immutable, without unknown keys, with validated defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _names_a_file(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse an empty path: it would be the data directory itself."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if value == "" and (annotation is Path or Path in get_args(annotation)):
+            raise ValueError("write the path of a file, relative to HOME")
+        return value
 
 
 _POSTGRESQL: Final = re.compile(

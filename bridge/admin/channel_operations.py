@@ -28,7 +28,8 @@ from mappings.language.diagnostics import Sources
 
 ALL_SITES = "*"
 _PROBLEMS = {
-    "not running": "no running node has loaded it: start or restart the service",
+    "not running": "no running node has loaded it: changes made in the console take 2 seconds, "
+    "changes of bridge.toml need a restart, and the service must run",
     "refusing": "it refused the last message: see `bridge deliveries list`",
 }
 

@@ -283,12 +283,33 @@ class Connections:
                 part()
             except MappingErrors as error:
                 field = "mappings" if kind is ChannelKind.LISTENER else "mapping"
-                messages.add(FieldMistake(field, error.issues[0].message))
+                drafted = self._drafted(planned, kind, name)
+                text = error.issues[0].message
+                if drafted:
+                    text = f"{drafted} is a draft: activate it first, and choose the listener there"
+                messages.add(FieldMistake(field, text))
             except RefusedPath as error:
                 messages.add(FieldMistake(error.field, str(error)))
             except BridgeError as error:
                 messages.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(messages)
+
+    def _drafted(self, planned: Settings, kind: ChannelKind, name: str) -> str:
+        """Return the first definition of a listener that exists as a draft only; '' without one."""
+        section = find_connection(planned, kind, name)
+        chosen = section.mappings if isinstance(section, ListenerSettings) else ()
+        with self._database.read() as connection:
+            active = mapping_versions.active_versions(connection)
+            drafts = {each.name for each in mapping_versions.drafts(connection)}
+        files = active_settings.file_sources(self._settings)
+        return next(
+            (
+                each
+                for each in chosen
+                if each in drafts and each not in active and f"{each}.yaml" not in files(each)
+            ),
+            "",
+        )
 
     def _certificate_warnings(
         self, planned: Settings, kind: ChannelKind, name: str

@@ -16,7 +16,7 @@ from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, No
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
-from bridge.store.records.mapping_versions import ActivationOrigin
+from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft
 from bridge.wiring import stores
 from bridge.wiring.active_settings import (
     connections_of,
@@ -258,3 +258,23 @@ async def test_trial_of_a_listener(harness: ConnectionsHarness) -> None:
         ("free", False),
         ("free", True),
     ]
+
+
+def test_a_ticked_tls_without_files(harness: ConnectionsHarness) -> None:
+    """Empty file names are mistakes of their own fields, and not the data directory."""
+    table = {"name": "web", "bind": "127.0.0.1:2601", "site": "SITE1"}
+    found = harness.mistakes("listener", {**table, "tls": {"certificate": "", "key": ""}})
+    assert found.keys() == {"tls.certificate", "tls.key"}
+    assert set(found.values()) == {"write the path of a file, relative to HOME"}
+
+
+def test_a_listener_of_a_draft(harness: ConnectionsHarness) -> None:
+    """A listener that names a drafted definition is refused with what to do."""
+    draft = MappingDraft(
+        "fresh", "ann", {"fresh.yaml": "kind: orders\ninclude: orders.yaml\n"}, "", 0, "", 1
+    )
+    with harness.database.write() as connection:
+        mapping_versions.save_draft(connection, draft)
+    table = {"name": "web", "bind": "127.0.0.1:2601", "site": "SITE1", "mappings": ["fresh"]}
+    (text,) = harness.mistakes("listener", table).values()
+    assert text.startswith("fresh is a draft: activate it first")
