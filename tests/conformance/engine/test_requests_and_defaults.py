@@ -90,6 +90,31 @@ def test_brackets_of_other_texts_are_requests(service: Service, text: str) -> No
     assert case.content("A1") == text
 
 
+def test_an_addendum_is_checked_like_a_report(service: Service) -> None:
+    """A request in an addendum is reported, and a site can prohibit signing with it."""
+    case = Case(service)
+    case.draft("A1")
+    case.sign("A1", now=True)
+    page = case.page("A1")
+    ok(page("addendum/create", {}))
+    (draft,) = page("report").json()["addenda"]
+    text = {"version": draft["version"], "text": "Nodule: [Opisa\u0107 guzek.]"}
+    saved = ok(page("addendum/save", text)).json()["addenda"][0]
+
+    found = ok(page("checks?addendum=true")).json()["findings"]
+    assert [each["words"] for each in found] == ["[Opisa\u0107 guzek.]"]
+    assert reported(page) == []
+
+    settings = {"settings": {"signChecks": {"openBracket": "prohibit"}}}
+    ok(service.call("PATCH", "/api/admin/sites/SITE1", json=settings))
+    refused = page("addendum/sign", {"version": saved["version"]})
+    assert (refused.status_code, refused.json()["code"]) == (400, "signing_prohibited")
+
+    settings = {"settings": {"signChecks": {"openBracket": "alert"}}}
+    ok(service.call("PATCH", "/api/admin/sites/SITE1", json=settings))
+    ok(page("addendum/sign", {"version": saved["version"]}))
+
+
 def test_a_macro_has_both_kinds(service: Service) -> None:
     """A macro that is written as text has the fields of a template."""
     body = {"name": "", "text": "Liver [liver := Normal.], [size] cm"}

@@ -17,7 +17,12 @@ from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.text.signing_checks import Behaviour, SigningFinding, run_checks
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of
-from bridge.engine.service.report_transitions import addenda_of, apply_event, document_json
+from bridge.engine.service.report_transitions import (
+    addenda_of,
+    apply_event,
+    document_json,
+    open_addendum,
+)
 from bridge.engine.service.reports.deletion import discard
 from bridge.engine.service.signing import addenda, lease
 from bridge.engine.service.signing.lease import Editor
@@ -82,7 +87,7 @@ def sign(
         lease.require(work, editor, report)
         if version != report.version:
             raise ReportVersionConflict
-        _refuse_prohibited(work, report)
+        _refuse_prohibited(work, report, report)
     return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
 
 
@@ -142,6 +147,8 @@ def sign_addendum(
     """Sign the open addendum in the editor's own name."""
     report = _lock_for_addendum(work, editor, report_id)
     _require_addendum_version(work, report, version)
+    if draft := open_addendum(addenda_of(work, report)):
+        _refuse_prohibited(work, report, draft)
     return addenda.sign_addendum(work, report, editor.account_id, ignore_delay=ignore_delay)
 
 
@@ -195,25 +202,38 @@ def _require_permitted(editor: Editor, report: Report, action: ReportAction) -> 
 def check_report(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     """Return the findings in the saved text, each with the site's behaviour."""
     report = lock_report_by_id(work, report_id)
+    return _checked(work, report, report)
+
+
+def check_addendum(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
+    """Return the findings in the saved text of the open addendum; none without an addendum."""
+    report = lock_report_by_id(work, report_id)
+    draft = open_addendum(addenda_of(work, report))
+    return [] if draft is None else _checked(work, report, draft)
+
+
+def _checked(work: Work, report: Report, row: Report | Addendum) -> list[dict[str, Any]]:
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     return [
         {**each.as_json(), "behaviour": behaviours.behaviour(each.check).value}
-        for each in _findings(work, report, behaviours)
+        for each in _findings(work, report, row, behaviours)
     ]
 
 
-def _refuse_prohibited(work: Work, report: Report) -> None:
+def _refuse_prohibited(work: Work, report: Report, row: Report | Addendum) -> None:
     """Raise `SigningProhibited` if the site prohibits signing with one of the findings."""
     behaviours = preferences_of(work.connection, report.site_id).signChecks
-    found = _findings(work, report, behaviours)
+    found = _findings(work, report, row, behaviours)
     if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
         raise SigningProhibited
 
 
-def _findings(work: Work, report: Report, behaviours: SignChecks) -> list[SigningFinding]:
-    """Return the findings that the site does not silence."""
+def _findings(
+    work: Work, report: Report, row: Report | Addendum, behaviours: SignChecks
+) -> list[SigningFinding]:
+    """Return the findings in a text that the site does not silence."""
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
-    document: Document = restore(document_json(report))
+    document: Document = restore(document_json(row))
     return [
         each
         for each in run_checks(document, orders)

@@ -62,7 +62,10 @@ export function createEndpoints(api: Api) {
       const body = { version, document, leaving: true, ...kept };
       return api.post<Page>(`${HOME}save`, body, { keepalive: true });
     },
-    checks: () => api.get<{ findings: Finding[] }>(`${HOME}checks`, { within: LOAD_WITHIN }),
+    checks: (addendum = false) =>
+      api.get<{ findings: Finding[] }>(`${HOME}checks${addendum ? "?addendum=true" : ""}`, {
+        within: LOAD_WITHIN,
+      }),
     /** Requests run in order and continue after the page has closed, so the last choice is kept. */
     choose: serialize((choices: Choices) =>
       api.put<undefined>(`${HOME}choices`, choices, { keepalive: true }),

@@ -108,9 +108,13 @@ async def delete_macro(trigger: Trigger, page: ReportPageDep) -> Response:
 
 
 @router.get("/checks", response_model=PageJson)
-async def check(page: ReportPageDep) -> Response:
+async def check(
+    page: ReportPageDep,
+    addendum: Annotated[bool, Query(description="Check the open addendum")] = False,
+) -> Response:
     """Return the findings of the checks before signing, for the saved text."""
-    found = await page.read(page_actions.check_report)
+    check_text = page_actions.check_addendum if addendum else page_actions.check_report
+    found = await page.read(check_text)
     return JSONResponse({"findings": found})
 
 

@@ -113,7 +113,8 @@ export async function signAddendum(
   await finished();
   await controller.flush();
   if (!asked && controller.addendum) {
-    ask(controller, controller.addendum, [], false, () =>
+    const { findings } = await controller.endpoints.checks(true);
+    ask(controller, controller.addendum, findings, false, () =>
       signAddendum(controller, { asked: true }),
     );
   }
