@@ -41,7 +41,7 @@ def changes_of(home: Path, changes: Changes, made_at: str) -> dict[str, dict[str
         "public_url": f"http://{_HOST}:{port}",
         "regional_urls": None,
         "probe_bind": None,
-        "banner": f"TEST COPY of {made_at}",
+        "banner": f"TEST COPY of {made_at[:16].replace('T', ' ')} UTC",
     }
     found["alerts"] = {"mail": None, "webhook": None}
     found["retention"] = {"keep": None, "max_size": None}
