@@ -626,7 +626,9 @@ describe("macros", () => {
   });
 
   it("have headings and lists like templates", () => {
-    const of = open(doc(), [macro(".r", "FINDINGS:\nNormal [organ].\n- a\n- b\nIMPRESSION: \nNone.")]);
+    const of = open(doc(), [
+      macro(".r", "FINDINGS:\nNormal [organ].\n- a\n- b\nIMPRESSION: \nNone."),
+    ]);
     type(of, ".r ");
     expect(fromEditor(of.state.doc).content.map((block) => block.type)).toEqual([
       ...["section", "paragraph", "list", "section", "paragraph"],
