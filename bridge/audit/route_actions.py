@@ -136,6 +136,7 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "ignore_code": "leave code",
         "add_code": "save draft",
     },
+    "merges": {"undo": "undo merge"},
     "messages": {
         "find": "search",
         "replay": "replay",
