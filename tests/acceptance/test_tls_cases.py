@@ -291,3 +291,12 @@ def test_sending_over_tls_by_hand(installation: TlsInstallation, tmp_path: Path)
     assert "certificate" in bridge(*address, *own, "--server-name", "localhost", expect=1)
     insecure = bridge(*address, *own, "--insecure", expect=None)
     assert "MSA|AA|C7070" in insecure
+
+
+def test_a_refused_client_of_an_https_listener_is_visible(installation: TlsInstallation) -> None:
+    """HL7 over HTTPS shows failed handshakes as MLLP does."""
+    context = installation.authority.client(None)
+    with suppress(httpx.HTTPError):
+        httpx.post(f"https://localhost:{installation.web_port}/", content=b"", verify=context)
+    reasons = eventually(lambda: failures(installation.house, "listener", "web"))
+    assert any("sent no certificate" in reason for reason in reasons)
