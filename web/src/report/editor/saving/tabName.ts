@@ -26,8 +26,9 @@ let own: string | undefined;
 /** The name of the tab of this page. */
 export const tabName = (): string => (own ??= openTab());
 
-function takeName({ sessionStorage }: Scope): string | null {
+function takeName(scope: Scope): string | null {
   try {
+    const { sessionStorage } = scope; // throws in a frame without storage
     const name = sessionStorage.getItem(KEY);
     sessionStorage.removeItem(KEY);
     return name !== null && /^[0-9a-f]{24}$/.test(name) ? name : null;
@@ -36,9 +37,9 @@ function takeName({ sessionStorage }: Scope): string | null {
   }
 }
 
-function putName({ sessionStorage }: Scope, name: string): void {
+function putName(scope: Scope, name: string): void {
   try {
-    sessionStorage.setItem(KEY, name);
+    scope.sessionStorage.setItem(KEY, name);
   } catch {
     // without storage a reloaded page waits until the page before is known to be closed
   }
