@@ -61,7 +61,7 @@ def test_the_endpoints() -> None:
         for router in ROUTERS
         for route in router.routes
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
     listed = {
         (method, path)

@@ -106,8 +106,8 @@ def test_take_over_shows_words_that_the_first_tab_could_not_save(
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "beside a second tab"])
 def test_a_reload_does_not_ask(engine: EngineServer, report: Page, *, others: bool) -> None:
     """The reloaded tab goes on writing at once, with the words of a moment ago."""
-    if others:
-        second = second_tab(engine, report, "same address")
+    second = second_tab(engine, report, "same address") if others else None
+    if second is not None:
         second.locator("#take-over").wait_for()
     for words in ("One.", " Two.", " Three."):
         typed(report, words)
@@ -117,7 +117,7 @@ def test_a_reload_does_not_ask(engine: EngineServer, report: Page, *, others: bo
     phase(report, "saved")
     expect(report.locator("#text")).to_have_text("One. Two. Three. Four.")
     assert engine.content() == "One. Two. Three. Four."
-    if others:
+    if second is not None:
         expect(second.locator("#writer")).to_be_visible()
         second.reload()
         expect(second.locator("#take-over")).to_be_visible()

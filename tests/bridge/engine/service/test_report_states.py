@@ -161,13 +161,13 @@ def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
     harness.do(prelim, one, "Night", "CT")
 
     with harness.work() as work:
-        queue = list_waiting(work.session, SITE, "Night", "CT", harness.now)
+        queue = list_waiting(work.session, SITE, "Night", "CT", harness.now).reports
         assert [each.record.orders[0].accession for each in queue] == ["A2", "A1"]
         with pytest.raises(PrelimNotFound):
             list_waiting(work.session, SITE, "Night", "MR", harness.now)
     harness.do(sign, two)
     with harness.work() as work:
-        assert len(list_waiting(work.session, SITE, "Night", "CT", harness.now)) == 1
+        assert len(list_waiting(work.session, SITE, "Night", "CT", harness.now).reports) == 1
 
 
 def test_the_queue_lists_the_longest_waiting_reports(
@@ -182,7 +182,7 @@ def test_the_queue_lists_the_longest_waiting_reports(
 
     def listed() -> list[str]:
         with harness.work() as work:
-            waiting = list_waiting(work.session, SITE, "Night", "CT", harness.now)
+            waiting = list_waiting(work.session, SITE, "Night", "CT", harness.now).reports
             return [each.record.orders[0].accession for each in waiting]
 
     assert listed() == ["A3", "A2"]
@@ -202,7 +202,7 @@ def test_a_report_is_listed_under_its_newest_tag_only(harness: ServiceHarness) -
             return [
                 (group, tag)
                 for group, tag in (("Night", "CT"), ("Night", "MR"), ("Day", "MR"))
-                if list_waiting(work.session, SITE, group, tag, harness.now)
+                if list_waiting(work.session, SITE, group, tag, harness.now).reports
             ]
 
     assert listed() == [("Day", "MR")]
@@ -255,7 +255,7 @@ def test_withdrawing_a_read_undoes_its_review(harness: ServiceHarness) -> None:
 
     assert harness.status(order) == "Preliminary"
     with harness.work() as work:
-        (one,) = list_waiting(work.session, SITE, "Night", "CT", harness.now)
+        (one,) = list_waiting(work.session, SITE, "Night", "CT", harness.now).reports
         assert one.read_at == harness.now - 2000
 
 

@@ -1,7 +1,8 @@
 // How inserted text joins the text around it: units, spaces, ends of sentences.
 
 const UNIT =
-  /(?:[mcµμd]?m[²³23]?|cc|[mcµμd]?[lL]|[mkµμ]?g|mg\/[dmlL]+|HU|SUV|bpm|ms|kPa|mmHg|cm\/s|m\/s|%|°|mSv|mGy)/u.source;
+  /(?:[mcµμd]?m[²³23]?|cc|[mcµμd]?[lL]|[mkµμ]?g|mg\/[dmlL]+|HU|SUV|bpm|ms|kPa|mmHg|cm\/s|m\/s|%|°|mSv|mGy)/u
+    .source;
 const UNIT_AT_END = new RegExp(`[\\d.,)]\\s*(${UNIT})$`, "u");
 const UNIT_AT_START = new RegExp(`^\\s*(${UNIT})(?![\\p{L}\\p{N}²³/])`, "u");
 

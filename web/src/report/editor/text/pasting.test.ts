@@ -203,7 +203,8 @@ describe("lines", () => {
 });
 
 describe("raised and lowered text", () => {
-  const raised = (html: string) => `<span style="font-size:8pt;vertical-align:super">${html}</span>`;
+  const raised = (html: string) =>
+    `<span style="font-size:8pt;vertical-align:super">${html}</span>`;
   it.each([
     ["10<sup>9</sup>/l", "10⁹/l"],
     ["10<sup>-3</sup> s<sup>-1</sup>", "10⁻³ s⁻¹"],
