@@ -19,11 +19,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "report-service-interface.md").read_text("utf-8")
 HEADINGS = re.findall(r"^#{2,3} (.+)$", PAGE, re.MULTILINE)
 PROTOCOL = (ROOT / "web" / "src" / "host-sdk" / "protocol.ts").read_text("utf-8")
+WEB = (".css", ".svelte", ".ts")
 SOURCES = [
     path
-    for folder in ("bridge", "config", "tests")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if path != Path(__file__)
+    for folder, kinds in {
+        **dict.fromkeys(("bridge", "config", "tests"), (".py",)),
+        "web/src": WEB,
+    }.items()
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in kinds and path != Path(__file__)
 ]
 REFERENCE = re.compile(r"\(interface reference,\s+([^).:\"]+)")
 PART = re.compile(r"(?:rules? )?\d+(?: to \d+)?$")
@@ -102,10 +106,15 @@ def test_each_reference_of_the_source_resolves() -> None:
 
 def test_no_text_needs_a_document_outside_the_clone() -> None:
     """Nothing refers to the shared folder, except the tests that may use its corpus."""
-    texts = [*SOURCES, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "Makefile"]
+    pages = [path for name in ("docs", "sample_messages") for path in (ROOT / name).rglob("*.md")]
+    texts = [*SOURCES, *pages, *ROOT.glob("*.md"), ROOT / "Makefile"]
     named = {
         str(path.relative_to(ROOT))
         for path in texts
-        if re.search(r"\.\./shared|interface document", path.read_text("utf-8"))
+        # The web pages import from a folder `shared` of their own.
+        if re.search(
+            r"interface\s+document" + ("" if path.suffix in WEB else r"|\.\./shared"),
+            path.read_text("utf-8"),
+        )
     }
     assert named == set()

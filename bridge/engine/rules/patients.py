@@ -110,7 +110,7 @@ def compare_patient(
 
     Several known values are alternatives: the file must match one of them. With the PatientID of
     the order, another name or another birth date alone is an error in one of the two: the file is
-    this patient's, and clinicalInfo overrides its values (interface document, launch). Both
+    this patient's, and clinicalInfo overrides its values (interface reference, launch). Both
     together, another PatientID, or a difference without a PatientID mean another patient.
     `id_is_given` is false if the order has its identifier from the files: then it proves nothing.
     """

@@ -1,7 +1,7 @@
 // The host's side of an embedded report: receive events, send actions, pre-warm and open it.
 //
 // One module without dependencies. It accepts messages only from the given frame and origin, and sends
-// only to that origin (interface document, Authentication 9).
+// only to that origin (interface reference, Authentication 9).
 import type {
   ActionName,
   ActionParameters,
@@ -103,7 +103,7 @@ local network. Offer the report in a tab.`;
 /** The pauses between two requests for the state, in milliseconds; the last one repeats. */
 const ASK_AFTER_MS = [100, 200, 400, 800, 1600];
 
-/** The permissions of the frame, for its `allow` attribute (interface document, Actions). */
+/** The permissions of the frame, for its `allow` attribute (interface reference, Actions). */
 export const PERMISSIONS = "microphone; screen-wake-lock; clipboard-read; clipboard-write; hid";
 
 /** The minimum interval between activity reports. */

@@ -18,7 +18,7 @@ it("the editor handles each action that is the editor's, and no other", () => {
   expect(handled.sort()).toEqual(wanted.map(([action]) => action).sort());
 });
 
-it("every action of the interface document has its handler", () => {
+it("every action of the interface reference has its handler", () => {
   expect(Object.keys(HANDLERS).sort()).toEqual(
     [
       "sign_report",

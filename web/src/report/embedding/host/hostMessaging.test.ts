@@ -20,7 +20,7 @@ const ready = (bus: HostBus) => bus.emit("report_ready", { status: "DRAFT" });
 const settle = () => new Promise((resolve) => setTimeout(resolve));
 
 describe("events", () => {
-  it("have the members of the interface document, and reach only the host's origin", () => {
+  it("have the members of the interface reference, and reach only the host's origin", () => {
     const { bus, posted } = framed();
     ready(bus);
     expect(posted).toHaveLength(1);
