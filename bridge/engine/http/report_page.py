@@ -54,13 +54,15 @@ class Control(StrEnum):
 def controls(page: Mapping[str, Any]) -> list[Control]:
     """Return the controls for a page that `service.signing.page_state.load` describes."""
     status, permitted = Status(page["status"]), frozenset(page["permitted"])
-    found = _signed(page) if status in SIGNED else _unsigned(status, writable=page["writable"])
+    found = _signed(page) if status in SIGNED else _unsigned(page, status)
     return [control for control, action in found.items() if action in permitted]
 
 
-def _unsigned(status: Status, *, writable: bool) -> dict[Control, ReportAction]:
-    found = {Control.EDIT: ReportAction.EDIT} if writable else {}
-    if status is Status.ORDERED:
+def _unsigned(page: Mapping[str, Any], status: Status) -> dict[Control, ReportAction]:
+    found = {Control.EDIT: ReportAction.EDIT} if page["writable"] else {}
+    # An administrator may sign for an owner through the API, but nobody signs a colleague's text
+    # by a key or button of the page: they take the report over first.
+    if status is Status.ORDERED or not page["owner"]:
         return found
     found |= {Control.SIGN: ReportAction.SIGN, Control.PRELIM: ReportAction.PRELIM}
     return found | ({Control.DISCARD: ReportAction.DISCARD} if status is Status.DRAFT else {})

@@ -138,3 +138,14 @@ def test_shortcuts_work_with_caps_lock(engine: EngineServer, page: Page) -> None
     expect(text).to_have_text("one")
     page.keyboard.press("Control+S")
     expect(page.locator("#say")).to_have_text("Saved.")
+
+
+def test_enter_keeps_a_selected_bracket(engine: EngineServer, page: Page) -> None:
+    """Enter on a bracket that Tab has selected places the caret behind it."""
+    opened(page, engine.launch(tags={"KeyFindings": "Size [size] mm."}))
+    page.click("#text")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.type("!")
+    expect(page.locator("#text")).to_have_text("Size [size]! mm.")

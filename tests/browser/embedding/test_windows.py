@@ -22,14 +22,32 @@ def test_the_transfer_prompt_sends_events(viewer: Viewer) -> None:
     viewer.reports.launch(user=OTHER)
     viewer.study()
     viewer.page.click("#open")
+    assert viewer.event("report_transfer_requested")["ownerName"] == "Otto Ther"
+    viewer.frame.get_by_role("heading", name="This draft belongs to another user").wait_for()
     viewer.frame.locator("#cancel").click()
     cancelled = viewer.event("report_transfer_cancelled")
     assert cancelled["clinicalInfo"] == viewer.reports.identity()
-    assert [each["type"] for each in viewer.events()] == ["report_transfer_cancelled"]
+    assert [each["type"] for each in viewer.events()] == [
+        "report_transfer_requested",
+        "report_transfer_cancelled",
+    ]
     viewer.page.click("#open")
     viewer.frame.locator("#proceed").click()
     viewer.event("report_transfer_proceeded")
     assert viewer.event("report_ready")["status"] == "DRAFT"
+
+
+def test_a_cancelled_transfer_lets_the_user_read(viewer: Viewer) -> None:
+    """After Cancel the report can be read; nothing in it can be changed or signed."""
+    viewer.reports.launch(user=OTHER)
+    viewer.study()
+    viewer.page.click("#open")
+    viewer.frame.locator("#cancel").click()
+    viewer.frame.locator("#read-only").click()
+    assert viewer.event("report_ready")["status"] == "DRAFT"
+    viewer.frame.locator("#not-owner").wait_for()
+    assert viewer.frame.locator("#text").get_attribute("contenteditable") == "false"
+    assert viewer.frame.locator("#sign:visible").count() == 0
 
 
 def test_the_transfer_prompt_refuses_actions(viewer: Viewer) -> None:

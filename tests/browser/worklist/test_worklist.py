@@ -303,3 +303,27 @@ def test_sign_and_next(engine: EngineServer, worklist: Page) -> None:
     eventually(lambda: engine.status("A3", "P3") == "Final")
     expect(rows(worklist)).to_have_count(1)
     expect(worklist.locator("[aria-selected=true]")).to_contain_text("Study 1")
+
+
+def test_an_open_addendum_is_among_the_readers_drafts(engine: EngineServer, worklist: Page) -> None:
+    """A signed report with an unsigned addendum is a draft of the addendum's author."""
+    worklist.locator("[data-report]", has_text="Study 2").click()
+    worklist.locator("#text").press_sequentially("Normal.")
+    worklist.click("#sign")
+    worklist.click("#sign-now")
+    worklist.click("#addendum-create")
+    expect(worklist.locator("#addendum")).to_be_focused()
+    worklist.keyboard.type("Correction.")
+    worklist.click("#to-worklist")
+    worklist.keyboard.press("2")
+    expect(rows(worklist)).to_have_count(1)
+    expect(rows(worklist)).to_contain_text("New addendum")
+    worklist.keyboard.press("Enter")
+    expect(worklist.locator("#addendum")).to_have_text("Correction.")
+    worklist.locator("#addendum").focus()
+    worklist.keyboard.press("Control+Enter")
+    expect(worklist.locator("#addendum")).to_have_count(0)
+    assert engine.status("A2", "P2") == "Addendum"
+    worklist.click("#to-worklist")
+    worklist.keyboard.press("2")
+    expect(rows(worklist)).to_have_count(0)

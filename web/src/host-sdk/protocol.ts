@@ -58,6 +58,8 @@ export type EventName = keyof EventPayloads;
 export interface ExtraPayloads {
   /** An action that failed: `message` is a text for people in the page's language. */
   action_failed: { action: string; code: string; message: string; parameter?: string };
+  /** The ownership prompt is open: the user must answer it before the report is shown. */
+  report_transfer_requested: { ownerName: string };
   /** The session has ended: open the report again with a new link. */
   session_expired: { reason: "inactivity" | "ended" };
   /** A persistent window did not follow the launch of another study. */

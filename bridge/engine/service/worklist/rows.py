@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
-from bridge.engine.records.tables import FeedChange, PrelimRead, Report, ReportOrder, SiteMembership
-from bridge.engine.rules.lifecycle import Status
+from bridge.engine.records.tables import (
+    Addendum,
+    FeedChange,
+    PrelimRead,
+    Report,
+    ReportOrder,
+    SiteMembership,
+)
+from bridge.engine.rules.lifecycle import AddendumState, Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.signing.prelims import newest_in
@@ -56,7 +63,11 @@ class OwnerFilter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """A query of rows; `offset` and `limit` count reports. Empty filters do not restrict."""
+    """
+    A query of rows; `offset` and `limit` count reports. Empty filters do not restrict.
+
+    `addenda` adds the reports, of any status and owner, with an unsigned addendum of the user.
+    """
 
     site_id: str
     status: Collection[Status] = ()
@@ -67,6 +78,7 @@ class RowsQuery:
     priority: Priority | None = None
     prelim_group: str = ""
     prelim_tag: str = ""
+    addenda: bool = False
     report_ids: Collection[str] = ()
     sort: SortColumn = SortColumn.UPDATED
     descending: bool = True
@@ -93,6 +105,7 @@ _TAGS = {
     SortColumn.STUDY_DATE: "StudyDate",
     SortColumn.MODALITY: "Modality",
 }
+_OPEN = col(Addendum.state) == AddendumState.DRAFT
 _ANCHOR = col(ReportOrder.position) == 0
 _WAITS = col(PrelimRead.reviewed_at).is_(None) & col(PrelimRead.withdrawn_at).is_(None)
 _TEXTS: Any = (PrelimRead.document, PrelimRead.content_text)
@@ -143,16 +156,22 @@ def newest_change(session: Session, site_id: str) -> int:
 def _conditions(session: Session, query: RowsQuery, account_id: int) -> list[ColumnElement[bool]]:
     shared = WorklistQuery(
         query.site_id,
-        query.status,
         text=query.text,
         modalities=[query.modality] if query.modality else (),
         priorities=[query.priority] if query.priority else (),
     )
     found = [col(Report.site_id) == query.site_id, *filters(session, shared)]
+    whose: list[ColumnElement[bool]] = []
+    if query.status:
+        whose.append(col(Report.status).in_(query.status))
     if query.owner is OwnerFilter.ME:
-        found.append(col(Report.owner_id) == account_id)
+        whose.append(col(Report.owner_id) == account_id)
     if query.owner is OwnerFilter.NOBODY:
-        found.append(col(Report.owner_id).is_(None))
+        whose.append(col(Report.owner_id).is_(None))
+    if whose and query.addenda:
+        own = select(Addendum.report_pk).where(_OPEN, col(Addendum.created_by_id) == account_id)
+        whose = [or_(and_(*whose), col(Report.pk).in_(own))]
+    found += whose
     if query.report_ids:
         found.append(col(Report.report_id).in_(query.report_ids))
     if query.location:
@@ -172,11 +191,18 @@ def _value(query: RowsQuery) -> Any:
 
 
 def _with_reads(session: Session, reports: list[Report], now: int) -> tuple[Mapping[str, Any], ...]:
-    """Return rows with the preliminary read that waits for a review, if any."""
-    reads = _reads(session, [key_of(report) for report in reports])
+    """Return rows with the preliminary read that waits for a review, and an unsigned addendum."""
+    keys = [key_of(report) for report in reports]
+    reads = _reads(session, keys)
+    addenda = select(Addendum.report_pk).where(col(Addendum.report_pk).in_(keys), _OPEN)
+    begun = set(session.exec(addenda))
     items = items_of(session, reports, now)
     return tuple(
-        {**item, "prelim": reads.get(key_of(report))}
+        {
+            **item,
+            "prelim": reads.get(key_of(report)),
+            "openAddendum": key_of(report) in begun,
+        }
         for report, item in zip(reports, items, strict=True)
     )
 

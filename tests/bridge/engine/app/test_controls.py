@@ -17,6 +17,7 @@ def page(status: str, **changes: Any) -> dict[str, Any]:
         "status": status,
         "permitted": WRITER,
         "writable": True,
+        "owner": True,
         "unsignUntil": None,
         "addendumUnsignUntil": None,
         "addenda": [],
@@ -27,6 +28,15 @@ def page(status: str, **changes: Any) -> dict[str, Any]:
 CASES = {
     "draft": (page("Draft"), {"edit", "sign", "prelim", "discard"}),
     "draft, another session writes": (page("Draft", writable=False), {"sign", "prelim", "discard"}),
+    "a colleague's draft": (page("Draft", writable=False, owner=False), set()),
+    "a colleague's preliminary report": (
+        page("Preliminary", writable=False, owner=False),
+        set(),
+    ),
+    "a colleague's signed report": (
+        page("Final", unsignUntil=1, owner=False),
+        {"addendum-create", "unsign", "sign-now"},
+    ),
     "preliminary": (page("Preliminary"), {"edit", "sign", "prelim"}),
     "ordered": (page("Ordered", writable=False), set()),
     "final": (page("Final"), {"addendum-create"}),

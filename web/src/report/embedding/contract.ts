@@ -64,6 +64,7 @@ export const SEQUENTIAL_ACTIONS: ReadonlySet<ActionName> = new Set([
 ]);
 
 const EXTRAS: Readonly<Record<ExtraName, true>> = {
+  report_transfer_requested: true,
   action_failed: true,
   session_expired: true,
   sync_refused: true,

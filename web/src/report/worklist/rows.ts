@@ -39,6 +39,7 @@ export interface Row {
   updatedAt: number;
   signedAt: number | null;
   prelim: PrelimRead | null;
+  openAddendum: boolean;
 }
 
 export interface Stretch {
@@ -58,6 +59,8 @@ export interface Query {
   priority: string;
   group: string;
   tag: string;
+  /** Also the reports with an unsigned addendum of the user. */
+  addenda?: boolean;
   sort: string;
   descending: boolean;
 }

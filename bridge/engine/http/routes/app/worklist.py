@@ -49,6 +49,7 @@ def _query(
     priority: Priority | None = None,
     group: Text = "",
     tag: Text = "",
+    addenda: bool = False,
     reportId: Annotated[list[str] | None, Query(max_length=_PAGE)] = None,  # noqa: N803  # as above
     sort: SortColumn = SortColumn.UPDATED,
     descending: bool = True,
@@ -65,6 +66,7 @@ def _query(
         priority=priority,
         prelim_group=group,
         prelim_tag=tag,
+        addenda=addenda,
         report_ids=tuple(reportId or ()),
         sort=sort,
         descending=descending,

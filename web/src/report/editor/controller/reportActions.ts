@@ -108,13 +108,14 @@ async function throwAway(
 
 export async function signAddendum(
   controller: ReportController,
-  { asked = false } = {},
+  { asked = false, byKey = false }: SignOptions = {},
 ): Promise<void> {
   await finished();
   await controller.flush();
   if (!asked && controller.addendum) {
     const { findings } = await controller.endpoints.checks(true);
-    ask(controller, controller.addendum, findings, false, () =>
+    const confirm = byKey && (controller.page?.confirmSigning ?? false);
+    ask(controller, controller.addendum, findings, confirm, () =>
       signAddendum(controller, { asked: true }),
     );
   }

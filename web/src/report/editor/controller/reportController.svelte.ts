@@ -40,6 +40,20 @@ const JOURNAL_TIMEOUT_MS = 3000;
 /** Error codes that mean that the shown state is outdated. */
 const STALE = ["version_conflict", "being_edited", "forbidden", "report_signed", "already_signed"];
 
+/** Texts for refusals; the texts of the service are English, for integrators. */
+const PROBLEM_TEXTS: Readonly<Record<string, string>> = {
+  already_signed: "editor.refused_signed",
+  being_edited: "editor.refused_edited",
+  cooling_elapsed: "editor.refused_elapsed",
+  empty_addendum: "editor.refused_empty",
+  forbidden: "editor.refused_forbidden",
+  report_signed: "editor.refused_signed",
+  signing_prohibited: "sign.checks_prohibit",
+  version_conflict: "editor.conflict",
+};
+
+const problemText = (code: string): string => PROBLEM_TEXTS[code] ?? "editor.failed";
+
 export class ReportController {
   view = $state<View>("loading");
   page = $state.raw<Page | null>(null);
@@ -380,6 +394,6 @@ export class ReportController {
     const problem = error instanceof ApiProblem ? error : null;
     if (problem?.code === "checks_pending") return; // the dialog shows the findings
     if (problem?.status === 0) this.showStatus("shell.unreachable", "bad");
-    else this.showStatus("editor.failed", "bad", problem?.detail ?? "");
+    else this.showStatus(problemText(problem?.code ?? ""), "bad");
   }
 }

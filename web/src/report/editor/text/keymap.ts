@@ -4,6 +4,7 @@ import type { Node as Inner } from "@tiptap/pm/model";
 import { splitListItem } from "@tiptap/pm/schema-list";
 import { Selection, TextSelection, type Transaction } from "@tiptap/pm/state";
 import { CellSelection, deleteTable } from "@tiptap/pm/tables";
+import { allStops } from "./brackets";
 import { bracketBy, expandMacro } from "./commands";
 import { indent, kindAt, setKind, toggleKind, type LineKind } from "./blocks";
 import { expandsBySpace, macroBefore, type Macro } from "./macros";
@@ -87,9 +88,16 @@ function leaveTable(editor: Editor, direction: 1 | -1): boolean {
   return apply(editor, tr.setSelection(TextSelection.create(tr.doc, at + 1)).scrollIntoView());
 }
 
-/** Enter makes the next item, ends a list on an empty one; below a heading a paragraph follows. */
+/**
+ * Enter makes the next item, ends a list on an empty one; below a heading a paragraph follows. On a
+ * selected bracket or field it keeps its text and places the caret behind it.
+ */
 function enter(editor: Editor): boolean {
-  const { selection, schema } = editor.state;
+  const { doc, selection, schema, tr } = editor.state;
+  const { from, to } = selection;
+  if (from < to && allStops(doc).some((stop) => stop.from === from && stop.to === to)) {
+    return apply(editor, tr.setSelection(TextSelection.create(doc, to)).scrollIntoView());
+  }
   if (isList(kindAt(editor.state))) {
     if (selection.empty && selection.$from.parent.content.size === 0) return outdent(editor);
     const item = schema.nodes["listItem"];

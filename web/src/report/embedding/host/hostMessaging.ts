@@ -54,6 +54,7 @@ export const MAX_WAITING = 20;
 const MAX_NAME = 100;
 
 const BEFORE_READY: readonly string[] = [
+  "report_transfer_requested",
   "report_transfer_cancelled",
   "report_transfer_proceeded",
   "report_discarded",
