@@ -315,6 +315,7 @@ def test_an_open_addendum_is_among_the_readers_drafts(engine: EngineServer, work
     expect(worklist.locator("#addendum")).to_be_focused()
     worklist.keyboard.type("Correction.")
     worklist.click("#to-worklist")
+    expect(worklist.locator("[role=grid]")).to_be_focused()
     worklist.keyboard.press("2")
     expect(rows(worklist)).to_have_count(1)
     expect(rows(worklist)).to_contain_text("New addendum")
@@ -325,5 +326,6 @@ def test_an_open_addendum_is_among_the_readers_drafts(engine: EngineServer, work
     expect(worklist.locator("#addendum")).to_have_count(0)
     assert engine.status("A2", "P2") == "Addendum"
     worklist.click("#to-worklist")
+    expect(worklist.locator("[role=grid]")).to_be_focused()
     worklist.keyboard.press("2")
     expect(rows(worklist)).to_have_count(0)
